@@ -92,7 +92,7 @@ def _run(words: list[str], context: Context) -> int:
         print(f"topgallant {metadata.version('topgallant')}")
         return ExitCode.PASSED
     if words[0].startswith("-"):
-        raise UsageError(f"a group was expected before {words[0]}: `{environ.program()}` lists them")
+        raise UsageError(f"the group is missing before {words[0]}: `{environ.program()}` lists the groups")
     group = registry.group(words[0].replace("-", "_"))
     rest = words[1:]
     if group.is_command:

@@ -310,7 +310,7 @@ def test_a_folder_that_reads_as_a_template_is_a_folder(hostile: Workspace) -> No
 def test_the_name_of_a_node_pool_is_a_name(hostile: Workspace, name: str) -> None:
     outcome = hostile.run("cluster", "set_scale", "--kind=gke", f"--name={name}", "--replicas=1", "--cluster=c")
     assert outcome.exit_code == 2
-    assert "lower-case letters, digits, `.` and `-` were expected" in outcome.stderr
+    assert "use only lower-case letters, digits, `.` and `-`" in outcome.stderr
     assert list(hostile.artifacts.glob("toolbox/*")) == []
 
 

@@ -53,7 +53,7 @@ def test_plan_applies_presets_and_overrides(grid: Grid) -> None:
     ("flag", "said"),
     [
         ("--cells=x=aa", "error: --cells=x=aa: no cell has such a name; did you mean x=a"),
-        ("--shard=4/3", "error: --shard=4/3: a shard was expected, for example 1/3, 2/3 or 3/3"),
+        ("--shard=4/3", "error: --shard=4/3 is not a shard. Examples: 1/3, 2/3 and 3/3"),
         ("--shard=0/3", "error: --shard=0/3"),
         ("--shard=1", "error: --shard=1"),
     ],

@@ -265,7 +265,7 @@ def test_confirmed_failures_do_not_change_bounds(results: Results, workspace: Wo
 def test_impossible_acceptances_are_reported(results: Results, workspace: Workspace) -> None:
     mistakes = {
         ("--accept=*:time",): "needs a --reason of one line",
-        ("--accept=time", "--reason=x"): "CELLS:METRICS was expected",
+        ("--accept=time", "--reason=x"): "write two patterns, CELLS:METRICS",
         ("--accept=*:tim", "--reason=x"): "metrics are written CELL:METRIC, for example model=",
         ("--accept=model=small*:time", "--reason=x"): "the level of none of them has changed",
         ("--reason=x",): "--reason needs --accept=CELLS:METRICS",
@@ -281,9 +281,9 @@ def test_unknown_projects_metrics_and_stores_are_named(results: Results) -> None
         ("list", "--project=trainin"): "has no run of the project `trainin`: did you mean training?",
         ("changes", "--metric=tim"): "--metric=tim: did you mean time?",
         ("list", "--database=no/such.sqlite"): "the store no/such.sqlite does not exist",
-        ("list", "--limit=-1"): "--limit is -1, a number above 0 was expected",
+        ("list", "--limit=-1"): "--limit must be a number above 0, not -1",
         ("changes", "--csv=x", "--project=training"): "--csv can be used only with --column and --format",
-        ("cost", "--by=week"): "one of day, month was expected",
+        ("cost", "--by=week"): "--by must be one of day, month",
     }
     for argv, said in mistakes.items():
         outcome = results(*argv)
@@ -312,7 +312,7 @@ def test_show_reports_what_failed_cells_have_in_common(workspace: Workspace) -> 
 
 
 MISTAKES = [
-    (["list", "--since=banana"], "--since=banana: a time was expected"),
+    (["list", "--since=banana"], "--since=banana is not a time"),
     (["list", "--since=now", "--until=2026-01-01"], "ends before it begins"),
     (["show", "2027"], "the store has no run `2027`"),
     (["compare", "2026-05-01..2026-04-01", "latest"], "the period ends before it begins"),

@@ -183,4 +183,4 @@ def test_a_log_that_there_is_not_is_noted(tools: Tools, cluster: kubernetes.Clus
     (missing,) = tools.kept("artifacts/fetched.json")["missing"]
     assert missing.startswith("one/main.log: ")
     tools("kubernetes", "fetch_logs", f"--namespace={namespace}", "--since=yesterday", fails=True)
-    assert "since is 'yesterday': a number and s, m, h or d were expected" in tools.failure
+    assert "--since must be a number and a unit (s, m, h or d)" in tools.failure

@@ -36,9 +36,7 @@ def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(returned, Mapping):
         kind = type(returned).__name__
-        raise UsageError(
-            f"{name}: its method returned a value of type {kind}: None or a mapping of variables was expected"
-        )
+        raise UsageError(f"{name}: its method must return None or a mapping of variables, not a value of type {kind}")
     # Leave `self` out, so that a method may end with `return locals()`.
     return {
         variable: _checked(command.signature, variable, value)

@@ -97,7 +97,7 @@ def role(method: Any, /) -> Any:
     if not isinstance(method, str):
         return _marked(method, "")
     if not method.isascii() or not method.isidentifier():
-        raise ValueError(f"@role({method!r}): the name of a role was expected, as in @role('disk_measure')")
+        raise ValueError(f"@role({method!r}): `@role` needs the name of a role, as in @role('disk_measure')")
     return functools.partial(_marked, role_name=method)
 
 

@@ -35,7 +35,7 @@ class Check(BaseModel):
             return Judgement(False, f"{self.file} cannot be read: {error.strerror}")
         if not re.fullmatch(r"-?\d{1,10}", text):
             content = abbreviated(text, longest=40)
-            return Judgement(False, f"{self.file} contains {content}, an exit status was expected")
+            return Judgement(False, f"{self.file} must contain an exit status, not {content}")
         message = f"exit status {text}{_signal(int(text))}, expected {self.expected}"
         if text == str(self.expected):
             return Judgement(True, message)

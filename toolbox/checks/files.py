@@ -45,7 +45,7 @@ class Check(BaseModel):
             for path in files:
                 if fault := _fault(evidence.directory, path.relative_to(evidence.directory).as_posix(), self.valid):
                     return fault
-        return Judgement(is_count_right, f"{len(files)} files match {self.glob}, {expected} expected")
+        return Judgement(is_count_right, f"{len(files)} files match {self.glob}; required: {expected}")
 
 
 def _is_empty(path: Path) -> bool:

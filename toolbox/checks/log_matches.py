@@ -40,7 +40,7 @@ class Check(BaseModel):
         except ValueError as error:
             return Judgement(False, str(error))
         passed = self.at_least <= count and (self.at_most is None or count <= self.at_most)
-        message = f"{count} lines of {self.file} match {self.pattern!r}, {self._expected()} expected"
+        message = f"{count} lines of {self.file} match {self.pattern!r}; required: {self._expected()}"
         if first is None:
             return Judgement(passed, message, self.file)
         return Judgement(passed, f"{message}; the first is line {first.line}: {first.excerpt}", self.file, first.line)

@@ -33,7 +33,7 @@ class Check(BaseModel):
         if self.bounds is not None and (self.lower is not None or self.upper is not None):
             raise ValueError("set `lower` and `upper`, or `bounds: auto`, but not both")
         if self.bounds is None and self.lower is None and self.upper is None:
-            raise ValueError("a lower or an upper bound was expected, or `bounds: auto`")
+            raise ValueError("set `lower`, `upper` or both, or `bounds: auto`")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise ValueError(f"the lower bound {self.lower:g} is above the upper bound {self.upper:g}")
         return self
@@ -51,7 +51,7 @@ class Check(BaseModel):
         if metric.samples and self.bounds is None:
             return self._judge_each(metric)
         if not math.isfinite(metric.value):
-            return Judgement(False, f"{self.metric} is {metric}, a finite number was expected")
+            return Judgement(False, f"{self.metric} must be a finite number, not {metric}")
         if self.bounds is not None:
             return self._judge_by_history(metric, metric.value, evidence.bounds.get(self.metric))
         unit = f" {metric.unit}" if metric.unit else ""

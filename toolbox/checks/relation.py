@@ -31,7 +31,7 @@ class Check(BaseModel):
     @model_validator(mode="after")
     def _has_bounds(self) -> Check:
         if self.lower is None and self.upper is None:
-            raise ValueError("a lower or an upper bound was expected")
+            raise ValueError("set `lower`, `upper` or both")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise ValueError(f"the lower bound {self.lower:g} is above the upper bound {self.upper:g}")
         return self
@@ -55,7 +55,7 @@ class Check(BaseModel):
         passed = (self.lower is None or quotient >= self.lower) and (self.upper is None or quotient <= self.upper)
         relation = "times that of" if self.kind == "ratio" else "times as fast as in"
         message = f"{self.metric} is {quotient:.6g} {relation} `{reference.name}` ({judged} against {other})"
-        return Judgement(passed, f"{message}, {self._expected()} expected", out_of_range=not passed)
+        return Judgement(passed, f"{message}; required: {self._expected()}", out_of_range=not passed)
 
     def _quotient(self, judged: Metric, other: Metric) -> float:
         if judged.unit != other.unit:
@@ -79,5 +79,5 @@ def _measured(metrics: Mapping[str, Metric], name: str, cell: str) -> Metric:
         raise ValueError(f"{name} is not a metric of {cell}; its metrics: {', '.join(metrics) or 'none'}")
     metric = metrics[name]
     if metric.value is None or not math.isfinite(metric.value):
-        raise ValueError(f"in {cell}, {name} is {metric}: a finite number was expected")
+        raise ValueError(f"in {cell}, {name} must be a finite number, not {metric}")
     return metric

@@ -41,7 +41,7 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
         return None
     cells, _, metrics = accept.rpartition(":")
     if not cells or not metrics:
-        raise UsageError(f"--accept={accept}: CELLS:METRICS was expected, two patterns, such as 'model=small,*:time'")
+        raise UsageError(f"--accept={accept}: write two patterns, CELLS:METRICS, such as 'model=small,*:time'")
     if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():
         raise UsageError(f"--accept={accept} needs a --reason of one line, of at most {_LONGEST_REASON} characters")
 

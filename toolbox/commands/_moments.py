@@ -38,7 +38,9 @@ def parse(text: str, *, flag: str, now: datetime | None = None, is_end: bool = F
     with contextlib.suppress(ValueError, OverflowError):  # in another time zone, the result may be before year 1
         moment = _moment(words, now.tzinfo if _FROM_NOW.fullmatch(words) else zone, now, is_end=is_end)
     if moment is None:
-        raise UsageError(f"--{flag}={text}: a time was expected: 2026-11-01, '2026-11-01 02:00 +01:00', '10 days ago'")
+        raise UsageError(
+            f"--{flag}={text} is not a time. Examples: 2026-11-01, '2026-11-01 02:00 +01:00', '10 days ago'"
+        )
     return moment
 
 
@@ -53,11 +55,11 @@ def parse_period(text: str, *, flag: str, now: datetime | None = None) -> tuple[
     now = now or datetime.now().astimezone()
     begin, dots, end = text.partition("..")
     if not dots:
-        raise UsageError(f"{flag}: {text}: a period was expected: 2026-11-01..2026-11-07, '10 days ago..now'")
+        raise UsageError(f"{flag}={text} is not a period. Examples: 2026-11-01..2026-11-07, or '10 days ago..now'")
     since = parse(begin, flag=flag, now=now) if begin.strip() else datetime.fromtimestamp(0, UTC)
     until = parse(end, flag=flag, now=now, is_end=True) if end.strip() else now
     if since > until:
-        raise UsageError(f"{flag}: {text}: the period ends before it begins")
+        raise UsageError(f"{flag}={text}: the period ends before it begins")
     return since, until
 
 

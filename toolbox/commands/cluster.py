@@ -203,7 +203,7 @@ class Cluster:
             raise ValueError(f"--cluster is missing: pass the name of the GKE cluster with the node pool {name}")
         for flag, value in {"name": name, "cluster": cluster}.items():
             if value is not None and not is_name(value):  # gcloud would take a leading `-` for a flag
-                raise ValueError(f"--{flag}={value!r}: lower-case letters, digits, `.` and `-` were expected")
+                raise ValueError(f"--{flag}={value!r}: use only lower-case letters, digits, `.` and `-`")
 
     @role
     def apply(

@@ -208,7 +208,7 @@ def _shard(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--shard={text}: a shard was expected, for example 1/3, 2/3 or 3/3")
+        raise UsageError(f"--shard={text} is not a shard. Examples: 1/3, 2/3 and 3/3")
     return int(match[1]), int(match[2])
 
 

@@ -99,7 +99,7 @@ class Template:
             values = {name: value for name, value in values.items() if not _is_left_out(name, replaced)}
         self._raise_fault(values)
         if not isinstance(values, dict):
-            raise ConfigurationError(f"{self._file}: `{key}` is {values!r}, a mapping of arguments was expected")
+            raise ConfigurationError(f"{self._file}: `{key}` must be a mapping of arguments, not {values!r}")
         return {str(name): value for name, value in values.items()}
 
     def _blocks(self, key: str, configuration: Configuration) -> dict[Any, Any]:

@@ -287,7 +287,7 @@ def parse(text: str, *, source: str) -> Document:
         raise ConfigurationError(_yaml_fault(error, source)) from None
     if not isinstance(root, dict):
         kind = "empty" if root is None else f"a {type(root).__name__}"
-        raise ConfigurationError(f"{source}: the document is {kind}, a mapping was expected")
+        raise ConfigurationError(f"{source}: the document must be a mapping, not {kind}")
     _refuse_cycle(root, source, ())
     return Document(root, source, loader.marks)
 

@@ -53,7 +53,7 @@ def check_value(value: object) -> None:
         raise ValueError(f"the value has more than {_MOST_CHARACTERS} characters")
     if forbidden := [item for item, _ in parts if not isinstance(item, (*_PLAIN, dict, list))]:
         kind = type(forbidden[0]).__name__
-        raise ValueError(f"the value contains a {kind}: text, numbers, lists and mappings were expected")
+        raise ValueError(f"the value contains a {kind}: only strings, numbers, lists and mappings are allowed")
     if any(isinstance(item, int) and abs(item) > _LARGEST for item, _ in parts):
         raise ValueError(f"the value contains an integer beyond {_LARGEST}")
     if any(map(references.is_reference, texts)):

@@ -43,7 +43,7 @@ def to_apply(document: Document) -> list[str]:
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return value
     where = document.where((BLOCK, TO_APPLY))
-    raise ConfigurationError(f"{where}: `{BLOCK}.{TO_APPLY}` is {value!r}, a list of names was expected")
+    raise ConfigurationError(f"{where}: `{BLOCK}.{TO_APPLY}` must be a list of names, not {value!r}")
 
 
 def apply(document: Document, name: str, *, chain: Sequence[str] = ()) -> None:
@@ -98,7 +98,7 @@ def _extended(document: Document, name: str, value: object) -> list[str]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
     where = document.where((BLOCK, name, EXTENDS))
-    raise ConfigurationError(f"{where}: `extends` of preset `{name}` is {value!r}, a list of presets was expected")
+    raise ConfigurationError(f"{where}: `extends` of preset `{name}` must be a list of presets, not {value!r}")
 
 
 def _change(document: Document, name: str, key: object, value: object, chain: Sequence[str]) -> None:

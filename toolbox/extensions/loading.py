@@ -36,7 +36,7 @@ def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
     key = kind.key
     if not isinstance(spec, Mapping):
         raise ValueError(  # noqa: TRY004  # callers expect ValueError for every fault of the configuration
-            f"{abbreviated(spec)} is not a {key}: a mapping `{{{key}: NAME, ...}}` was expected"
+            f"a {key} must be a mapping `{{{key}: NAME, ...}}`, not {abbreviated(spec)}"
         )
     name = str(spec.get(key))
     model = load(kind, name)

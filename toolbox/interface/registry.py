@@ -154,7 +154,7 @@ def _group(name: str, path: Path) -> Group:
     function = getattr(module, name, None)
     if inspect.isfunction(function):
         return Group(name, doc, {name: _command(name, name, function)}, {name: path}, is_command=True)
-    raise UsageError(f"{path}: a class {_class_name(name)} or a function {name} was expected in this file")
+    raise UsageError(f"{path}: the file must define a class {_class_name(name)} or a function {name}")
 
 
 def command(group_name: str, name: str) -> Command:

@@ -243,9 +243,9 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
             raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
         text_of_value = MASK if _mentions(parameter.annotation, Secret) else abbreviated(value)
         kind = "a finite number" if first["type"] == "finite_number" else type_name(parameter.annotation)
-        raise ValueError(f"--{parameter.name}{place} is {text_of_value}, {kind} was expected") from None
+        raise ValueError(f"--{parameter.name}{place} must be {kind}, not {text_of_value}") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
-        raise ValueError(f"--{parameter.name} is {converted}, {allowed} was expected")
+        raise ValueError(f"--{parameter.name} must be {allowed}, not {converted}")
     if isinstance(converted, Path) and not _is_openable(converted):
         raise ValueError(f"--{parameter.name} is {abbreviated(str(converted))}, which is too long for a path")
     return converted

@@ -53,7 +53,7 @@ Resources = dict[str, Annotated[int, Field(ge=0)]]
 
 def _axis(values: object) -> list[Any] | dict[str, Any]:
     if not isinstance(values, list | dict):
-        raise ValueError("a list of values was expected, or a mapping from labels to values")  # noqa: TRY004  # pydantic reports only ValueError
+        raise ValueError("must be a list of values, or a mapping from labels to values")  # noqa: TRY004  # pydantic reports only ValueError
     if not values:
         raise ValueError("the axis has no values: give it at least one, or write null to leave the axis out")
     if wrong := [label for label in values if isinstance(values, dict) and not isinstance(label, str)]:

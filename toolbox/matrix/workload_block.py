@@ -25,7 +25,6 @@ from pydantic import (
 from toolbox.extensions import loading
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.secrets import Secret
-from toolbox.model.text import abbreviated
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _YAML: Final = (".yaml", ".yml")
@@ -35,7 +34,7 @@ def _word(value: object) -> str | int | float | bool | None:
     if isinstance(value, Secret):
         raise ValueError("every user of the machine can read a command: pass a secret in `env`")  # noqa: TRY004
     if value is not None and not isinstance(value, str | int | float | bool):
-        raise ValueError("a text, a number, true, false or null was expected")
+        raise ValueError("must be a string, a number, true, false or null")
     return value
 
 
@@ -52,7 +51,7 @@ def _variable(name: str) -> str:
 def _inside(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or not name.isprintable():
-        raise ValueError(f"{abbreviated(name)} is not a relative path inside the directory")
+        raise ValueError("must be a relative path without `..`")
     return name
 
 
@@ -116,7 +115,7 @@ class WorkloadBlock(BaseModel):
     @classmethod
     def _command_is_not_blank(cls, command: list[Any] | str) -> list[Any] | str:
         if isinstance(command, str) and not command.strip():
-            raise ValueError("a command was expected")
+            raise ValueError("the command is empty")
         return command
 
     @field_validator("write")

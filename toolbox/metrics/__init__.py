@@ -50,7 +50,7 @@ class DocumentSource(BaseModel):
         if not isinstance(value, list):
             return aggregates.number(value, source=source)
         if self.aggregate is None:
-            raise ValueError(f"{source} is a list, a number was expected: set `aggregate` to compute one")
+            raise ValueError(f"{source} must be a finite number, not a list: set `aggregate` to compute one")
         measured = aggregates.after_warmup(enumerate(value), self.warmup, source=source)
         numbers = [aggregates.number(item, source=f"{self.path}[{index}] in {self.file}") for index, item in measured]
         return aggregates.aggregate(numbers, self.aggregate, source=source)

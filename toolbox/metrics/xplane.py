@@ -72,7 +72,7 @@ class Source(BaseModel):
         starts = sorted(event.offset_ps for event in self._selected(events, _names(plane), file))
         source = f"`{self.line}` of {file}"
         if len(starts) < 2:  # noqa: PLR2004
-            raise ValueError(f"{source} has {len(starts)} events, at least 2 were expected")
+            raise ValueError(f"{source} has {len(starts)} events, but at least 2 are needed")
         intervals = [(later - earlier) / _PICOSECONDS for earlier, later in pairwise(starts)]
         measured = aggregates.after_warmup(intervals, self.warmup, source=source)
         return aggregates.aggregate(measured, self.aggregate, source=source)
@@ -82,11 +82,11 @@ class Source(BaseModel):
         counts = Counter(names.get(event.metadata_id, "") for event in events)
         selected_names = _matching(counts, self.event)
         if events and not selected_names:
-            raise ValueError(f"`{self.line}` of {file} has no event `{self.event}`; there are {_counted(counts)}")
+            raise ValueError(f"`{self.line}` of {file} has no event `{self.event}`; the events are {_counted(counts)}")
         # If `event` selects the events, names that differ only in their fingerprint count as one name.
         if len(selected_names if self.event is None else {_without_fingerprint(name) for name in selected_names}) > 1:
             several = _counted(Counter({name: counts[name] for name in selected_names}))
-            raise ValueError(f"`{self.line}` of {file} has events of several names, `event` selects one: {several}")
+            raise ValueError(f"`{self.line}` of {file} has events of several names: select one with `event`: {several}")
         return [event for event in events if names.get(event.metadata_id, "") in selected_names]
 
     def _profile(self, directory: Path) -> tuple[str, Any]:
@@ -95,7 +95,8 @@ class Source(BaseModel):
 
         files = [path.relative_to(directory).as_posix() for path in matching(directory, self.file)]
         if len(files) != 1:
-            raise ValueError(f"{len(files)} files match {self.file}, exactly 1 expected{_listed(files)}")
+            names = _listed(files, "matching files") if files else ""
+            raise ValueError(f"{len(files)} files match {self.file}, but exactly 1 must match{names}")
         with readable(directory, files[0]) as path:
             profile = read_document(path, files[0])
         space = _space()()
@@ -110,8 +111,8 @@ def _only(members: Sequence[Any], name: str, plural: str, owner: str) -> Any:
     """Return the plane or line that has this name, and raise ValueError if there is not exactly one."""
     matches = [member for member in members if member.name == name]
     if len(matches) != 1:
-        names = _listed(member.name for member in members)
-        raise ValueError(f"{owner} has {len(matches)} {plural} `{name}`, exactly 1 expected{names}")
+        names = _listed((member.name for member in members), plural)
+        raise ValueError(f"{owner} has {len(matches)} {plural} `{name}`, but must have exactly 1{names}")
     return matches[0]
 
 
@@ -142,10 +143,10 @@ def _counted(names: Counter[str], most: int = 12) -> str:
     return f"{counts} and {len(names) - most} more" if len(names) > most else counts
 
 
-def _listed(names: Iterable[str], most: int = 12) -> str:
+def _listed(names: Iterable[str], plural: str, most: int = 12) -> str:
     distinct = sorted(set(names))
     more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
-    return f"; there are {', '.join(distinct[:most])}{more}" if distinct else "; there are none"
+    return f"; the {plural} are {', '.join(distinct[:most])}{more}" if distinct else f"; there are no {plural}"
 
 
 @cache

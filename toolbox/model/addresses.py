@@ -72,7 +72,7 @@ class Address:
         if isinstance(value, cls):
             return value
         if not isinstance(value, str):
-            raise ValueError(f"{abbreviated(value)} is not a host: text was expected")  # noqa: TRY004  # pydantic reports it
+            raise ValueError(f"a host must be a string, not {abbreviated(value)}")  # noqa: TRY004  # pydantic reports it
         # YAML reads `[::1]` as a list. Its item, which pydantic passes here, is an IPv6 address without brackets.
         return cls(host(value)) if _is_ipv6(value) else cls.parse(value)
 
@@ -98,7 +98,7 @@ def user(text: str) -> str:
     """
     if len(text) <= _LONGEST_USER and _NAME.fullmatch(text):
         return text
-    raise ValueError(f"{abbreviated(text)} is not a user: letters, digits, `.`, `_` and `-` were expected")
+    raise ValueError(f"{abbreviated(text)} is not a user: use only letters, digits, `.`, `_` and `-`")
 
 
 def _is_name(text: str) -> bool:

@@ -70,7 +70,7 @@ def number(value: object, *, source: str) -> float:
         value = result
     # YAML aliases can make the text of a list or mapping extremely long, so the message only names the type.
     description = f"a {type(value).__name__}" if isinstance(value, list | dict) else abbreviated(value)
-    raise ValueError(f"{source} is {description}, a number was expected")
+    raise ValueError(f"{source} must be a finite number, not {description}")
 
 
 def parse_number(text: str, *, source: str) -> float:

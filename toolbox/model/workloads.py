@@ -143,19 +143,19 @@ class WorkloadOutcome:
 def _text(value: object) -> str:
     """Check a string of a record, and return it truncated to the longest text that a supervisor writes."""
     if not isinstance(value, str):
-        raise TypeError("text was expected")
+        raise TypeError("must be a string")
     return value[:_LONGEST_TEXT]
 
 
 def _integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST:
-        raise ValueError("an integer was expected")
+        raise ValueError("must be an integer")
     return value
 
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
-        raise ValueError("a number of seconds was expected")
+        raise ValueError("must be a number of seconds")
     return value
 
 

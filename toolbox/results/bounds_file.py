@@ -91,7 +91,7 @@ class BoundsFiles:
         """
         new = _by_key(entries)
         if len(new) < len(entries):
-            raise ValueError("one bound per metric of a cell was expected, but some metrics have two")
+            raise ValueError("a metric of a cell has two bounds, but may have only one")
         new = {key: entry for key, entry in new.items() if key not in self.manual}
         moved, text = self._moved(), self._updated(new)
         if not dry_run:

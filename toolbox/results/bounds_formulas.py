@@ -191,7 +191,7 @@ def half_width(samples: NDArray[np.float64], method: Method, confidence: float =
 
 def _check_confidence(confidence: float) -> None:
     if not 0.5 < confidence < 1:  # noqa: PLR2004
-        raise ValueError(f"the confidence is {confidence}, a number above 0.5 and below 1 was expected")
+        raise ValueError(f"the confidence must be above 0.5 and below 1, not {confidence}")
 
 
 def _check_sizes(values: NDArray[np.float64]) -> None:

@@ -89,7 +89,7 @@ class _Reader:
             identity, metrics = self._cell(f"{CELLS}.{name}", key, cell)
             if identity in first:
                 line = first[identity].start_mark.line + 1
-                self._fail(cell, f"the cell {identity} is already in line {line}, as {first[identity].value}")
+                self._fail(cell, f"the cell {identity} is also in line {line}, as {first[identity].value}")
             first[identity] = key
             for metric, (metric_key, metric_node) in metrics.items():
                 bound, is_locked = self._metric(f"{CELLS}.{name}.{METRICS}.{metric}", metric_key, metric_node)
@@ -102,10 +102,12 @@ class _Reader:
         pairs = self._pairs(node, f"`{at}`")
         self._refuse_slips(pairs, (CELL, METRICS), f"`{at}`")
         if CELL not in pairs:
-            self._fail(key, f"`{at}` has no `{CELL}`: the id of the cell was expected (`project plan` shows the ids)")
+            self._fail(key, f"`{at}` has no `{CELL}`: write the id of the cell (`project plan` shows the ids)")
         identity = self._text(pairs[CELL][1], f"`{at}.{CELL}`")
         if not identity:
-            self._fail(pairs[CELL][1], f"`{at}.{CELL}` is empty, the id of the cell was expected")
+            self._fail(
+                pairs[CELL][1], f"`{at}.{CELL}` is empty: write the id of the cell (`project plan` shows the ids)"
+            )
         _, metrics = pairs.get(METRICS, (None, None))
         return identity, self._pairs(metrics, f"`{at}.{METRICS}`")
 
@@ -114,7 +116,10 @@ class _Reader:
         missing = [name for name in expected if name not in pairs]
         for name, (key, _) in pairs.items():
             if name not in expected and (near := get_close_matches(name, missing, 1, _NEAR)):
-                self._fail(key, f"{at} has a key `{name}`: did you mean {near[0]}? Your own keys need other names")
+                self._fail(
+                    key,
+                    f"{at} has an unknown key `{name}`: did you mean `{near[0]}`? If the key is your own, rename it",
+                )
 
     def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> tuple[Bound, bool]:
         """Return the bounds of a metric, and whether they are locked."""
@@ -135,9 +140,10 @@ class _Reader:
             confidence=read("confidence", self._confidence),
         )
         if bound.lower is None and bound.upper is None:
-            self._fail(key, f"`{at}` has no bounds: `lower` or `upper` was expected")
+            self._fail(key, f"`{at}` has no bounds: set `lower`, `upper` or both")
         if bound.lower is not None and bound.upper is not None and bound.lower > bound.upper:
-            self._fail(values["lower"], f"`{at}`: the lower bound {bound.lower:g} is above the upper {bound.upper:g}")
+            message = f"the lower bound {bound.lower:g} is above the upper bound {bound.upper:g}"
+            self._fail(values["lower"], f"`{at}`: {message}")
         return bound, bool(read(LOCKED, self._switch))
 
     def _pairs(self, node: yaml.Node | None, at: str) -> _Pairs:
@@ -145,36 +151,36 @@ class _Reader:
         if node is None or _is_nothing(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
-            self._fail(node, f"{at} is {_kind(node)}, a mapping was expected")
+            self._fail(node, f"{at} must be a mapping, not {_kind(node)}")
         pairs: _Pairs = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._fail(key, f"{at} has {_kind(key)} as a key, a name was expected")
+                self._fail(key, f"each key of {at} must be a name, not {_kind(key)}")
             if key.value in pairs:
                 line = pairs[key.value][0].start_mark.line + 1
-                self._fail(key, f"`{key.value}` is given twice in {at}, first in line {line}: one was expected")
+                self._fail(key, f"`{key.value}` is given twice in {at}, first in line {line}: delete one of the two")
             pairs[key.value] = key, value
         return pairs
 
     def _text(self, node: yaml.Node, at: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            self._fail(node, f"{at} is {_kind(node)}, a text was expected")
+            self._fail(node, f"{at} must be a string, not {_kind(node)}")
         return str(node.value)
 
     def _number(self, node: yaml.Node, at: str) -> float:
         if not (_is_plain(node) and _NUMBER.fullmatch(node.value) and math.isfinite(float(node.value))):
-            self._fail(node, f"{at} is {_kind(node)}, a finite number without quotes was expected")
+            self._fail(node, f"{at} must be a finite number without quotes, not {_kind(node)}")
         return float(node.value)
 
     def _count(self, node: yaml.Node, at: str) -> int:
         if not (_is_plain(node) and _COUNT.fullmatch(node.value)):
-            self._fail(node, f"{at} is {_kind(node)}, a whole number above 0 without quotes was expected")
+            self._fail(node, f"{at} must be a whole number above 0 without quotes, not {_kind(node)}")
         return int(node.value)
 
     def _confidence(self, node: yaml.Node, at: str) -> float:
         confidence = self._number(node, at)
         if not 0 < confidence < 1:
-            self._fail(node, f"{at} is {node.value}, a number between 0 and 1 was expected")
+            self._fail(node, f"{at} must be above 0 and below 1, not {node.value}")
         return confidence
 
     def _method(self, node: yaml.Node, at: str) -> Method:
@@ -189,12 +195,12 @@ class _Reader:
         except ValueError:
             time = None
         if time is None or time.tzinfo is None:
-            self._fail(node, f"{at} is {_kind(node)}, a time with its zone was expected: 2026-10-21T02:00:00+00:00")
+            self._fail(node, f"{at} must be a time with its zone, as in 2026-10-21T02:00:00+00:00, not {_kind(node)}")
         return time
 
     def _switch(self, node: yaml.Node, at: str) -> bool:
         if not _is_plain(node) or node.value.lower() not in ("true", "false"):
-            self._fail(node, f"{at} is {_kind(node)}, true or false was expected")
+            self._fail(node, f"{at} must be true or false, not {_kind(node)}")
         return bool(node.value.lower() == "true")
 
     def _fail(self, node: yaml.Node, message: str) -> NoReturn:

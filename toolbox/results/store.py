@@ -121,7 +121,7 @@ class Store:
             age = "a newer" if version > newest else "an unknown"
             raise StoreError(
                 f"the store {self.location} was created by {age} version of Topgallant: its tables have version "
-                f"{version}, but {newest} was expected. Use that version, or another store (--database)"
+                f"{version}, but {newest} is needed. Use the version that created it, or another store (--database)"
             )
         if version is None and (tables := inspect(connection).get_table_names()):
             raise StoreError(f"the store {self.location} is the database of another program: it has {tables[0]}")
@@ -142,7 +142,7 @@ def _url(location: str) -> URL:
     try:
         url = make_url(location)
     except (exc.ArgumentError, ValueError):
-        raise UsageError("the store: the URL of a database was expected, such as postgresql://user@host/name") from None
+        raise UsageError("the store: the URL cannot be read: write a URL such as postgresql://user@host/name") from None
     if "@" in (url.host or ""):  # the password contains an @, at which SQLAlchemy has split the URL
         raise UsageError("the store: write an @ in the password of a URL as %40") from None
     match url.drivername.partition("+")[0]:

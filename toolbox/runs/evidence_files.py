@@ -28,7 +28,7 @@ _LONGEST_DOCUMENT: Final = 1 << 28  # bytes: JSON, YAML and profiles are read in
 def _stays_inside(name: str) -> str:
     path = PurePath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise ValueError(f"a file inside the directory was expected, not {name!r}")
+        raise ValueError(f"must be a relative path without `..`, not {name!r}")
     return name
 
 
@@ -49,7 +49,7 @@ def _compiles(pattern: str) -> str:
 
 def _is_one_line(text: str) -> str:
     if "\n" in text or "\r" in text:
-        raise ValueError("a string without line breaks was expected: logs are searched line by line")
+        raise ValueError("must not contain a line break, because logs are searched line by line")
     return text
 
 
@@ -90,7 +90,7 @@ def readable(directory: Path, file: str) -> Iterator[Path]:
     path = directory / file
     try:
         if not path.is_file():  # also refuse a named pipe: opening one may block forever
-            raise ValueError(f"{file} is not there")
+            raise ValueError(f"{file} {'is not a regular file' if path.exists() else 'does not exist'}")
         yield path
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from None

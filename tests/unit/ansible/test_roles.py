@@ -466,5 +466,5 @@ def test_a_method_with_a_role_stays_the_method_that_was_written() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "{{ x }}", "dísk"])
 def test_the_name_of_a_role_is_a_name(name: str) -> None:
-    with pytest.raises(ValueError, match="the name of a role was expected"):
+    with pytest.raises(ValueError, match="`@role` needs the name of a role"):
         roles.role(name)

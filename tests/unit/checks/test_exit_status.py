@@ -47,7 +47,7 @@ def test_a_malformed_status_fails_with_a_short_message(judge: Judge, tmp_path: P
     (tmp_path / "exit_code").write_bytes(content)
     judgement = judge(check="exit_status")
     assert not judgement.passed
-    assert "an exit status was expected" in judgement.message
+    assert "must contain an exit status" in judgement.message
     assert len(judgement.message) < 120
 
 

@@ -41,7 +41,7 @@ def test_as_many_files_as_expected_pass(judge: Judge, glob: str, count: int | No
 
 def test_more_than_exactly_one_fails_with_how_many_there_are(judge: Judge, trace: Path) -> None:
     trace.with_name("b.xplane.pb").write_text("trace")
-    assert judge(check="files", glob="**/*.pb", count=1).message == "2 files match **/*.pb, exactly 1 expected"
+    assert judge(check="files", glob="**/*.pb", count=1).message == "2 files match **/*.pb; required: exactly 1"
 
 
 def test_an_empty_file_fails_and_is_named_unless_that_is_allowed(judge: Judge, trace: Path) -> None:
@@ -72,7 +72,7 @@ def test_where_there_is_no_directory_no_file_matches(judge: Judge, tmp_path: Pat
     (tmp_path / "x").touch()  # it is no directory either
     (tmp_path / "x").rename(tmp_path.with_name("elsewhere"))
     tmp_path.rmdir()
-    assert judge(check="files", glob=glob).message == f"0 files match {glob}, at least one expected"
+    assert judge(check="files", glob=glob).message == f"0 files match {glob}; required: at least one"
     assert judge(check="files", glob=glob, count=0).passed
 
 
@@ -85,7 +85,7 @@ VALID = {
 @pytest.mark.parametrize(("kind", "content"), [(kind, text) for kind, texts in VALID.items() for text in texts])
 def test_a_file_that_can_be_parsed_is_valid(judge: Judge, tmp_path: Path, kind: str, content: bytes) -> None:
     (tmp_path / "out").write_bytes(content)
-    assert judge(check="files", glob="out", valid=kind) == Judgement(True, "1 files match out, at least one expected")
+    assert judge(check="files", glob="out", valid=kind) == Judgement(True, "1 files match out; required: at least one")
 
 
 @pytest.mark.parametrize(

@@ -34,14 +34,14 @@ def log(tmp_path: Path) -> Path:
 def test_lines_that_match_are_counted_and_the_first_is_shown(
     judge: Judge, bounds: dict[str, int], passed: bool, expected: str
 ) -> None:
-    said = rf"2 lines of stdout.log match 'step \\d', {expected} expected; the first is line 2: 'step 1, then step 2'"
+    said = rf"2 lines of stdout.log match 'step \\d'; required: {expected}; the first is line 2: 'step 1, then step 2'"
     assert judge(check="log_matches", pattern=r"step \d", **bounds) == Judgement(passed, said, "stdout.log", 2)
 
 
 @pytest.mark.parametrize("bounds", [{}, {"at_most": 0}])
 def test_no_match_fails_unless_no_match_is_expected(judge: Judge, bounds: dict[str, int]) -> None:
     expected = "exactly 0" if bounds else "at least 1"
-    said = f"0 lines of stdout.log match 'error', {expected} expected"
+    said = f"0 lines of stdout.log match 'error'; required: {expected}"
     assert judge(check="log_matches", pattern="error", **bounds) == Judgement(bool(bounds), said, "stdout.log")
 
 

@@ -50,8 +50,8 @@ def test_a_metric_that_is_no_number_is_never_within_bounds(judge: Judge, value: 
 
 
 def test_a_metric_that_could_not_be_read_fails_and_says_why(judge: Judge) -> None:
-    judgement = judge(Metric("loss", None, "", "metrics.json is not there"), check="metric", metric="loss", upper=1)
-    assert (judgement.passed, judgement.message) == (False, "loss is unknown (metrics.json is not there)")
+    judgement = judge(Metric("loss", None, "", "metrics.json does not exist"), check="metric", metric="loss", upper=1)
+    assert (judgement.passed, judgement.message) == (False, "loss is unknown (metrics.json does not exist)")
 
 
 def test_an_unknown_metric_fails_and_names_the_known_metrics(judge: Judge) -> None:
@@ -98,7 +98,7 @@ def test_a_sample_that_is_no_number_is_the_worst(judge: Judge, sample: float) ->
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({}, "a lower or an upper bound was expected"),
+        ({}, "set `lower`, `upper` or both"),
         ({"lower": 2, "upper": 1}, "the lower bound 2 is above the upper bound 1"),
         ({"upper": math.nan}, "upper"),
         ({"lower": -math.inf}, "lower"),

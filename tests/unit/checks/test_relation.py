@@ -35,14 +35,14 @@ def test_a_ratio_is_this_cell_over_the_other(
     judge: Judge, bounds: dict[str, float], passed: bool, expected: str
 ) -> None:
     here, there = Metric("speed", 480, "tokens/s"), Metric("speed", 250, "tokens/s")
-    said = f"speed is 1.92 times that of `{NAME}` (480 tokens/s against 250 tokens/s), {expected} expected"
+    said = f"speed is 1.92 times that of `{NAME}` (480 tokens/s against 250 tokens/s); required: {expected}"
     found = judge(here, **SPEC, **bounds, reference=reference(there))
     assert found == Judgement(passed, said, out_of_range=not passed)
 
 
 def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Judge) -> None:
     here, there = Metric("speed", 0.25, "s"), Metric("speed", 0.5, "s")
-    said = f"speed is 2 times as fast as in `{NAME}` (0.25 s against 0.5 s), at least 1.8 expected"
+    said = f"speed is 2 times as fast as in `{NAME}` (0.25 s against 0.5 s); required: at least 1.8"
     judged = judge(here, **SPEC, lower=1.8, kind="speedup", reference=reference(there))
     assert judged == Judgement(True, said)
 
@@ -96,7 +96,7 @@ def test_no_time_at_all_is_no_speedup(judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({}, "a lower or an upper bound was expected"),
+        ({}, "set `lower`, `upper` or both"),
         ({"lower": 2, "upper": 1}, "the lower bound 2 is above the upper bound 1"),
         ({"lower": math.nan}, "lower"),
         ({"lower": 1, "to": {}}, "to"),

@@ -76,8 +76,8 @@ def test_a_change_records_the_location_of_the_replaced_value(load: Load, layers:
         ("ab: 1\n", r"^o\.yaml:1: no field `ab`: the document has no `ab`; did you mean "),
         ("a: 1\n\na.b: 1\n", r"^o\.yaml:3: no field `a\.b`: `a` is a int, which has no fields$"),
         ("a..b: 1\n", r"^o\.yaml:1: 'a\.\.b' is not a path"),
-        ("- a\n", r"^o\.yaml: the document is a list, a mapping was expected$"),
-        ("", r"^o\.yaml: the document is empty, a mapping was expected$"),
+        ("- a\n", r"^o\.yaml: the document must be a mapping, not a list$"),
+        ("", r"^o\.yaml: the document must be a mapping, not empty$"),
     ],
 )
 def test_a_wrong_override_file_is_named_with_its_line(load: Load, tmp_path: Path, text: str, message: str) -> None:

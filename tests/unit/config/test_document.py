@@ -110,11 +110,11 @@ def test_a_duplicate_key_is_a_warning_and_the_last_value_is_used(caplog: pytest.
         ("a: \x1b[31m\n", r"f.*broken YAML: .*(control|special) characters"),
         ("a: !Ref b\n", r"f:1:4: broken YAML: could not determine a constructor"),
         ("a: 1\n---\nb: 2\n", r"f:2:1: broken YAML: but found another document"),
-        ("", r"f: the document is empty, a mapping was expected"),
-        ("# only a comment", r"f: the document is empty, a mapping was expected"),
-        ("- 1\n", r"f: the document is a list, a mapping was expected"),
-        ("text\n", r"f: the document is a str, a mapping was expected"),
-        ("!!set {a}\n", r"f: the document is a set, a mapping was expected"),
+        ("", r"f: the document must be a mapping, not empty"),
+        ("# only a comment", r"f: the document must be a mapping, not empty"),
+        ("- 1\n", r"f: the document must be a mapping, not a list"),
+        ("text\n", r"f: the document must be a mapping, not a str"),
+        ("!!set {a}\n", r"f: the document must be a mapping, not a set"),
     ],
 )
 def test_a_document_that_is_not_a_mapping_is_refused(text: str, message: str) -> None:

@@ -60,7 +60,9 @@ def test_the_file_itself_can_ask_for_presets(load: Load, to_apply: str, value: i
 
 @pytest.mark.parametrize("to_apply", ["7", "{p: 1}", "[p, 7]", "true"])
 def test_to_apply_must_be_a_list_of_names(load: Load, to_apply: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"^config\.yaml:2: `ci_presets\.to_apply` is .* was expected$"):
+    with pytest.raises(
+        ConfigurationError, match=r"^config\.yaml:2: `ci_presets\.to_apply` must be a list of names, not .*$"
+    ):
         load(f"ci_presets:\n  to_apply: {to_apply}\n  p: {{}}\n")
 
 
@@ -140,9 +142,9 @@ tests: {step: 0}
         ("none", "config.yaml: `ci_presets.none` is None, not a preset"),
         ("names", "config.yaml: `ci_presets.names` is None, not a preset"),
         ("text", "config.yaml: `ci_presets.text` is 'some text', not a preset"),
-        ("number", "config.yaml:20: `extends` of preset `number` is 7, a list of presets was expected"),
-        ("numbers", "config.yaml:21: `extends` of preset `numbers` is [7], a list of presets was expected"),
-        ("mapping", "config.yaml:22: `extends` of preset `mapping` is {'small': 1}, a list of presets was expected"),
+        ("number", "config.yaml:20: `extends` of preset `number` must be a list of presets, not 7"),
+        ("numbers", "config.yaml:21: `extends` of preset `numbers` must be a list of presets, not [7]"),
+        ("mapping", "config.yaml:22: `extends` of preset `mapping` must be a list of presets, not {'small': 1}"),
         ("to_none", "config.yaml:23: `ci_presets.none` is None, not a preset, requested by to_none"),
     ],
 )

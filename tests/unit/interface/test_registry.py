@@ -101,7 +101,7 @@ def test_a_broken_group_is_named_with_its_file(name: str) -> None:
 
 @pytest.mark.usefixtures("team")
 def test_a_group_without_a_class_or_function_is_an_error() -> None:
-    with pytest.raises(UsageError, match=r"empty\.py: a class Empty or a function empty was expected in this file"):
+    with pytest.raises(UsageError, match=r"empty\.py: the file must define a class Empty or a function empty"):
         registry.group("empty")
 
 

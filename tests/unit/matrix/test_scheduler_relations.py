@@ -91,7 +91,7 @@ def test_two_cells_may_be_compared_with_one_another(bench: Bench) -> None:
 def test_a_cell_may_be_compared_with_several(bench: Bench) -> None:
     machines = Machines({"a": took(1, "collect c"), "b": took(5, "release a"), "c": took(9)})
     bench.run("abc", machines, options=Options(3), **compared("c/a", "c/b"))
-    assert bench.ends()["c"].message == "relation: t is 9 times that of `x=a` (9 against 1), at most 2 expected"
+    assert bench.ends()["c"].message == "relation: t is 9 times that of `x=a` (9 against 1); required: at most 2"
 
 
 def test_a_failed_comparison_may_be_retried(bench: Bench) -> None:

@@ -61,7 +61,7 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
     ("axes", "message"),
     [
         ([1], "axes: Input should be a valid dictionary"),
-        ({"model": 5}, "axes.model: a list of values was expected, or a mapping from labels to values"),
+        ({"model": 5}, "axes.model: must be a list of values, or a mapping from labels to values"),
         ({"model": []}, "axes.model: the axis has no values: give it at least one, or write null"),
         ({"model": {}}, "axes.model: the axis has no values: give it at least one, or write null"),
         ({"model": [1, 2, 1]}, ": 1 is on the axis `model` twice"),
@@ -239,7 +239,7 @@ def test_an_empty_command_is_refused(command: Any) -> None:
 def test_a_variable_is_a_scalar_or_a_secret() -> None:
     env = {"A": "@cell.batch", "b_1": 8, "_": 0.5, "TOKEN": Secret("x"), "T": True, "N": None}
     assert WorkloadBlock(command="true", env=env).env == env
-    assert fault_of_workload(env={"A": [1]}) == "env.A: a text, a number, true, false or null was expected"
+    assert fault_of_workload(env={"A": [1]}) == "env.A: must be a string, a number, true, false or null"
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "A B", "Ä"])
@@ -250,7 +250,7 @@ def test_a_variable_has_a_name_that_a_shell_takes(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "/etc/x", "..", "../x", "a/../../x", "a\x00b", "a\nb"])
 @pytest.mark.parametrize("field", ["files", "write"])
 def test_a_file_stays_below_its_directory(field: str, name: str) -> None:
-    assert "is not a relative path inside the directory" in fault_of_workload(**{field: {name: "x"}})
+    assert "must be a relative path without `..`" in fault_of_workload(**{field: {name: "x"}})
 
 
 def test_what_is_collected_stays_below_its_directory() -> None:

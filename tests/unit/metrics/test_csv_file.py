@@ -33,11 +33,11 @@ def test_a_column_is_read_by_its_name(tmp_path: Path, content: bytes, spec: dict
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"step,loss\n0,1\n1,\n", "m.csv:3: `loss` is '', a number was expected"),
-        (b"step,loss\n0,1\n1\n", "m.csv:3: `loss` is '', a number was expected"),
-        (b"loss\n1\n\n2\n", "m.csv:3: `loss` is '', a number was expected"),
-        (b'step,loss\n"a\nb",1\n1,n/a\n', "m.csv:4: `loss` is 'n/a', a number was expected"),
-        (b"loss\n1\nnan\n", "m.csv:3: `loss` is nan, a number was expected"),
+        (b"step,loss\n0,1\n1,\n", "m.csv:3: `loss` must be a finite number, not ''"),
+        (b"step,loss\n0,1\n1\n", "m.csv:3: `loss` must be a finite number, not ''"),
+        (b"loss\n1\n\n2\n", "m.csv:3: `loss` must be a finite number, not ''"),
+        (b'step,loss\n"a\nb",1\n1,n/a\n', "m.csv:4: `loss` must be a finite number, not 'n/a'"),
+        (b"loss\n1\nnan\n", "m.csv:3: `loss` must be a finite number, not nan"),
         (b"step,Loss\n0,1\n", "m.csv has no column `loss`: the columns are step, Loss"),
         (b"loss,loss\n0,1\n", "m.csv has 2 columns `loss`: the columns are loss, loss"),
         (b"", "m.csv has no column `loss`: the first row is empty"),

@@ -51,7 +51,7 @@ def test_the_number_is_the_named_group_or_the_first_or_the_match(
 ) -> None:
     source = Source(pattern=pattern, aggregate="each")
     if value is None:
-        with pytest.raises(ValueError, match="is 'step 0', a number was expected"):
+        with pytest.raises(ValueError, match="must be a finite number, not 'step 0'"):
             source.read(directory)
     else:
         assert source.read(directory) == value
@@ -60,9 +60,9 @@ def test_the_number_is_the_named_group_or_the_first_or_the_match(
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        (r"loss (\S+)", r"^stdout\.log:1: the match of .* is nan, a number was expected$"),
-        (r"^step [123]: (.*),", r"^stdout\.log:3: the match of .* is 'step_time 2e0 s', a number was expected$"),
-        (r"step \d|caf(x)?", r"^stdout\.log:1: the match of .* is '', a number was expected$"),
+        (r"loss (\S+)", r"^stdout\.log:1: the match of .* must be a finite number, not nan$"),
+        (r"^step [123]: (.*),", r"^stdout\.log:3: the match of .* must be a finite number, not 'step_time 2e0 s'$"),
+        (r"step \d|caf(x)?", r"^stdout\.log:1: the match of .* must be a finite number, not ''$"),
     ],
 )
 def test_a_match_that_is_no_finite_number_is_shown_with_its_line(directory: Path, pattern: str, said: str) -> None:

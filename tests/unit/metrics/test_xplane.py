@@ -119,7 +119,7 @@ def test_the_steps_are_the_events_of_one_name(tmp_path: Path, events: Any, event
             TRAINING + EVALUATION,
             None,
             (
-                "has events of several names, `event` selects one: jit_train_step(123) (5 times), "
+                "has events of several names: select one with `event`: jit_train_step(123) (5 times), "
                 "jit_eval_step(456) (4 times)"
             ),
         ),
@@ -127,7 +127,7 @@ def test_the_steps_are_the_events_of_one_name(tmp_path: Path, events: Any, event
             TRAINING + REBUILT,
             None,
             (
-                "has events of several names, `event` selects one: jit_train_step(123) (5 times), "
+                "has events of several names: select one with `event`: jit_train_step(123) (5 times), "
                 "jit_train_step(789) (2 times)"
             ),
         ),
@@ -135,17 +135,21 @@ def test_the_steps_are_the_events_of_one_name(tmp_path: Path, events: Any, event
             [*TRAINING, *EVALUATION, ("copy", 1)],
             "jit_*",
             (
-                "has events of several names, `event` selects one: jit_train_step(123) (5 times), "
+                "has events of several names: select one with `event`: jit_train_step(123) (5 times), "
                 "jit_eval_step(456) (4 times)"
             ),
         ),
         (
             TRAINING + EVALUATION,
             "train",
-            "has no event `train`; there are jit_train_step(123) (5 times), jit_eval_step(456) (4 times)",
+            "has no event `train`; the events are jit_train_step(123) (5 times), jit_eval_step(456) (4 times)",
         ),
-        ([("a", 1), ("a", 2), ("", 3)], None, "several names, `event` selects one: a (2 times), without a name (once)"),
-        ([("a", 1), ("b", 2), ("b", 3)], "a", "has 1 events, at least 2 were expected"),
+        (
+            [("a", 1), ("a", 2), ("", 3)],
+            None,
+            "several names: select one with `event`: a (2 times), without a name (once)",
+        ),
+        ([("a", 1), ("b", 2), ("b", 3)], "a", "has 1 events, but at least 2 are needed"),
     ],
 )
 def test_a_line_with_events_of_several_names_is_refused_with_the_names(
@@ -169,25 +173,28 @@ PROFILE = "profile/plugins/host.xplane.pb"
 @pytest.mark.parametrize(
     ("planes", "said"),
     [
-        ([], f"{PROFILE} has 0 planes `/device:TPU:0`, exactly 1 expected; there are none"),
+        ([], f"{PROFILE} has 0 planes `/device:TPU:0`, but must have exactly 1; there are no planes"),
         (
             [plane(name="b"), plane(name="/device:TPU:1")],
-            f"{PROFILE} has 0 planes `/device:TPU:0`, exactly 1 expected; there are /device:TPU:1, b",
+            f"{PROFILE} has 0 planes `/device:TPU:0`, but must have exactly 1; the planes are /device:TPU:1, b",
         ),
         (
             [plane(line(1, 2))] * 2,
-            f"{PROFILE} has 2 planes `/device:TPU:0`, exactly 1 expected; there are /device:TPU:0",
+            f"{PROFILE} has 2 planes `/device:TPU:0`, but must have exactly 1; the planes are /device:TPU:0",
         ),
         (
             [plane(line(1, name="Steps"))],
-            f"`/device:TPU:0` of {PROFILE} has 0 lines `XLA Modules`, exactly 1 expected; there are Steps",
+            f"`/device:TPU:0` of {PROFILE} has 0 lines `XLA Modules`, but must have exactly 1; the lines are Steps",
         ),
         (
             [plane(line(1, 2), line(1, 2))],
-            f"`/device:TPU:0` of {PROFILE} has 2 lines `XLA Modules`, exactly 1 expected; there are XLA Modules",
+            (
+                f"`/device:TPU:0` of {PROFILE} has 2 lines `XLA Modules`, but must have exactly 1; "
+                "the lines are XLA Modules"
+            ),
         ),
-        ([plane(line(1))], f"`XLA Modules` of {PROFILE} has 1 events, at least 2 were expected"),
-        ([plane(line())], f"`XLA Modules` of {PROFILE} has 0 events, at least 2 were expected"),
+        ([plane(line(1))], f"`XLA Modules` of {PROFILE} has 1 events, but at least 2 are needed"),
+        ([plane(line())], f"`XLA Modules` of {PROFILE} has 0 events, but at least 2 are needed"),
     ],
 )
 def test_what_is_not_there_exactly_once_is_told_with_what_is_there(
@@ -218,9 +225,11 @@ def test_a_file_of_something_else_has_no_planes(tmp_path: Path, content: bytes) 
 
 
 def test_one_profile_has_to_match(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^0 files match \*\*/\*\.xplane\.pb, exactly 1 expected; there are none$"):
+    with pytest.raises(ValueError, match=r"^0 files match \*\*/\*\.xplane\.pb, but exactly 1 must match$"):
         Source().read(tmp_path)
     for name in ("a", "b"):
         (tmp_path / f"{name}.xplane.pb").touch()
-    with pytest.raises(ValueError, match=r"^2 files match .* expected; there are a\.xplane\.pb, b\.xplane\.pb$"):
+    with pytest.raises(
+        ValueError, match=r"^2 files match .* must match; the matching files are a\.xplane\.pb, b\.xplane\.pb$"
+    ):
         Source().read(tmp_path)

@@ -43,12 +43,12 @@ def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("nan", "nan in m.yaml is nan, a number was expected"),
-        ("text", "text in m.yaml is '1', a number was expected"),
-        ("no_float", "no_float in m.yaml is '1e-3', a number was expected"),
-        ("date", "date in m.yaml is datetime.date(2026, 1, 1), a number was expected"),
-        ("step", "step in m.yaml is a dict, a number was expected"),
-        ("losses", "losses in m.yaml is a list, a number was expected: set `aggregate` to compute one"),
+        ("nan", "nan in m.yaml must be a finite number, not nan"),
+        ("text", "text in m.yaml must be a finite number, not '1'"),
+        ("no_float", "no_float in m.yaml must be a finite number, not '1e-3'"),
+        ("date", "date in m.yaml must be a finite number, not datetime.date(2026, 1, 1)"),
+        ("step", "step in m.yaml must be a finite number, not a dict"),
+        ("losses", "losses in m.yaml must be a finite number, not a list: set `aggregate` to compute one"),
         ("step.mean", "m.yaml has no step.mean"),
     ],
 )
@@ -75,5 +75,5 @@ def test_a_file_that_is_no_yaml_is_said_to_be_none_in_one_line(tmp_path: Path, c
 @pytest.mark.parametrize("content", ["a: &a [*a]", LAUGHS + "a: *a59", "a: [0x" + "f" * 5000 + "]"], ids=range(3))
 def test_values_without_end_are_refused_at_once(tmp_path: Path, content: str) -> None:
     (tmp_path / "m.yaml").write_text(content)
-    with pytest.raises(ValueError, match=r"a\[0\] in m\.yaml is (a list|inf), a number was expected"):
+    with pytest.raises(ValueError, match=r"a\[0\] in m\.yaml must be a finite number, not (a list|inf)"):
         Source(file="m.yaml", path="a", aggregate="sum").read(tmp_path)

@@ -67,7 +67,7 @@ def test_all_checks_run_and_failed_ones_show_value_and_bound(attempt: Path, seen
         judging.judge(attempt, [SLOW, STATUS, missing], METRICS)
     assert str(caught.value).splitlines() == [
         "metric: step_time is 2.5 s, above its upper bound 1 s",
-        "files: 0 files match *.pb, at least one expected",
+        "files: 0 files match *.pb; required: at least one",
     ]
     assert (caught.value.verdict, caught.value.cause) == (Verdict.FAILED, Cause.CHECK)
     assert caught.value.directory == attempt
@@ -96,7 +96,7 @@ def test_without_checks_a_note_says_that_nothing_is_judged(attempt: Path, tmp_pa
         ({}, "unknown check `None`"),
         ("exit_status", "'exit_status' is not a check: a mapping"),
         ({"check": "files", "glob": "*", "count": "many"}, "check `files`: count: Input should be a valid integer"),
-        ({"check": "metric", "metric": "x"}, "a lower or an upper bound was expected"),
+        ({"check": "metric", "metric": "x"}, "set `lower`, `upper` or both"),
     ],
 )
 def test_a_faulty_check_is_refused_before_any_check_runs(attempt: Path, tmp_path: Path, spec: Any, said: str) -> None:

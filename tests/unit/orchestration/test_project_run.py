@@ -320,7 +320,7 @@ def test_a_wrong_request_starts_nothing_and_leaves_no_directory(
     [
         ("a: '@b'\nb: '@a'", "reference loop"),
         ("a: '@missing'", "dangling reference"),
-        ("- a list", "a mapping was expected"),
+        ("- a list", "must be a mapping"),
         ("a: [1", "broken YAML"),
         (SECRET, "TINY_SECRETS"),
         ("secrets: {env: 5}", "secrets"),

@@ -131,7 +131,7 @@ def test_a_case_has_its_settings_target_and_metrics() -> None:
     step = replace(step, attempts=[CellAttempt(number, f"gpu-{number}", STARTED) for number in (1, 2)])
     metrics = [
         MetricMeasured(step.step, "step_time", 0.25, "s"),
-        MetricMeasured(step.step, "loss", None, "", "loss.json is not there"),
+        MetricMeasured(step.step, "loss", None, "", "loss.json does not exist"),
     ]
     step = replace(step, metrics=metrics)
     assert output(step) == [
@@ -140,7 +140,7 @@ def test_a_case_has_its_settings_target_and_metrics() -> None:
         "[[PROPERTY|target=gpu-2]]",
         "[[PROPERTY|attempts=2]]",
         "[[PROPERTY|metrics.step_time=0.25 s]]",
-        "[[PROPERTY|metrics.loss=unknown (loss.json is not there)]]",
+        "[[PROPERTY|metrics.loss=unknown (loss.json does not exist)]]",
     ]
 
 

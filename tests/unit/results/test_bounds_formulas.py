@@ -73,7 +73,7 @@ def test_values_that_are_all_zero_have_zero_bounds(method: Method) -> None:
 @pytest.mark.parametrize("confidence", [0.5, 1, 0, 99.9, math.nan])
 @pytest.mark.parametrize("method", METHODS)
 def test_an_invalid_confidence_is_refused(method: Method, confidence: float) -> None:
-    with pytest.raises(ValueError, match=r"the confidence is .*, a number above 0.5 and below 1 was expected"):
+    with pytest.raises(ValueError, match=r"the confidence must be above 0.5 and below 1, not .*"):
         bounds_formulas.interval(SAMPLE, method, confidence)
 
 

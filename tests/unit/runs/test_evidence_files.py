@@ -92,7 +92,10 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "loop", "folder", "nothing", "folder/nothing", "x" * 300):
-        with pytest.raises(ValueError, match=f"^{name} (is not there|cannot be read: )"), readable(tmp_path, name):
+        with (
+            pytest.raises(ValueError, match=f"^{name} (does not exist|is not a|cannot be read: )"),
+            readable(tmp_path, name),
+        ):
             pass
 
 
@@ -120,7 +123,7 @@ def test_matching_files_are_sorted_without_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".", "/", "/etc/passwd", "..", "../x", "a/../../x", "a/..", "a\0b"])
 @pytest.mark.parametrize("kind", [RelativeFile, RelativeGlob])
 def test_a_file_outside_of_the_directory_is_refused(kind: Any, name: str) -> None:
-    with pytest.raises(ValueError, match="a file inside the directory was expected"):
+    with pytest.raises(ValueError, match="must be a relative path without"):
         TypeAdapter(kind).validate_python(name)
 
 

@@ -91,7 +91,7 @@ def seconds(age: str | None) -> int | None:
         return None
     match = _AGE.fullmatch(age.strip())
     if match is None:
-        raise UsageError(f"since is {age!r}: a number and s, m, h or d were expected, as in 30s, 10m, 2h, 1d")
+        raise UsageError(f"--since must be a number and a unit (s, m, h or d), as in 30s, 10m, 2h or 1d, not {age!r}")
     return max(1, int(match["count"]) * _SECONDS[match["unit"]])
 
 

@@ -37,8 +37,8 @@ class Contract(BaseModel):
     @classmethod
     def _is_text(cls, value: Any) -> Any:
         if value is not None and not (isinstance(value, str | Secret) and value):
-            raise ValueError("a file, or a URL such as postgresql://user@host/name, was expected")
+            raise ValueError("must be a file, or a URL such as postgresql://user@host/name")
         scheme, is_url, _ = str(value).partition("://")
         if isinstance(value, str) and is_url and scheme.partition("+")[0] not in _DATABASES:
-            raise ValueError(f"{scheme} is not supported: a file, or postgresql://user@host/name, was expected")
+            raise ValueError(f"{scheme} is not supported: use a file, or postgresql://user@host/name")
         return value

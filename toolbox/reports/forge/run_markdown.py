@@ -44,11 +44,9 @@ def render(summary: RunState, *, limit: int, artifacts_url: str = "") -> str:
         ValueError: the limit is below `FEWEST_BYTES`, or the address is not an HTTP URL.
     """
     if limit < FEWEST_BYTES:
-        raise ValueError(f"limit: at least {FEWEST_BYTES} bytes were expected, not {limit}")
+        raise ValueError(f"limit must be at least {FEWEST_BYTES} bytes, not {limit}")
     if artifacts_url and not _URL.fullmatch(artifacts_url):
-        raise ValueError(
-            f"artifacts_url: an address such as https://example.org/run was expected, not {artifacts_url!r}"
-        )
+        raise ValueError(f"artifacts_url must be an address such as https://example.org/run, not {artifacts_url!r}")
     page = _Page(limit, artifacts_url.rstrip("/"))
     page.add(_head(summary))
     page.add(_pre(summary.damage_warning.splitlines()))
