@@ -40,7 +40,7 @@ CONFIGURATIONS = {
     "a missing override file": ("a: 1\n", ["--overrides=nope.yaml"], ["override file nope.yaml does not exist"]),
     "a path that is none": ("a: 1\n", ["--path=a..b"], ["'a..b' is not a path"]),
     "an unknown path": ("alpha: 1\n", ["--path=alph"], ["no field `alph`", "did you mean alpha?"]),
-    "a path past the end of a list": ("a: [1]\n", ["--path=a[1]"], ["`a` is a list of length 1"]),
+    "a path past the end of a list": ("a: [1]\n", ["--path=a[1]"], ["`a` is a list of 1 items"]),
     "a secret in no directory": (
         "secrets: {dir: {env_key: NO_SUCH_VARIABLE}, token: t}\na: '*$@secrets.token'\n",
         ["--presets=nope"],

@@ -150,7 +150,7 @@ def test_diff_shows_old_and_new_values_and_their_layers(small: Workspace) -> Non
 
 
 def test_diff_reports_that_nothing_differs(small: Workspace) -> None:
-    assert small.run("config", "diff", "small").stdout == "nothing differs\n"
+    assert small.run("config", "diff", "small").stdout == "there are no differences\n"
 
 
 def test_a_configuration_file_can_come_from_the_environment(small: Workspace) -> None:

@@ -279,10 +279,15 @@ def test_impossible_acceptances_are_reported(results: Results, workspace: Worksp
 def test_unknown_projects_metrics_and_stores_are_named(results: Results) -> None:
     mistakes = {
         ("list", "--project=trainin"): "has no run of the project `trainin`: did you mean training?",
-        ("changes", "--metric=tim"): "--metric=tim: did you mean time?",
+        ("changes", "--metric=tim"): "no metric matches --metric=tim; did you mean time?",
         ("list", "--database=no/such.sqlite"): "the store no/such.sqlite does not exist",
         ("list", "--limit=-1"): "--limit must be a number above 0, not -1",
-        ("changes", "--csv=x", "--project=training"): "--csv can be used only with --column and --format",
+        ("changes", "--csv=x", "--project=training"): "with --csv, only --column and --format are allowed",
+        (
+            "update_bounds",
+            "training",
+            "--method=manual",
+        ): "--method must be one of prediction, torchprime, ratio, not 'manual'",
         ("cost", "--by=week"): "--by must be one of day, month",
     }
     for argv, said in mistakes.items():
@@ -317,7 +322,10 @@ MISTAKES = [
     (["show", "2027"], "the store has no run `2027`"),
     (["compare", "2026-05-01..2026-04-01", "latest"], "the period ends before it begins"),
     (["update_bounds", "trainin"], "did you mean training"),
-    (["update_bounds", "training", "--confidence=99.9"], "--confidence=99.9"),
+    (
+        ["update_bounds", "training", "--confidence=99.9"],
+        "--confidence must be above 0.5 and below 1, such as 0.999, not 99.9",
+    ),
     (["changes", "--csv=no.csv"], "--csv=no.csv: No such file"),
     (["list", "--database=mysql://x/y"], "mysql is not supported"),
     (["import"], "--run_dirs is missing"),

@@ -264,7 +264,7 @@ def run(workspace: Workspace, command: str, *flags: str) -> Outcome:
 def test_a_person_takes_it_sees_it_and_gives_it_back(place: Place, workspace: Workspace) -> None:
     taken = run(workspace, "take_lease", "--purpose=debugging", "--ttl=7200")
     assert taken.exit_code == 0, str(taken)
-    assert taken.stdout.startswith(f"topgallant in the namespace {place.namespace} is yours, and it ends at ")
+    assert taken.stdout.startswith(f"you hold topgallant in the namespace {place.namespace}, and it ends at ")
     shown = run(workspace, "show_lease").stdout
     assert f"is held by {current_user()} for 'debugging' since " in shown
     holder = run(workspace, "show_lease", "--format=json").json["holder"]
@@ -280,7 +280,7 @@ def test_what_another_holds_is_neither_taken_nor_released(place: Place, workspac
         outcome = run(workspace, command, *flags)
         assert outcome.exit_code == 3
         assert "held by ann@lab for 'nightly' (run run-1) since " in outcome.stderr
-        assert "--force takes the lease away" in outcome.stderr
+        assert "use --force to take the lease away" in outcome.stderr
     assert place.found()["spec"]["holderIdentity"] == "run-1"
 
 

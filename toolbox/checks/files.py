@@ -93,6 +93,6 @@ def _line_and_reason(error: Exception, content: bytes) -> tuple[int | None, str]
         case yaml.reader.ReaderError():
             return content.decode().count("\n", 0, error.position) + 1, error.reason
         case RecursionError():
-            return None, "it is nested too deep"
+            return None, "it is nested too deeply"
         case _:
             return None, _printable(str(error))

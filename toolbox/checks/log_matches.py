@@ -24,9 +24,9 @@ class Check(BaseModel):
         if self.at_most == 0 and "at_least" not in self.model_fields_set:
             self.at_least = 0
         if self.at_most is not None and self.at_least > self.at_most:
-            raise ValueError(f"at_least {self.at_least} is more than at_most {self.at_most}")
+            raise ValueError(f"`at_least` is {self.at_least}, which is more than `at_most`, {self.at_most}")
         if self.at_most is None and self.at_least == 0:
-            raise ValueError("at_least 0 accepts every log: set at_most too")
+            raise ValueError("`at_least: 0` accepts every log: set `at_most` too")
         return self
 
     def judge(self, evidence: Evidence) -> Judgement:

@@ -31,7 +31,7 @@ class Check(BaseModel):
     @model_validator(mode="after")
     def _has_bounds(self) -> Check:
         if self.bounds is not None and (self.lower is not None or self.upper is not None):
-            raise ValueError("set `lower` and `upper`, or `bounds: auto`, but not both")
+            raise ValueError("set `lower` and `upper`, or set `bounds: auto`, but not all of them")
         if self.bounds is None and self.lower is None and self.upper is None:
             raise ValueError("set `lower`, `upper` or both, or `bounds: auto`")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
@@ -65,7 +65,9 @@ class Check(BaseModel):
 
     def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
         if bound is None:
-            return Judgement(None, f"{self.metric} is {metric}; there are too few runs for bounds yet")
+            return Judgement(
+                None, f"{self.metric} is {metric}; there are no bounds yet, because there are too few runs"
+            )
         if not bound.is_in(metric.unit):
             unit = bound.unit or "bare numbers"
             message = (
@@ -83,7 +85,9 @@ class Check(BaseModel):
             message += ": this is the better side, but check that the workload still did all its work"
         deviation = Deviation(self.metric, side, improves)
         if not bound.is_gating:
-            return Judgement(None, f"{message}; these are too few for the check to fail", deviation=deviation)
+            return Judgement(
+                None, f"{message}; the check fails only if more values are out of range", deviation=deviation
+            )
         return Judgement(False, message, deviation=deviation, out_of_range=True)
 
     def _judge_each(self, metric: Metric) -> Judgement:

@@ -40,15 +40,15 @@ class Check(BaseModel):
         """Compare the quotient with its bounds."""
         reference = evidence.reference
         if reference is None:
-            return Judgement(None, "there is no cell to compare with")
+            return Judgement(None, "no cell matches `to`")
         if reference.is_missing:
             fault = reference.fault or "it was not run"
-            return Judgement(None, f"there is nothing to compare with: `{reference.name}` ({fault})")
+            return Judgement(None, f"no comparison is possible with `{reference.name}` ({fault})")
         if reference.metrics is None:
             return Judgement(False, f"`{reference.name}` has no metrics: {reference.fault or 'it did not pass'}")
         try:
             judged = _measured(evidence.metrics, self.metric, "this cell")
-            other = _measured(reference.metrics, self.metric, "the other cell")
+            other = _measured(reference.metrics, self.metric, "the compared cell")
             quotient = self._quotient(judged, other)
         except ValueError as error:
             return Judgement(False, f"{self.metric} cannot be compared with that of `{reference.name}`: {error}")
@@ -79,5 +79,5 @@ def _measured(metrics: Mapping[str, Metric], name: str, cell: str) -> Metric:
         raise ValueError(f"{name} is not a metric of {cell}; its metrics: {', '.join(metrics) or 'none'}")
     metric = metrics[name]
     if metric.value is None or not math.isfinite(metric.value):
-        raise ValueError(f"in {cell}, {name} must be a finite number, not {metric}")
+        raise ValueError(f"in {cell}, {name} is not a finite number: {metric}")
     return metric

@@ -42,9 +42,10 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
     except StepError as error:
         if error.cause is not Cause.CAPACITY:
             raise
-        hint = "--wait=SECONDS waits for the lease, --force takes the lease away"
+        hint = "use --wait=SECONDS to wait for the lease, or --force to take the lease away"
         raise StepError(f"{error}\n{hint}", verdict=error.verdict, cause=error.cause) from None
-    return f"{lock} is yours, and {record.expiry}; `cluster release_lease` with the same options releases it earlier"
+    how_to_release = "to release the lease earlier, run `cluster release_lease` with the same options"
+    return f"you hold {lock}, and {record.expiry}; {how_to_release}"
 
 
 def release(lock: LeaseObject, *, force: bool) -> str:
@@ -53,10 +54,10 @@ def release(lock: LeaseObject, *, force: bool) -> str:
     seen = lock.read(TIMEOUT)
     record = seen.record
     if not seen.version:
-        return f"there is no lease {lock}: nothing is released"
+        return f"there is no lease {lock} to release"
     if record is not None and record.claim.holder != me:
         if not force:
-            text = f"{lock} is {record}: --force takes the lease away"
+            text = f"{lock} is {record}: use --force to take the lease away"
             raise StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY)
         taking.take([lock], Claim(me, me, "releasing it", has_heartbeat=False), wait=0, report=_print_error, force=True)
     return f"{lock} is free" if heartbeats.release(lock, me) else f"nobody holds {lock}"

@@ -125,7 +125,7 @@ class Config:
         ]
         if format == "json":
             return json.dumps(rows, indent=2, default=str)
-        return "\n".join(map(_difference_line, rows)) or "nothing differs"
+        return "\n".join(map(_difference_line, rows)) or "there are no differences"
 
 
 def _difference(

@@ -70,10 +70,10 @@ def _session(
     config_file = config_file or environ.get_path(environ.CONFIG_FILE)
     command_args_file = command_args_file or environ.get_path(environ.COMMAND_ARGS_FILE)
     if config_file is None:
-        raise UsageError(f"name a project with --project, or a file with --config_file or ${environ.CONFIG_FILE}")
+        raise UsageError(f"give a project with --project, or a file with --config_file or ${environ.CONFIG_FILE}")
     if command_args_file is None:
         raise UsageError(
-            f"name a project with --project, or a file with --command_args_file or ${environ.COMMAND_ARGS_FILE}"
+            f"give a project with --project, or a file with --command_args_file or ${environ.COMMAND_ARGS_FILE}"
         )
     configuration = Configuration.load(Request(config_file, presets, contracts=contracts))
     redaction.current().add(configuration.secret_values())

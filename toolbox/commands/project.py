@@ -216,5 +216,5 @@ def _newest_run() -> Path:
     base = places.artifacts()
     runs = layout.runs(base)
     if not runs:
-        raise UsageError(f"there is no run in {base}: name the directory of a run")
+        raise UsageError(f"{base} has no runs: give the directory of a run")
     return runs[-1]

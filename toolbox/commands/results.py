@@ -229,7 +229,7 @@ class Results:
             dry_run: print what would change, and write nothing.
         """
         if not 0.5 < confidence < 1:  # noqa: PLR2004
-            raise UsageError(f"--confidence={confidence}: a number above 0.5 and below 1 was expected, such as 0.999")
+            raise UsageError(f"--confidence must be above 0.5 and below 1, such as 0.999, not {confidence}")
         accepted = _bounds_update.acceptance(accept, reason)
         how = Update(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
@@ -269,7 +269,7 @@ class Results:
         """
         if csv is not None:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
-                raise UsageError("results changes: --csv can be used only with --column and --format")
+                raise UsageError("results changes: with --csv, only --column and --format are allowed")
             return _changes_of_csv(csv, column, format)
         period = _results.run_filter(since=since, until=until)
         with _results.opened(database, project) as (store, connection):

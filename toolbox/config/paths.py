@@ -118,7 +118,7 @@ def missing(path: Path, depth: int, container: object, *, source: str) -> PathEr
         where = "the document" if not depth else f"`{parent}`"
         detail = f"{where} has no `{path[depth]}`; {hint}"
     elif isinstance(container, list):
-        detail = f"`{parent}` is a list of length {len(container)}"
+        detail = f"`{parent}` is a list of {len(container)} items"
     else:
         detail = f"`{parent}` is a {type(container).__name__}, which has no fields"
     return PathError(f"no field `{render(path)}`: {detail}", source=source)

@@ -156,12 +156,12 @@ class Resolver:
         """Return the command to which a single reference refers. If the command is text, it is a shell command.
 
         Raises:
-            ConfigurationError: the command is text from the settings of a cell, which is never executed.
+            ConfigurationError: the command is a string from an axis, which is never run as shell text.
         """
         path, written = self._written_at(text[1:], text, at, trail)
         if isinstance(written, str) and path[:1] == (CELL,):
             hint = f"give the axis lists of arguments, or write `[bash, -c, {text!r}]`"
-            raise self._fault(at, f"{text} is a text of a cell, and texts of cells are never executed: {hint}")
+            raise self._fault(at, f"{text} is a value of an axis, which Topgallant never runs as shell text: {hint}")
         if isinstance(written, str) and is_reference(written):
             return self._resolve_text(written, path, trail, is_shell=True)
         return self.resolve(written, at=path, trail=trail)
@@ -191,17 +191,20 @@ class Resolver:
     def _secret(self, text: str, at: Path, trail: tuple[str, ...]) -> Secret:
         name = self._target(text.removeprefix(SECRET), text, at, trail or (text,))
         if not isinstance(name, str) or not name:
-            raise self._fault(at, f"secret {text!r}: its field must contain the name of a file, not {name!r}")
+            raise self._fault(at, f"secret {text!r}: the field must contain the name of a file, not {name!r}")
         return Secret(lambda: self._read(name, text, at), reference=text)
 
     def _read(self, name: str, text: str, at: Path) -> str:
         variable = self.find(_SECRETS_DIRECTORY)
         directory = environ.get_path(str(variable))
         if directory is None:
-            raise self._fault(at, f"secret {text!r}: the environment variable {variable} names no directory")
+            raise self._fault(
+                at,
+                f"secret {text!r}: the environment variable {variable} must name the directory of the secrets",
+            )
         file = FilePath(directory, name)
         if not file.resolve().is_relative_to(directory.resolve()):
-            raise self._fault(at, f"secret {text!r}: {name!r} is outside of the directory of the secrets")
+            raise self._fault(at, f"secret {text!r}: {name!r} is outside of the directory that ${variable} names")
         try:
             return file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:

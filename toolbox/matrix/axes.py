@@ -233,8 +233,8 @@ class _Space:
         values = ", ".join(f"{axis}={choice.label}" for axis in named_axes for choice in named[axis])
         raise IncludeError(
             path,
-            f"{', '.join(group)} advance together and have no row with {values}: "
-            f"name values of an existing row, or all of these axes",
+            f"{', '.join(group)} are zipped, and have no combination with {values}: "
+            f"use the values of an existing combination, or give a value for each of these axes",
         )
 
 

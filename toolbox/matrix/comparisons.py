@@ -92,7 +92,7 @@ class Comparisons:
     def _reference(self, cell: Cell, to: Mapping[str, Any]) -> Reference:
         other = self._relations.other(cell.settings, to)
         if other is None:
-            return Reference(str(dict(to)), fault="there is no such cell", is_missing=True)
+            return Reference(str(dict(to)), fault="the matrix has no cell with these values", is_missing=True)
         if other.id not in self._outcomes:
             return Reference(other.name, fault="the cell was not run", is_missing=True)
         outcome, metrics = self._outcomes[other.id]

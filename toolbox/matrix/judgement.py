@@ -64,7 +64,7 @@ class NamedSource:
         """
         direction = spec.get("direction")
         if direction is not None and (not isinstance(direction, str) or direction not in set(Direction)):
-            raise ValueError(f"`direction` must be `lower` or `higher`, whichever is better, not {direction!r}")
+            raise ValueError(f"`direction` must be `lower` or `higher` (which values are better), not {direction!r}")
         source = parse_metric(spec)
         return cls(source, str(spec.get("unit", "")), Direction(direction) if direction is not None else None)
 

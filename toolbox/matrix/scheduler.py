@@ -161,7 +161,7 @@ class Scheduler:
         elif beginning is Beginning.SKIP:
             self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
         else:
-            assert earlier is not None, "an earlier session started the cell"
+            assert earlier is not None, "an earlier session of the run started the cell"
             self._resume(cell, earlier, beginning)
 
     def _resume(self, cell: Cell, earlier: StepState, beginning: Beginning) -> None:
@@ -304,7 +304,7 @@ class Scheduler:
             for each in self._admission.withdraw_paused(lambda paused: not paused.is_unconfirmed):
                 self._give_up(each)
         if not outcome.verdict.is_pass and run.is_unconfirmed and self.stopped:
-            text = f"{outcome.message}\nno other attempt has confirmed the deviation: {self.stopped}"
+            text = f"{outcome.message}\nthe deviation is not confirmed by another attempt: {self.stopped}"
             outcome = Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text)
         is_over = self.stopped or (self.outage and not run.is_unconfirmed)
         is_final = outcome.verdict.is_pass or conclusion.is_open or is_over

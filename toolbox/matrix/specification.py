@@ -55,9 +55,9 @@ def _axis(values: object) -> list[Any] | dict[str, Any]:
     if not isinstance(values, list | dict):
         raise ValueError("must be a list of values, or a mapping from labels to values")  # noqa: TRY004  # pydantic reports only ValueError
     if not values:
-        raise ValueError("the axis has no values: give it at least one, or write null to leave the axis out")
+        raise ValueError("the axis has no values: give it at least one, or set the axis to null to remove it")
     if wrong := [label for label in values if isinstance(values, dict) and not isinstance(label, str)]:
-        raise ValueError(f'the label {wrong[0]} is not text: write "{wrong[0]}"')
+        raise ValueError(f'the label {wrong[0]} must be a string: write "{wrong[0]}"')
     for value in values.values() if isinstance(values, dict) else values:
         canonical(value)
     return values

@@ -43,7 +43,9 @@ class StopRules:
         count = len(self._broken)
         if self.outage or count <= max(1, self.cells * _OUTAGE_SHARE):
             return False
-        self.outage = f"this is an outage: {count} of {self.cells} cells failed for infrastructure; no more retries"
+        self.outage = (
+            f"outage: {count} of {self.cells} cells failed because of the infrastructure; cells are no longer retried"
+        )
         return True
 
     def note_end(self, verdict: Verdict) -> bool:

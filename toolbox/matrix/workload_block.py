@@ -127,7 +127,7 @@ class WorkloadBlock(BaseModel):
                 continue
             if not name.endswith(".json"):
                 raise ValueError(
-                    f"the content of {name} is not text, and the name does not end in .json, .yaml or .yml"
+                    f"the content of {name} must be a string, because the name does not end in .json, .yaml or .yml"
                 )
             try:
                 json.dumps(content, allow_nan=False)

@@ -29,7 +29,7 @@ def aggregate(values: Sequence[float], how: Aggregate, *, source: str) -> float 
         ValueError: there are no values, or the aggregate is too large for a float.
     """
     if not values:
-        raise ValueError(f"{source}: 0 numbers found")
+        raise ValueError(f"{source}: 0 numbers were found")
     if how == "each":
         return tuple(values)
     try:
@@ -49,8 +49,8 @@ def after_warmup(values: Iterable[Value], warmup: int, *, source: str) -> list[V
     """
     all_values = list(values)
     if len(all_values) <= warmup:
-        reason = f", a warm-up of {warmup} leaves none" if warmup else ""
-        raise ValueError(f"{source}: {len(all_values)} numbers found{reason}")
+        reason = f", and the warm-up of {warmup} removes all of them" if warmup else ""
+        raise ValueError(f"{source}: {len(all_values)} numbers were found{reason}")
     return all_values[warmup:]
 
 

@@ -38,7 +38,5 @@ def did_you_mean(
     names = sorted(set(known_names))
     if similar_names := nearest(name, names):
         return f"did you mean {' or '.join(prefix + similar_name for similar_name in similar_names)}?"
-    if not names:
-        return "there are none"
-    listed = ", ".join(prefix + known for known in names[:most])
+    listed = ", ".join(prefix + known for known in names[:most]) or "none"
     return f"{label}: {listed}" + (f" and {len(names) - most} more" if len(names) > most else "")

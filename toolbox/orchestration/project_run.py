@@ -58,10 +58,8 @@ from toolbox.system import cancellation, environ, filesystem, places, processes,
 from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
-_NOTHING_RAN: Final = f"nothing ran: the orchestration does not define any of {', '.join(projects.PHASES)}"
-_NOTHING_TO_DO: Final = (
-    "there is nothing to do: every step has finished (with --failed, the cells that did not pass run again)"
-)
+_NOTHING_RAN: Final = f"no phase ran: orchestration.py defines none of the functions {', '.join(projects.PHASES)}"
+_NOTHING_TO_DO: Final = "every step of the run has finished: to run the cells that did not pass again, use --failed"
 _CellAttempt = tuple[StepState, CellAttempt]
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
@@ -379,7 +377,7 @@ def _run_phases(
     if (signal_number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(signal_number))
     if count := processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory)):
-        top.recorder.record(Note("", f"{count} processes were still running and were ended"))
+        top.recorder.record(Note("", f"{count} processes of the run were still running, and were ended"))
     return errors
 
 

@@ -124,7 +124,10 @@ def artifact_directory(path: Path) -> Path:
     try:
         return filesystem.make_durable_directory(path.absolute())
     except OSError as error:
-        raise UsageError(f"artifacts cannot go to {path}: {error} (--artifact_dir, ${environ.ARTIFACT_DIR})") from None
+        raise UsageError(
+            f"the artifact directory {path} cannot be created: {error}; "
+            f"choose another directory with --artifact_dir or ${environ.ARTIFACT_DIR}"
+        ) from None
 
 
 def step_outside_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:

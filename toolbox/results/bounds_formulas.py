@@ -100,7 +100,7 @@ def interval(
     """
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < 2:  # noqa: PLR2004  # one value has no spread
-        raise ValueError(f"bounds need at least 2 values, there are {len(sample)}")
+        raise ValueError(f"bounds need at least 2 values, but there are only {len(sample)}")
     _check_sizes(sample)
     mean = float(sample.mean())
     if method is Method.RATIO:
@@ -198,7 +198,7 @@ def _check_sizes(values: NDArray[np.float64]) -> None:
     """Raise ValueError if a value or its square is not a finite number."""
     wrong = values[~(np.abs(values) < _LARGEST)]
     if wrong.size:
-        raise ValueError(f"bounds need finite numbers below {_LARGEST:g}, one is {wrong[0]}")
+        raise ValueError(f"bounds need finite numbers below {_LARGEST:g}, but one number is {wrong[0]}")
 
 
 def _begin(values: NDArray[np.float64]) -> int:

@@ -76,7 +76,7 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
     """
     series = np.asarray(values, dtype=np.float64)
     if series.ndim != 1:
-        raise ValueError(f"a series is a flat sequence of numbers, this one has {series.ndim} dimensions")
+        raise ValueError(f"a series must be a flat sequence of numbers, not an array of {series.ndim} dimensions")
     if not np.isfinite(series).all():
         index = int(np.flatnonzero(~np.isfinite(series))[0])
         raise ValueError(f"value {index} of the series is {series[index]}: remove values that are not numbers")

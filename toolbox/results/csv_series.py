@@ -22,7 +22,7 @@ def read(path: Path, column: str) -> dict[str, NDArray[np.float64]]:
     if path.is_dir():
         files = sorted(path.glob("*.csv"))
         if not files:
-            raise UsageError(f"--csv={path}: the directory has no *.csv")
+            raise UsageError(f"--csv={path}: the directory contains no *.csv files")
         return {file.stem: _column(file, column) for file in files}
     return {path.stem: _column(path, column)}
 

@@ -35,7 +35,7 @@ def _stays_inside(name: str) -> str:
 def _has_whole_stars(pattern: str) -> str:
     *folders, last = PurePath(pattern).parts
     if "**" in last or any("**" in folder and folder != "**" for folder in folders):
-        raise ValueError("`**` stands for whole folders: write `**/NAME`")
+        raise ValueError("`**` must be a whole part of the path, as in `**/NAME`")
     return pattern
 
 

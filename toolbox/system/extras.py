@@ -31,7 +31,7 @@ def require(extra: Extra, feature: str) -> None:
     missing = [name for name in MODULES[extra] if importlib.util.find_spec(name) is None]
     if missing:
         libraries = ", ".join(missing)
-        raise ConfigurationError(f"{feature} needs {libraries}, not installed here: {install_command(extra)}")
+        raise ConfigurationError(f"{feature} needs {libraries}, which is not installed: {install_command(extra)}")
 
 
 def install_command(extra: Extra) -> str:

@@ -50,4 +50,5 @@ def test_a_wrong_field_is_refused_and_named(check: str, field: str, values: list
 def test_a_log_that_is_not_there_proves_nothing(judge: Judge, tmp_path: Path, check: str, is_directory: bool) -> None:
     if is_directory:
         (tmp_path / "stdout.log").mkdir()
-    assert judge(check=check, **VALID[check]) == Judgement(False, "stdout.log does not exist")
+    fault = "is not a regular file" if is_directory else "does not exist"
+    assert judge(check=check, **VALID[check]) == Judgement(False, f"stdout.log {fault}")

@@ -173,5 +173,5 @@ def test_bounds_that_were_written_without_a_unit_are_in_that_of_the_metric() -> 
 
 
 def test_bounds_are_given_or_those_of_earlier_runs() -> None:
-    with pytest.raises(ValidationError, match="set `lower` and `upper`, or `bounds: auto`, but not both"):
+    with pytest.raises(ValidationError, match="set `lower` and `upper`, or set `bounds: auto`, but not all of them"):
         Check.model_validate({"metric": "time", "bounds": "auto", "lower": 1})

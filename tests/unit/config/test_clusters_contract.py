@@ -82,7 +82,7 @@ def test_an_entry_with_a_misspelled_kind_is_refused(entry: dict[str, Any]) -> No
             {**CREATE, "compare": True},
             "`compare` needs a cluster that exists before and after the run, not `create`",
         ),
-        ({**MACHINE, "lease": {"enabled": False}}, "a machine has only its lease"),
+        ({**MACHINE, "lease": {"enabled": False}}, "a machine needs its lease"),
         ({"pool": [{"name": "a"}, {"name": "a"}]}, "two clusters of the pool have the name a"),
         ({"pool": []}, "at least 1 item"),
         ({**EXISTING, "lease": {"ttl": 1}}, "greater than or equal to 3"),

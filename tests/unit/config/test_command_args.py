@@ -252,9 +252,9 @@ def test_a_command_without_arguments_has_none(arguments: Arguments, text: str) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "args.yaml.j2 has no key `group command`: there are none"),
-        ("# nothing\n", "args.yaml.j2 has no key `group command`: there are none"),
-        ("{# nothing #}\n", "args.yaml.j2 has no key `group command`: there are none"),
+        ("", "args.yaml.j2 has no key `group command`: the available keys: none"),
+        ("# nothing\n", "args.yaml.j2 has no key `group command`: the available keys: none"),
+        ("{# nothing #}\n", "args.yaml.j2 has no key `group command`: the available keys: none"),
         ("- a\n", "args.yaml.j2"),
         ("text\n", "args.yaml.j2"),
         ("group command: 5\n", "args.yaml.j2: `group command` must be a mapping of arguments, not 5"),

@@ -157,7 +157,7 @@ def test_a_faulty_preset_is_named_with_its_chain_and_line(load: Load, preset: st
 @pytest.mark.parametrize("text", ["a: 1\n", "ci_presets: null\n", "ci_presets: [x]\n", "ci_presets: text\n"])
 def test_a_document_without_presets_has_none(load: Load, text: str) -> None:
     assert presets.names(document.parse(text, source="config.yaml")) == []
-    with pytest.raises(ConfigurationError, match="unknown preset `light`: there are none"):
+    with pytest.raises(ConfigurationError, match="unknown preset `light`: presets: none"):
         load(text, presets=["light"])
 
 

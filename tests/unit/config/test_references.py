@@ -124,7 +124,7 @@ def test_a_shared_container_is_not_a_loop(load: Load) -> None:
         ("@tets", "dangling reference '@tets': no field `tets`: the document has no `tets`; did you mean test?"),
         ("x {@test.b}", "dangling reference 'x {@test.b}': no field `test.b`: `test` has no `b`; its fields: a"),
         ("@test.a.b", "dangling reference '@test.a.b': no field `test.a.b`: `test.a` is a int, which has no fields"),
-        ("@list[2]", "dangling reference '@list[2]': no field `list[2]`: `list` is a list of length 2"),
+        ("@list[2]", "dangling reference '@list[2]': no field `list[2]`: `list` is a list of 2 items"),
         ("@", "dangling reference '@': '' is not a path"),
         ("{@}", "dangling reference '{@}': '' is not a path"),
         ("@a..b", "dangling reference '@a..b': 'a..b' is not a path"),
@@ -229,8 +229,8 @@ def test_a_secret_keeps_its_reference(load: Load) -> None:
     ("path", "message"),
     [
         ("gone", "the file .*gone \\(OUR_SECRETS\\) does not exist"),
-        ("outside", "'../outside' is outside of the directory of the secrets"),
-        ("linked", "'linked' is outside of the directory of the secrets"),
+        ("outside", "'../outside' is outside of the directory that \\$OUR_SECRETS names"),
+        ("linked", "'linked' is outside of the directory that \\$OUR_SECRETS names"),
         ("folder", "the file .*folder \\(OUR_SECRETS\\) cannot be read: "),
         ("latin", "the file .*latin \\(OUR_SECRETS\\) cannot be read: .*utf-8"),
     ],
@@ -255,7 +255,7 @@ def test_a_secret_without_its_environment_variable_names_the_variable(
     if value is not None:
         monkeypatch.setenv("OUR_SECRETS", value)
     secret = load(SECRETS).get("token")  # not read yet
-    with pytest.raises(ConfigurationError, match="the environment variable OUR_SECRETS names no directory"):
+    with pytest.raises(ConfigurationError, match="the environment variable OUR_SECRETS must name"):
         secret.reveal()
 
 

@@ -206,7 +206,7 @@ def test_a_command_line_names_a_secret(
         (Secret | None, "t0ken", "env:NAME for an environment variable, or @FILE"),
         (list[Secret], "t0ken", "a command line must not contain a secret"),
         (dict[str, Secret], "{a: t0ken}", "a command line must not contain a secret"),
-        (dict[str, Secret], "t0ken", r"--x is \*\*\*, mapping of str to secret"),
+        (dict[str, Secret], "t0ken", r"--x must be mapping of str to secret"),
         (Secret, "@", "a command line must not contain a secret"),
         (Secret, "", "a command line must not contain a secret"),
         (Secret, "env:t0ken;x", "a command line must not contain a secret"),

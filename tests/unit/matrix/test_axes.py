@@ -133,7 +133,7 @@ def test_an_entry_takes_the_rows_of_a_group_that_agree(entry: dict[str, Any], ad
 
 @pytest.mark.parametrize("chips", ["v6", ["v4", "v6"]])
 def test_an_entry_that_no_row_of_a_group_agrees_with_is_an_error(chips: Any) -> None:
-    message = r"`matrix.include\[1\]`: hosts, chip advance together and have no row with .*chip=v6: .*, or all of these"
+    message = r"`matrix.include\[1\]`: hosts, chip are zipped, and have no combination with .*chip=v6: .*, or give"
     with pytest.raises(ValueError, match=message):
         names(ZIPPED, zip=ZIP, include=[{"model": "a"}, {"chip": chips}])
 

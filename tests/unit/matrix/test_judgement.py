@@ -154,7 +154,9 @@ def test_a_metric_has_the_direction_that_the_configuration_says(tmp_path: Path) 
     filesystem.write_json(tmp_path / "m.json", {"t": 1.5})
     (metric,) = Expectations.parse((), {"time": {**TIME, "direction": "higher"}}).measure(tmp_path).values()
     assert metric.direction is Direction.HIGHER
-    with pytest.raises(ValueError, match="`direction` must be `lower` or `higher`, whichever is better, not 'up'"):
+    with pytest.raises(
+        ValueError, match=r"`direction` must be `lower` or `higher` \(which values are better\), not 'up'"
+    ):
         Expectations.parse((), {"time": {**TIME, "direction": "up"}})
 
 

@@ -253,7 +253,7 @@ def test_an_expired_xfail_does_not_apply_and_is_noted(bench: Bench) -> None:
 def test_an_outage_ends_all_retries(bench: Bench) -> None:
     machines = Machines(dict.fromkeys("abcdef", BROKEN))
     scheduler = bench.run(list("abcdef"), machines, retries={"infrastructure": 2, "backoff": {"first": 0.2}})
-    said = "this is an outage: 3 of 6 cells failed for infrastructure; no more retries"
+    said = "outage: 3 of 6 cells failed because of the infrastructure; cells are no longer retried"
     assert (scheduler.outage, bench.notes()) == (said, [said])
     assert bench.verdicts() == dict.fromkeys("abcdef", "error")
     assert {word: machines.began().count(word) for word in "cdef"} == dict.fromkeys("cdef", 1)

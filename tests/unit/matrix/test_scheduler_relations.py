@@ -73,7 +73,7 @@ def test_a_comparison_with_a_cell_that_was_not_run_is_not_judged(
     bench: Bench, fields: dict[str, Any], selection: Selection
 ) -> None:
     bench.run("ab", Machines({"b": took(9)}), selection=selection, **B_WITH_A, **fields)
-    assert bench.relation("b") == (None, "there is nothing to compare with: `x=a` (the cell was not run)")
+    assert bench.relation("b") == (None, "no comparison is possible with `x=a` (the cell was not run)")
     assert bench.verdicts()["b"] == "passed"
 
 

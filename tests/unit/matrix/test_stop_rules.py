@@ -15,7 +15,7 @@ def test_an_outage_is_more_than_one_cell_and_more_than_a_third(cells: int, broke
     rules = StopRules(cells, None)
     begins = [rules.note_attempt(str(number), BROKEN, is_adopted=False) for number in range(broken)]
     assert begins == [False] * (broken - 1) + [True]
-    assert f"{broken} of {cells} cells failed for infrastructure" in rules.outage
+    assert f"{broken} of {cells} cells failed because of the infrastructure" in rules.outage
     assert not rules.note_attempt("another", BROKEN, is_adopted=False)
 
 

@@ -41,7 +41,7 @@ def test_a_column_is_read_by_its_name(tmp_path: Path, content: bytes, spec: dict
         (b"step,Loss\n0,1\n", "m.csv has no column `loss`: the columns are step, Loss"),
         (b"loss,loss\n0,1\n", "m.csv has 2 columns `loss`: the columns are loss, loss"),
         (b"", "m.csv has no column `loss`: the first row is empty"),
-        (b"loss\n", "`loss` in m.csv: 0 numbers found"),
+        (b"loss\n", "`loss` in m.csv: 0 numbers were found"),
         (b'loss\n1\n"2\n', "m.csv:3 is not CSV: unexpected end of data"),
         (b"loss\n" + b"x" * 200_000, "m.csv:2 is not CSV: field larger than field limit (131072)"),
     ],
@@ -54,5 +54,5 @@ def test_a_row_without_a_number_is_an_error_with_its_line(tmp_path: Path, conten
 
 def test_skipped_rows_need_not_be_numbers(tmp_path: Path) -> None:
     assert read(tmp_path, b"loss\nnan\n2\n", warmup=1) == (2.0,)
-    with pytest.raises(ValueError, match="2 numbers found, a warm-up of 2 leaves none"):
+    with pytest.raises(ValueError, match="2 numbers were found, and the warm-up of 2 removes all"):
         read(tmp_path, b"loss\n1\n2\n", warmup=2)

@@ -72,7 +72,9 @@ def test_a_list_is_reduced_by_its_aggregate(directory: Path, spec: dict[str, Any
 
 
 def test_a_list_without_an_aggregate_says_that_there_is_one(directory: Path) -> None:
-    with pytest.raises(ValueError, match=r"^losses in metrics\.json is a list, .* set `aggregate`"):
+    with pytest.raises(
+        ValueError, match=r"^losses in metrics\.json must be a finite number, not a list: set `aggregate`"
+    ):
         Source(file="metrics.json", path="losses").read(directory)
 
 
@@ -81,8 +83,8 @@ def test_a_list_without_an_aggregate_says_that_there_is_one(directory: Path) -> 
     [
         ("mixed", 0, r"mixed[1] in metrics.json must be a finite number, not 'x'"),
         ("mixed", 2, r"mixed[2] in metrics.json must be a finite number, not nan"),
-        ("losses", 2, "losses in metrics.json: 2 numbers found, a warm-up of 2 leaves none"),
-        ("no_losses", 0, "no_losses in metrics.json: 0 numbers found"),
+        ("losses", 2, "losses in metrics.json: 2 numbers were found, and the warm-up of 2 removes all of them"),
+        ("no_losses", 0, "no_losses in metrics.json: 0 numbers were found"),
     ],
 )
 def test_a_list_that_is_not_of_numbers_is_refused(directory: Path, path: str, warmup: int, said: str) -> None:

@@ -76,5 +76,5 @@ def test_skipped_matches_need_not_be_numbers(directory: Path) -> None:
 
 @pytest.mark.parametrize(("pattern", "warmup", "count"), [("speed", 0, 0), (r"loss (\S+)", 4, 4), ("x", 2, 0)])
 def test_too_few_matches_are_an_error_with_their_number(directory: Path, pattern: str, warmup: int, count: int) -> None:
-    with pytest.raises(ValueError, match=rf"the matches of .* in stdout\.log: {count} numbers found"):
+    with pytest.raises(ValueError, match=rf"the matches of .* in stdout\.log: {count} numbers were found"):
         Source(pattern=pattern, warmup=warmup).read(directory)

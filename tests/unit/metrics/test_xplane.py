@@ -206,7 +206,9 @@ def test_what_is_not_there_exactly_once_is_told_with_what_is_there(
 
 
 def test_a_warmup_that_leaves_no_interval_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`XLA Modules` of .*: 2 numbers found, a warm-up of 2 leaves none"):
+    with pytest.raises(
+        ValueError, match=r"`XLA Modules` of .*: 2 numbers were found, and the warm-up of 2 removes all"
+    ):
         read(tmp_path, plane(line(1, 2, 3)), warmup=2)
 
 

@@ -65,7 +65,7 @@ def test_percentiles_rise_and_stay_between_the_extremes(values: list[float]) -> 
 
 @pytest.mark.parametrize("how", get_args(Aggregate))
 def test_no_numbers_are_an_error(how: Aggregate) -> None:
-    with pytest.raises(ValueError, match=r"^m\.json: 0 numbers found$"):
+    with pytest.raises(ValueError, match=r"^m\.json: 0 numbers were found$"):
         aggregates.aggregate([], how, source="m.json")
 
 
@@ -83,9 +83,9 @@ def test_the_warmup_is_dropped(warmup: int, left: list[int]) -> None:
 @pytest.mark.parametrize(
     ("found", "warmup", "said"),
     [
-        ([], 0, "^x: 0 numbers found$"),
-        ([1], 1, "^x: 1 numbers found, a warm-up of 1 leaves none$"),
-        ([], 5, "^x: 0 numbers found, a warm-up of 5 leaves none$"),
+        ([], 0, "^x: 0 numbers were found$"),
+        ([1], 1, "^x: 1 numbers were found, and the warm-up of 1 removes all of them$"),
+        ([], 5, "^x: 0 numbers were found, and the warm-up of 5 removes all of them$"),
     ],
 )
 def test_a_warmup_that_leaves_no_number_is_an_error(found: list[int], warmup: int, said: str) -> None:

@@ -19,7 +19,7 @@ def test_no_more_names_than_the_limit() -> None:
         ("lihgt", ["light", "gpu"], "did you mean light?"),
         ("zzz", ["light", "gpu"], "presets: gpu, light"),
         ("zzz", ["gpu", "gpu"], "presets: gpu"),
-        ("zzz", [], "there are none"),
+        ("zzz", [], "presets: none"),
         ("", ["gpu"], "presets: gpu"),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_error_counts_failures_and_names_the_first_of_the_worst(at_work: AtW
     )
     assert str(error).splitlines() == [
         "of 4 cells: 1 passed, 1 failed, 2 error",
-        "this is an outage: 2 of 4 cells failed for infrastructure; no more retries",
+        "outage: 2 of 4 cells failed because of the infrastructure; cells are no longer retried",
         "x=c: the machine was restarted",
     ]
 

@@ -100,7 +100,9 @@ def test_a_run_of_nothing_has_its_own_exit_code(project: Project) -> None:
     assert code == 4
     assert summary.finished is not None
     assert (summary.finished.verdict, summary.finished.exit_code) == ("skipped", 4)
-    assert summary.finished.message.startswith("nothing ran: the orchestration does not define any of pre_cleanup, ")
+    assert summary.finished.message.startswith(
+        "no phase ran: orchestration.py defines none of the functions pre_cleanup, "
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_a_process_that_a_phase_left_is_ended_and_reported(project: Project) -> 
     summary, code = project.run()
     assert code == 0
     assert processes.marked(summary.directory) == []
-    assert "1 processes were still running and were ended" in project.seen.lines
+    assert "1 processes of the run were still running, and were ended" in project.seen.lines
 
 
 def test_the_files_of_a_run(project: Project) -> None:
@@ -343,7 +345,7 @@ def on_clusters(block: dict[str, Any], cluster: str) -> str:
 @pytest.mark.parametrize(
     ("block", "hint"),
     [
-        ({}, "there are none"),
+        ({}, "it has: none"),
         ({"sut": {"create": {"command": "touch made", "destroy": "true"}}}, r"did you mean sut\?"),
         ({"sutt": {"machine": {"lock_file": "lock"}}, "lab": {"pool": [{"name": "a"}]}}, "it has: lab"),
     ],

@@ -185,21 +185,21 @@ def metric(text: str) -> str:
         (metric("lower: -.inf"), 7, "a finite number"),
         (metric("lower: 1e999"), 7, "a finite number"),
         (metric("lower: true"), 7, "a finite number"),
-        (metric("lower: [1]"), 7, "is a list, a finite number"),
+        (metric("lower: [1]"), 7, "must be a finite number without quotes, not a list"),
         (metric("upper: 1"), 7, "`upper` is given twice in `cells.a.metrics.m`, first in line 6"),
         (metric("samples: 5.5"), 7, "a whole number above 0"),
         (metric("samples: 0"), 7, "a whole number above 0"),
         (metric("method: predicton"), 7, "is not a method: did you mean prediction?"),
-        (metric("confidence: 99.9"), 7, "a number between 0 and 1"),
+        (metric("confidence: 99.9"), 7, "must be above 0 and below 1"),
         (metric("unit: {s: 1}"), 7, "must be a string, not a mapping"),
         (metric("since: yesterday"), 7, "a time with its zone"),
         (metric("since: 2026-10-21"), 7, "a time with its zone"),
         (metric("locked: maybe"), 7, "must be true or false"),
-        (metric("lowr: 1"), 7, "`lowr`: did you mean lower?"),
-        ("cells:\n  a:\n    cell: 1\n    metrics: {m: {lower: 1, uppper: 2}}", 4, "`uppper`: did you mean upper?"),
-        (metric("lockd: true"), 7, "`lockd`: did you mean locked?"),
-        ("cells:\n  a:\n    cell: 1\n    metrcs: {m: {lower: 1}}", 4, "`metrcs`: did you mean metrics?"),
-        ("cels: {}", 1, "`cels`: did you mean cells?"),
+        (metric("lowr: 1"), 7, "`lowr`: did you mean `lower`?"),
+        ("cells:\n  a:\n    cell: 1\n    metrics: {m: {lower: 1, uppper: 2}}", 4, "`uppper`: did you mean `upper`?"),
+        (metric("lockd: true"), 7, "`lockd`: did you mean `locked`?"),
+        ("cells:\n  a:\n    cell: 1\n    metrcs: {m: {lower: 1}}", 4, "`metrcs`: did you mean `metrics`?"),
+        ("cels: {}", 1, "`cels`: did you mean `cells`?"),
         ("cells:\n  a: ]", 2, "broken YAML"),
         ("cells:\n\ta: 1", 2, "broken YAML"),
         ("a: *b", 1, "broken YAML"),
@@ -443,7 +443,7 @@ def test_a_bound_that_cannot_be_moved_is_named_and_left(file: Path) -> None:
 
 
 def test_one_metric_of_a_cell_has_one_bound(file: Path) -> None:
-    with pytest.raises(ValueError, match="one bound per metric"):
+    with pytest.raises(ValueError, match="two bounds, but may have only one"):
         update(file, [SMALL, SMALL])
 
 

@@ -84,7 +84,7 @@ def test_a_value_that_is_not_finite_is_refused(wrong: float) -> None:
 
 
 def test_one_value_has_no_bounds() -> None:
-    with pytest.raises(ValueError, match="at least 2 values, there are 1"):
+    with pytest.raises(ValueError, match="at least 2 values, but there are only 1"):
         bounds_formulas.interval([1.0], Method.PREDICTION)
 
 
@@ -123,7 +123,7 @@ def test_rounding_goes_outward_and_keeps_six_digits(values: list[float], method:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_series_with_a_value_that_is_too_large_is_refused_and_left_to_the_caller_to_name(method: Method) -> None:
-    with pytest.raises(ValueError, match=r"^bounds need finite numbers below 1e\+150, one is 1e\+200$"):
+    with pytest.raises(ValueError, match=r"^bounds need finite numbers below 1e\+150, but one number is 1e\+200$"):
         bounds_formulas.bound_of(series(np.array([*SAMPLE, 1e200])), method=method)
 
 

@@ -153,7 +153,7 @@ def test_a_series_too_short_to_tell_has_no_changes(count: int) -> None:
     [
         ([1.0, math.nan], "value 1 of the series is nan: remove values that are not numbers"),
         ([math.inf] * 30, "value 0 of the series is inf: remove values that are not numbers"),
-        (np.zeros((20, 2)), "a series is a flat sequence of numbers, this one has 2 dimensions"),
+        (np.zeros((20, 2)), "a series must be a flat sequence of numbers, not an array of 2 dimensions"),
     ],
 )
 def test_an_invalid_series_is_refused(values: Any, said: str) -> None:

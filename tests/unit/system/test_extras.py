@@ -27,7 +27,7 @@ def test_a_missing_library_is_named_with_the_command_for_an_installed_package(
     with pytest.raises(ConfigurationError) as caught:
         extras.require("postgres", "the store")
     command = f"{sys.executable} -m pip install 'topgallant[postgres]'"
-    assert str(caught.value) == f"the store needs psycopg, not installed here: {command}"
+    assert str(caught.value) == f"the store needs psycopg, which is not installed: {command}"
 
 
 def test_an_installed_library_is_accepted() -> None:

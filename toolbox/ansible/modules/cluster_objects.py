@@ -163,7 +163,7 @@ def checked(body: Any, prefix: str = "") -> Json:
     for field, value in {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata.name": name}.items():
         if not isinstance(value, str) or not value:
             subject = " ".join(str(part) for part in (body.get("kind") or "a manifest", name) if part)
-            raise ConfigurationError(f"{prefix}{subject} has no `{field}`, or its `{field}` is not text")
+            raise ConfigurationError(f"{prefix}{subject} has no `{field}`, or its `{field}` is not a string")
     return body
 
 

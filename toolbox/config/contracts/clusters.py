@@ -66,7 +66,9 @@ class Lease(_Model):
     enabled: bool = True
     ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds from the last heartbeat to the end")
     wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
-    purpose: Text | None = Field(default=None, description="a text for other users; default: the name of the project")
+    purpose: Text | None = Field(
+        default=None, description="a message for other users; default: the name of the project"
+    )
     name: Text = Field(default="topgallant", description="the Lease object; the same for all users")
     namespace: Text | None = Field(default=None, description="default: the namespace of the cluster")
 
@@ -104,7 +106,7 @@ class Cluster(BaseModel):
         if self.compare and self.kind not in ("existing", "pool"):
             raise ValueError(f"`compare` needs a cluster that exists before and after the run, not `{self.kind}`")
         if self.machine is not None and not self.lease.enabled:
-            raise ValueError("a machine has only its lease: if you need no lease, remove the entry")
+            raise ValueError("a machine needs its lease: if you need no lease, remove the entry of the machine")
         doubles = [name for name, count in Counter(member.name for member in self.pool or ()).items() if count > 1]
         if doubles:
             raise ValueError(f"two clusters of the pool have the name {doubles[0]}")

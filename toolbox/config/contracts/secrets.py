@@ -10,7 +10,7 @@ class SecretsDirectory(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    name: str | None = Field(default=None, description="a name of the directory for people")
+    name: str | None = Field(default=None, description="a readable name of the directory")
     env_key: str | None = Field(default=None, description="the environment variable that names the directory")
 
 

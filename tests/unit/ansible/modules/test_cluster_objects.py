@@ -44,7 +44,7 @@ def test_a_date_stays_a_text(tmp_path: Path) -> None:
         ("apiVersion: v1\nkind: Pod", "Pod has no `metadata.name`"),
         (
             "apiVersion: 1\nkind: Pod\nmetadata: {name: one}",
-            "Pod one has no `apiVersion`, or its `apiVersion` is not text",
+            "Pod one has no `apiVersion`, or its `apiVersion` is not a string",
         ),
         ("just words", "this is not an object of Kubernetes: 'just words'"),
         ("a: [", "cannot be read"),
