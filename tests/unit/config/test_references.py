@@ -243,7 +243,7 @@ def test_an_unreadable_secret_is_named_on_access(load: Load, path: str, message:
 
 @pytest.mark.parametrize("path", ["number", "empty"])
 def test_a_secret_without_the_name_of_a_file_is_refused(load: Load, path: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"`{path}`: secret .* its field must contain the name of a file"):
+    with pytest.raises(ConfigurationError, match=f"`{path}`: secret .* the field must contain the name of a file"):
         load(SECRETS).get(path)
 
 
