@@ -196,8 +196,8 @@ def _set_up_output(context: Context) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if context.debug else logging.INFO)
-    for noisy in ("alembic", "asyncio", "ansible-runner", "urllib3"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for library in ("alembic", "asyncio", "ansible-runner", "urllib3"):
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 class _Redacted(logging.Formatter):

@@ -138,7 +138,7 @@ class Workspace:
         variables = {
             **{name: value for name, value in environ.everything().items() if not name.startswith(_REMOVED_VARIABLES)},
             "HOME": str(self.home),
-            "PYTHONUSERBASE": site.getuserbase(),  # keep the user's packages, which Python otherwise searches in $HOME
+            "PYTHONUSERBASE": site.getuserbase(),  # keep the user's packages, which Python searches in $HOME by default
             "TOPGALLANT_NO_VENV": "1",  # use the interpreter of the tests, not the virtual environment of the checkout
             **(env or {}),
         }

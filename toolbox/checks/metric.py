@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
 
-from toolbox.model.bounds import Bound
+from toolbox.model.bounds import GATED_FROM, Bound
 from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
 
@@ -85,9 +85,8 @@ class Check(BaseModel):
             message += ": this is the better side, but check that the workload still did all its work"
         deviation = Deviation(self.metric, side, improves)
         if not bound.is_gating:
-            return Judgement(
-                None, f"{message}; the check fails only if more values are out of range", deviation=deviation
-            )
+            text = f"{message}; bounds from fewer than {GATED_FROM} values do not fail the check"
+            return Judgement(None, text, deviation=deviation)
         return Judgement(False, message, deviation=deviation, out_of_range=True)
 
     def _judge_each(self, metric: Metric) -> Judgement:

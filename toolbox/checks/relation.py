@@ -48,23 +48,25 @@ class Check(BaseModel):
             return Judgement(False, f"`{reference.name}` has no metrics: {reference.fault or 'it did not pass'}")
         try:
             judged = _measured(evidence.metrics, self.metric, "this cell")
-            other = _measured(reference.metrics, self.metric, "the compared cell")
-            quotient = self._quotient(judged, other)
+            compared = _measured(reference.metrics, self.metric, "the compared cell")
+            quotient = self._quotient(judged, compared)
         except ValueError as error:
             return Judgement(False, f"{self.metric} cannot be compared with that of `{reference.name}`: {error}")
         passed = (self.lower is None or quotient >= self.lower) and (self.upper is None or quotient <= self.upper)
         relation = "times that of" if self.kind == "ratio" else "times as fast as in"
-        message = f"{self.metric} is {quotient:.6g} {relation} `{reference.name}` ({judged} against {other})"
+        message = f"{self.metric} is {quotient:.6g} {relation} `{reference.name}` ({judged} against {compared})"
         return Judgement(passed, f"{message}; required: {self._expected()}", out_of_range=not passed)
 
-    def _quotient(self, judged: Metric, other: Metric) -> float:
-        if judged.unit != other.unit:
-            raise ValueError(f"{judged} and {other} have different units")
-        dividend, divisor = (judged.value, other.value) if self.kind == "ratio" else (other.value, judged.value)
+    def _quotient(self, judged: Metric, compared: Metric) -> float:
+        if judged.unit != compared.unit:
+            raise ValueError(f"{judged} and {compared} have different units")
+        dividend, divisor = judged.value, compared.value
+        if self.kind == "speedup":
+            dividend, divisor = divisor, dividend
         assert dividend is not None
         quotient = dividend / divisor if divisor else math.inf
         if not math.isfinite(quotient):
-            raise ValueError(f"the {self.kind} of {judged} and {other} is undefined")
+            raise ValueError(f"the {self.kind} of {judged} and {compared} is undefined")
         return quotient
 
     def _expected(self) -> str:

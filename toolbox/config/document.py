@@ -113,9 +113,9 @@ class Document:
         """
         changed = Document({**self.root, **extra}, self.source, self.marks, self.changes)
         for path, value in values.items():
-            *way, (_, last, _) = self._walk_to_set(path)
+            *parents, (_, last, _) = self._walk_to_set(path)
             container: Any = changed.root
-            for _, key, _ in way:
+            for _, key, _ in parents:
                 container[key] = copy.copy(container[key])
                 container = container[key]
             container[last] = value

@@ -1,6 +1,6 @@
 """Resolves references: `@a.b`, `text {@a.b} text` and the secret `*$@a.b`. The syntax is that of TOPSAIL.
 
-The value of a reference may contain references again, also inside mappings and lists. A loop is an error. References in
+The value of a reference may itself contain references, even in mappings and lists. A loop is an error. References in
 `ci_presets` are not resolved there, because they belong to the fields that the presets will set.
 """
 

@@ -92,7 +92,7 @@ class Lease:
                 pause = interval
 
     def _restart_timer(self, began: float) -> None:
-        """Restart the timer that gives the lease up, after a renewal that began at the given monotonic time.
+        """Restart the timer that declares the lease lost, after a renewal that began at the monotonic time `began`.
 
         A timer is necessary because a heartbeat may wait a long time for an answer.
         """

@@ -57,7 +57,7 @@ class Record:
 
     @property
     def end(self) -> datetime:
-        """When the lease ends without another heartbeat, by the clock of its holder."""
+        """When the lease ends if no further heartbeat is sent, by the clock of its holder."""
         return self.renewed + timedelta(seconds=self.claim.ttl)
 
     def __str__(self) -> str:

@@ -185,9 +185,9 @@ def clear_results(output: Path) -> None:
 
 def write_profile(directory: Path, result: Result) -> None:
     """Write the profile to the path where TensorBoard's profiler looks for it."""
-    when = time.strftime("%Y_%m_%d_%H_%M_%S", time.localtime(result.start_ns / 1e9))
+    timestamp = time.strftime("%Y_%m_%d_%H_%M_%S", time.localtime(result.start_ns / 1e9))
     hostname = socket.gethostname()
-    path = directory / "plugins" / "profile" / when / f"{hostname}.xplane.pb"
+    path = directory / "plugins" / "profile" / timestamp / f"{hostname}.xplane.pb"
     write_atomically(path, encode_profile(result.spans, start_ns=result.start_ns, hostname=hostname))
 
 

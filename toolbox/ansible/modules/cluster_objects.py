@@ -290,7 +290,7 @@ def _with_name(manifest: Manifest, error: ApiError) -> ApiError:
 
 
 def _differ(before: Json | None, after: Json) -> bool:
-    """Return whether an object has changed, apart from its status and the fields in `_BOOKKEEPING`."""
+    """Return whether an object has changed, apart from its status and the metadata that the server maintains."""
     return before is None or _content(before) != _content(after)
 
 

@@ -94,7 +94,7 @@ class Cluster(BaseModel):
         return [kind for kind in _KINDS if getattr(self, kind) is not None]
 
     @model_validator(mode="after")
-    def _is_one_thing(self) -> Self:
+    def _has_one_kind(self) -> Self:
         kinds = self._kinds()
         if len(kinds) > 1:
             raise ValueError(f"only one of {', '.join(_KINDS)} is allowed, but there are {' and '.join(kinds)}")
@@ -107,9 +107,9 @@ class Cluster(BaseModel):
             raise ValueError(f"`compare` needs a cluster that exists before and after the run, not `{self.kind}`")
         if self.machine is not None and not self.lease.enabled:
             raise ValueError("a machine needs its lease: if you need no lease, remove the entry of the machine")
-        doubles = [name for name, count in Counter(member.name for member in self.pool or ()).items() if count > 1]
-        if doubles:
-            raise ValueError(f"two clusters of the pool have the name {doubles[0]}")
+        duplicates = [name for name, count in Counter(member.name for member in self.pool or ()).items() if count > 1]
+        if duplicates:
+            raise ValueError(f"two clusters of the pool have the name {duplicates[0]}")
         return self
 
 
@@ -139,7 +139,7 @@ class Contract(RootModel[dict[str, Annotated[Cluster | None, BeforeValidator(_cl
     """The block `clusters`: the clusters by name. An entry that is null or belongs to the project becomes None."""
 
     @model_validator(mode="after")
-    def _has_good_names(self) -> Self:
+    def _has_valid_names(self) -> Self:
         for name, cluster in self.root.items():
             if cluster is not None and cluster.kind and not _NAME.fullmatch(name):
                 raise ValueError(f"`{name}` is not a name of a cluster: use up to 19 characters of a-z, 0-9 and -")

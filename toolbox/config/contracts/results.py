@@ -27,8 +27,8 @@ class Contract(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _leave_another_block_alone(cls, block: Any) -> Any:
-        """Ignore a block that has none of these fields: it belongs to the project, and only has the same name."""
+    def _ignore_block_of_project(cls, block: Any) -> Any:
+        """Ignore a block that has none of these fields: it is a block of the project with the same name."""
         fields = cls.model_fields
         is_other = isinstance(block, dict) and not any(key in fields or misspelled(str(key), fields) for key in block)
         return {} if is_other else block
