@@ -43,7 +43,9 @@ class LogFollowers:
         for pod in pods:
             if pod.is_running and pod.name not in attempt.logs:
                 file = AttemptDirectory(attempt.place(pod.index or 0)).stdout
-                attempt.logs[pod.name] = LiveCopy(self._cluster, pod.name, file, log_bytes=attempt.log_bytes)
+                attempt.logs[pod.name] = LiveCopy(
+                    self._cluster, pod.name, file, log_bytes=attempt.log_bytes, may_hold=not pod.has_files
+                )
 
     def start_due(self, attempt: Attempt, now: float) -> None:
         """Start to follow the logs of those pods of an attempt that have run for a while."""

@@ -33,6 +33,8 @@ _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 # Seconds to connect, and between two pieces. After that time without output, the log is requested again.
 _STREAM_TIMEOUTS: Final = (5.0, 120.0)
+# A node may stop sending when it begins a new log file. The line of a pod that waits must not be missed for long.
+_HOLD_TIMEOUTS: Final = (5.0, 15.0)
 _LOOK_SECONDS: Final = 5.0
 _LAST_LINES: Final = 5
 _LAST_BYTES: Final = 5000
@@ -48,6 +50,7 @@ class LiveCopy:
         pod: the name of the pod.
         file: the copy. It is overwritten: an earlier session may have left a part of a copy there.
         log_bytes: the limit of each log of the workload.
+        may_hold: whether the pod may wait until its logs have been fetched.
 
     Attributes:
         file: the copy.
@@ -56,11 +59,14 @@ class LiveCopy:
         is_held: whether the pod waits until its logs have been fetched.
     """
 
-    def __init__(self, cluster: Cluster, pod: str, file: Path, *, log_bytes: int = LOG_BYTES) -> None:
+    def __init__(
+        self, cluster: Cluster, pod: str, file: Path, *, log_bytes: int = LOG_BYTES, may_hold: bool = False
+    ) -> None:
         self._cluster = cluster
         self._pod = pod
         self.file = file
         self._most = log_bytes + END_BYTES
+        self._timeouts = _HOLD_TIMEOUTS if may_hold else _STREAM_TIMEOUTS
         self._response: BaseHTTPResponse | None = None
         self._last = b""  # the time of the last line that was copied, by the clock of the node
         self._size = 0
@@ -118,7 +124,7 @@ class LiveCopy:
         if self._last:
             query["sinceTime"] = self._last.decode()
         path = POD.path(self._cluster.namespace, self._pod, "log")
-        response = self._response = self._cluster.stream(path, query, _STREAM_TIMEOUTS)
+        response = self._response = self._cluster.stream(path, query, self._timeouts)
         known, held = self._last, b""
         try:
             if self._is_closed.is_set():

@@ -111,6 +111,16 @@ def test_a_pod_that_waits_for_its_logs_to_be_fetched_is_noticed(server: ApiServe
     assert file.read_text() == "one\n"
 
 
+def test_a_pod_that_may_wait_is_noticed_also_after_its_node_has_stopped_sending(
+    server: ApiServer, cluster: Cluster, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_logs, "_HOLD_TIMEOUTS", (5.0, 0.3))
+    copy = LiveCopy(cluster, "p", file, may_hold=True)
+    server.says("GET", PATH, answer(stamped("one"), HOLD), answer(stamped(HOLDING, first=1), HOLD))
+    assert not copy.follow(lambda: False)
+    assert copy.is_held
+
+
 def test_closing_a_copy_ends_it_at_once_and_keeps_it_as_it_is(server: ApiServer, copy: LiveCopy, file: Path) -> None:
     server.says("GET", PATH, answer(stamped("one"), HOLD))
     follower = threading.Thread(target=copy.follow, args=[lambda: False])
