@@ -61,7 +61,7 @@ def read_int(path: Path) -> int | None:
 
 
 def colon_pairs(text: str) -> dict[str, str]:
-    """Return `key : value` lines as a mapping. The first line with a key wins."""
+    """Return `key : value` lines as a mapping. If a key occurs twice, the first line counts."""
     pairs: dict[str, str] = {}
     for line in text.splitlines():
         key, separator, value = line.partition(":")
