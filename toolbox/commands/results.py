@@ -88,7 +88,7 @@ class Results:
         format: Format = "text",  # noqa: A002  # the words of the command line
     ) -> str | None:
         """
-        List runs, the newest first. With --metric, --cells or --settings, list the metrics of these runs instead.
+        List runs, the newest first. With --metric, --cells or --settings, list the values of metrics instead of runs.
 
         Args:
             limit: the largest number of runs to list.
