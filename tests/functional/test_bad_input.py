@@ -31,7 +31,7 @@ CONFIGURATIONS = {
     "reference loop": (
         'a: "@b"\nb: "x {@c}"\nc: "@a"\n',
         [],
-        ["bad.yaml:", "reference loop: @b -> x {@c} -> @a -> @b"],
+        ["bad.yaml:", "the references form a loop: @b -> x {@c} -> @a -> @b"],
     ),
     "a document that is a list": ("- a\n- b\n", [], ["bad.yaml: the document must be a mapping, not a list"]),
     "a Python object": ("a: !!python/object/apply:os.system ['touch pwned']\n", [], ["bad.yaml:1", "broken YAML"]),
@@ -170,7 +170,7 @@ def test_all_faults_of_a_contract_are_named_at_once(workspace: Workspace) -> Non
         "`training.directory` is 5",
         "`training.settings.steps` is 'many'",
         "`training.corpus.characters` is 9",
-        "`training.corpus.x` is not a field here",
+        "`training.corpus.x` is an unknown field",
     ):
         assert part in outcome.stderr
 

@@ -238,7 +238,7 @@ def test_a_changed_level_is_refused_until_a_person_accepts_it(results: Results, 
     assert {cell: row["action"] for cell, row in rows.items()} == {SMALL: "written", LARGE: "refused"}
     hint = f"--accept={LARGE}:time"
     assert rows[LARGE]["why"] == f"the level has changed since 20260321-020000-test: accept with {hint} --reason=WHY"
-    assert "1 refused: these bounds did not change" in results("update_bounds", "training").stdout
+    assert "1 bounds were refused, and did not change" in results("update_bounds", "training").stdout
     outcome = results("update_bounds", "training", hint, "--reason=TPG-9: the driver is slower")
     assert "1 of these bounds follow a change for the worse: was this change intended?" in outcome.stdout
     text = file.read_text()
@@ -267,7 +267,7 @@ def test_impossible_acceptances_are_reported(results: Results, workspace: Worksp
         ("--accept=*:time",): "needs a --reason of one line",
         ("--accept=time", "--reason=x"): "write two patterns, CELLS:METRICS",
         ("--accept=*:tim", "--reason=x"): "metrics are written CELL:METRIC, for example model=",
-        ("--accept=model=small*:time", "--reason=x"): "the level of none of them has changed",
+        ("--accept=model=small*:time", "--reason=x"): "none of them has a changed level",
         ("--reason=x",): "--reason needs --accept=CELLS:METRICS",
     }
     for argv, said in mistakes.items():

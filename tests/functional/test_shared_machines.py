@@ -78,7 +78,7 @@ def test_a_faulty_clusters_block_is_named_with_its_line(tmp_path: Path) -> None:
     outcome = team.run()
     assert outcome.exit_code == 2
     assert (
-        "config/team.yaml:2: `clusters.dgx.machine.lockfile` is not a field here: did you mean lock_file?"
+        "config/team.yaml:2: `clusters.dgx.machine.lockfile` is an unknown field: did you mean lock_file?"
         in outcome.stderr
     )
     assert team.workspace.runs() == []

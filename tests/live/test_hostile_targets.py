@@ -129,7 +129,7 @@ def test_an_agent_that_is_forged_writes_no_file_but_its_logs(
     assert (attempt(workspace) / "stdout.log").read_text() == "forged"
     assert [path.name for path in workspace.artifacts.rglob("*owned*")] == []
     assert not (attempt(workspace) / "settings.log").exists()
-    assert "its agent sends malformed events" in outcome.stderr
+    assert "the agent sends malformed events" in outcome.stderr
 
 
 HOSTILE_PYTHON = r"""#!/bin/sh

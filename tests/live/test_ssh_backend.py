@@ -71,7 +71,7 @@ def refusal(bench: Bench) -> tuple[str, float]:
 )
 def test_what_no_waiting_would_help_is_said_at_once(bench: Open, fields: dict[str, str], message: str) -> None:
     said, seconds = refusal(bench(**fields))
-    assert said.startswith("there: it cannot be reached: ")
+    assert said.startswith("there: the host cannot be reached: ")
     assert message in said
     assert seconds < AT_ONCE
 

@@ -42,7 +42,7 @@ class Check(BaseModel):
         last_error = last_line(evidence.directory / _ERRORS)
         if not last_error:
             return Judgement(False, message)
-        return Judgement(False, f"{message}; its last error: {last_error}", file=_ERRORS)
+        return Judgement(False, f"{message}; the last line of stderr: {last_error}", file=_ERRORS)
 
 
 def _signal(status: int) -> str:

@@ -103,7 +103,7 @@ def _require_change(decisions: Sequence[Decision], accepted: Acceptance) -> None
         hint = f"metrics are written CELL:METRIC, for example {examples}" if examples else "there are no metrics"
         raise UsageError(f"--accept matches no metric: {hint}")
     if not any(decision.is_accepted or decision.action is Action.REFUSED for decision in covered):
-        raise UsageError(f"--accept matches {len(covered)} metrics, and the level of none of them has changed")
+        raise UsageError(f"--accept matches {len(covered)} metrics, but none of them has a changed level")
 
 
 def _runs(series: Sequence[Series]) -> Mapping[tuple[str, str], set[tuple[str, datetime]]]:
@@ -126,7 +126,7 @@ def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     worse = sum(row["change"] == "worse" for row in rows)
     wide = sum(row["is_wide"] for row in rows)
     return [
-        *([f"{refused} refused: these bounds did not change; `why` says what to do"] if refused else []),
+        *([f"{refused} bounds were refused, and did not change: the column `why` says what to do"] if refused else []),
         *([f"{worse} of these bounds follow a change for the worse: was this change intended?"] if worse else []),
         *([f"{wide} bounds are wider than their mean, because a few values are far from most values"] if wide else []),
     ]

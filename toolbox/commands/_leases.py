@@ -59,7 +59,9 @@ def release(lock: LeaseObject, *, force: bool) -> str:
         if not force:
             text = f"{lock} is {record}: use --force to take the lease away"
             raise StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY)
-        taking.take([lock], Claim(me, me, "releasing it", has_heartbeat=False), wait=0, report=_print_error, force=True)
+        taking.take(
+            [lock], Claim(me, me, "releasing the lease", has_heartbeat=False), wait=0, report=_print_error, force=True
+        )
     return f"{lock} is free" if heartbeats.release(lock, me) else f"nobody holds {lock}"
 
 

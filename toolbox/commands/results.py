@@ -332,7 +332,7 @@ class Results:
                 if len(unhealthy) < len(rows)
                 else []
             ),
-            *([f"{unknown} cells are unknown: no run of them has passed or failed"] if unknown else []),
+            *([f"the state of {unknown} cells is unknown: none of their runs has passed or failed"] if unknown else []),
         ]
         if results and not unhealthy:
             return "\n".join(remarks)

@@ -101,10 +101,13 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     where = f"{document.where(at)}: `{paths.render(at)}`"
     if detail["type"] == "extra_forbidden":
         fields = _fields_at(model, at[len(path) : -1])
-        return f"{where} is not a field here: {did_you_mean(str(at[-1]), fields, label='fields')}"
+        return f"{where} is an unknown field: {did_you_mean(str(at[-1]), fields, label='fields')}"
     if detail["type"] == "missing":
         return f"{where} is missing"
-    return f"{where} is {abbreviated(detail['input'])}: {_lower_first(without_kind(detail['msg']))}"
+    value, rule = abbreviated(detail["input"]), without_kind(detail["msg"])
+    return (
+        f"{where} {rule}, not {value}" if rule.startswith("must be ") else f"{where} is {value}: {_lower_first(rule)}"
+    )
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:

@@ -57,7 +57,7 @@ def apply(document: Document, name: str, *, chain: Sequence[str] = ()) -> None:
     """
     if name in chain:
         where = document.where((BLOCK, chain[-1], EXTENDS))
-        raise ConfigurationError(f"{where}: preset loop: {' -> '.join([*chain, name])}")
+        raise ConfigurationError(f"{where}: the presets form a loop: {' -> '.join([*chain, name])}")
     entries = _entries(document, name, chain)
     _record(document, name)
     for key in list(entries):

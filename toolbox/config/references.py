@@ -130,7 +130,7 @@ class Resolver:
     def _resolve_text(self, text: str, at: Path, trail: tuple[str, ...], *, is_shell: bool) -> Any:
         if text in trail:
             loop = " -> ".join([*trail[trail.index(text) :], text])
-            raise self._fault(at, f"reference loop: {loop}")
+            raise self._fault(at, f"the references form a loop: {loop}")
         trail = (*trail, text)
         if text.startswith(SECRET):
             return self._secret(text, at, trail)

@@ -83,7 +83,7 @@ class Connection:
             self._channel.write(json.dumps({"id": request_id, "op": op, **fields}).encode() + b"\n")
             return answer.result(_ANSWER_SECONDS)
         except FutureTimeoutError:  # caught before OSError, because it is a subclass of OSError since Python 3.11
-            raise ConnectionLost(f"no answer within {_ANSWER_SECONDS:g} s") from None
+            raise ConnectionLost(f"the agent did not answer within {_ANSWER_SECONDS:g} s") from None
         except OSError as error:
             raise ConnectionLost(str(error)) from error
         finally:
@@ -104,13 +104,13 @@ class Connection:
                 if self._hello.done() or line.startswith(_HELLO):
                     self._handle(json.loads(line))
         except LineTooLong as error:
-            fault = f"its agent sent a message that is too long: {error}"
+            fault = f"the agent sent a message that is too long: {error}"
         except (OSError, ValueError, RecursionError):  # the channel was closed, or a message is malformed
             pass
         except Exception:  # end the connection, because other threads would wait forever for answers
             log.exception("an error occurred while the messages of an agent were read")
         status = self._channel.close()
-        reason = fault or self._channel.errors or f"its agent ended with status {status}"
+        reason = fault or self._channel.errors or f"the agent ended with status {status}"
         with self._lock:
             self._has_ended = True
             waiting = [self._hello, *self._answers.values()]

@@ -104,7 +104,7 @@ class Host:
         if not self._home:
             self._connected(timeout)
         if not messages.is_home(self._home):
-            raise self._failure(f"its agent reports an invalid home directory: {abbreviated(self._home)}")
+            raise self._failure(f"the agent reports an invalid home directory: {abbreviated(self._home)}")
         return self._home
 
     def is_unused(self, directory: str, timeout: float) -> bool:
@@ -202,7 +202,7 @@ class Host:
                 continue
             fault = messages.error_text(answer)
             if fault is None and not messages.is_answer(op, answer):
-                fault = f"its agent answers `{op}` with a malformed message"
+                fault = f"the agent answers `{op}` with a malformed message"
             if fault is not None:
                 failure = self._failure(fault)
                 raise self._error_after_sending(op, failure) if was_sent else failure
@@ -304,7 +304,7 @@ class Host:
                 _write_at(file, message["offset"], message["data"], most=attempt.log_bytes + END_BYTES)
         elif not self._has_warned:
             self._has_warned = True
-            log.warning("%s: its agent sends malformed events: they are ignored", self.label)
+            log.warning("%s: the agent sends malformed events, which are ignored", self.label)
 
     def _finish(self, directory: str, status: AttemptStatus) -> None:
         with self._lock:
@@ -324,7 +324,7 @@ class Host:
 
     def _unreachable(self, timeout: float, reason: str) -> StepError:
         waited = f" for {timeout:.0f} s" if round(timeout) else ""
-        return self._failure(f"it cannot be reached{waited}: {reason}")
+        return self._failure(f"the host cannot be reached{waited}: {reason}")
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.label}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)

@@ -29,7 +29,7 @@ def canonical(value: object) -> str:
         return f'{{"!date":"{value.isoformat()}"}}'
     if value is None or isinstance(value, str | int | float):
         return json.dumps(value)
-    raise ValueError(f"{abbreviated(value)} is a {type(value).__name__}, but the values of an axis are plain data")
+    raise ValueError(f"{abbreviated(value)} is a {type(value).__name__}, which cannot be a value of an axis")
 
 
 def canonical_object(members: Mapping[Any, str]) -> str:

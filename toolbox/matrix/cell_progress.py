@@ -297,7 +297,8 @@ class CellRun:
 
     def _with_history(self, outcome: Outcome, remarks: Sequence[str]) -> Outcome:
         earlier = [
-            f"attempt {ended.number} was {ended.outcome.verdict} ({ended.outcome.cause}): {ended.outcome.first_line}"
+            f"the verdict of attempt {ended.number} was {ended.outcome.verdict} ({ended.outcome.cause}): "
+            f"{ended.outcome.first_line}"
             for ended in self.history
             if ended.number != self.attempt and ended.outcome.verdict is not Verdict.CANCELLED
         ]

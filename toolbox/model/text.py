@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 LONGEST_LINE: Final = 160
 _MINUTE: Final = 60
 _HOUR: Final = 3600
+_INPUT_SHOULD_BE: Final = re.compile(r"Input should be (.+?)(?:, unable to parse .+)?")
 
 
 def truncate(text: str, longest: int = LONGEST_LINE) -> str:
@@ -48,7 +50,9 @@ def duration(seconds: float | None, digits: int = 1) -> str:
 
 
 def without_kind(message: str) -> str:
-    """Return the message of a pydantic validator without the prefix `Value error, ` that pydantic adds."""
+    """Return a message of pydantic as `must be ...`, or the message of a validator without the prefix of pydantic."""
+    if match := _INPUT_SHOULD_BE.fullmatch(message):
+        return f"must be {match[1]}"
     return message.removeprefix("Value error, ")
 
 

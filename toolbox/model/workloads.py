@@ -116,7 +116,7 @@ class WorkloadOutcome:
     def parse(cls, record: Mapping[str, Any] | None) -> Self:
         """Parse the record of a supervisor; None means that the supervisor was killed before it wrote a record."""
         if record is None:
-            return cls(EndedBy.LOST, message="its supervisor was killed, or the machine was restarted")
+            return cls(EndedBy.LOST, message="the supervisor of the workload was killed, or the machine was restarted")
         try:
             code = record["exit_code"]
             return cls(
@@ -133,7 +133,7 @@ class WorkloadOutcome:
                 image=_text(record.get("image", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can overwrite the record
-            return cls(EndedBy.LOST, message="its outcome.json was not written by a supervisor")
+            return cls(EndedBy.LOST, message="the file outcome.json of the workload was not written by its supervisor")
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome in the format that supervisors write and `parse` reads."""

@@ -93,7 +93,9 @@ def current() -> Session:
     """
     session = _current.get()
     if session is None:
-        raise UsageError(f"this works only while a project runs: start one with `{environ.program()} project run NAME`")
+        raise UsageError(
+            f"this function works only while a project runs: start one with `{environ.program()} project run NAME`"
+        )
     return session
 
 

@@ -186,7 +186,7 @@ def read(path: Path) -> dict[Key, Bound]:
     if files.misplaced:
         line = min(entry.line for entry in files.misplaced.values())
         hint = f"`results update_bounds {path.stem}` moves such bounds to {manual_path(path).name}"
-        log.warning("%s:%d: manual bounds in the generated file count; %s", path, line, hint)
+        log.warning("%s:%d: manual bounds in the generated file are still used; %s", path, line, hint)
     return files.bounds
 
 

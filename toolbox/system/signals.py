@@ -124,4 +124,4 @@ def _handle(signal_number: int, _frame: FrameType | None) -> None:
     if count >= _SIGNALS_TO_END_CLEANUP:
         raise Interrupted(_state.received[0])
     name, signals_left = signal.Signals(signal_number).name, _SIGNALS_TO_END_CLEANUP - count
-    log.warning("%s: the run is cleaning up; %d more to stop the cleanup", name, signals_left)
+    log.warning("%s: the run is cleaning up; send %d more to stop the cleanup", name, signals_left)

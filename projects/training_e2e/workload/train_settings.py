@@ -60,7 +60,7 @@ def read_settings(path: Path) -> Settings:
         raise SettingsError(f"the settings {path} are not a JSON object")
     faults = list(_faults_of_names(document)) or list(_faults_of_values(document))
     if faults:
-        raise SettingsError(f"bad settings: {'; '.join(faults)}")
+        raise SettingsError(f"the settings are wrong: {'; '.join(faults)}")
     return Settings(**document)
 
 
@@ -68,7 +68,7 @@ def _faults_of_names(document: Mapping[str, Any]) -> Iterator[str]:
     names = [field.name for field in fields(Settings)]
     for name in document:
         if name not in names:
-            yield f"unknown {name!r} (known: {', '.join(names)})"
+            yield f"unknown setting {name!r} (the settings are {', '.join(names)})"
     for name in names:
         if name not in document:
             yield f"{name} is missing"

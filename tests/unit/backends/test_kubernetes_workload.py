@@ -53,10 +53,10 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path: Path, pod: Any, fi
 @pytest.mark.parametrize(
     ("pod", "message"),
     [
-        (3, ":13: `matrix.workload.pod` is 3: input should be a valid dictionary"),
-        (None, ":13: `matrix.workload.pod` is None: input should be a valid dictionary"),
-        ({1: 2}, ":14: `matrix.workload.pod[1]` is 1: input should be a valid string"),
-        ({"imag": "a"}, "the target `gpus` cannot run the workload: `imag` is not a field here: did you mean image?"),
+        (3, ":13: `matrix.workload.pod` must be a valid dictionary, not 3"),
+        (None, ":13: `matrix.workload.pod` must be a valid dictionary, not None"),
+        ({1: 2}, ":14: `matrix.workload.pod[1]` must be a valid string, not 1"),
+        ({"imag": "a"}, "the target `gpus` cannot run the workload: `imag` is an unknown field: did you mean image?"),
     ],
 )
 def test_a_wrong_pod_is_refused_with_its_line(tmp_path: Path, pod: Any, message: str) -> None:
@@ -71,8 +71,8 @@ def test_the_faults_of_a_workload_are_listed_together_with_a_hint_for_each_unkno
         planned(tmp_path, [], log_bytes=1, pods={}, zzzz=1)
     faults = [fault.partition("`matrix.workload.")[2] for fault in caught.value.faults]
     assert sorted(faults) == [
-        "log_bytes` is 1: input should be greater than or equal to 4096",
-        "pod` is []: input should be a valid dictionary",
-        "pods` is not a field here: did you mean pod?",
-        "zzzz` is not a field here: fields: collect, command, cwd, env, files, log_bytes, pod, sample_seconds, write",
+        "log_bytes` must be greater than or equal to 4096, not 1",
+        "pod` must be a valid dictionary, not []",
+        "pods` is an unknown field: did you mean pod?",
+        "zzzz` is an unknown field: fields: collect, command, cwd, env, files, log_bytes, pod, sample_seconds, write",
     ]

@@ -80,7 +80,7 @@ def backend(tmp_path: Path, **fields: Any) -> Backend:
 def call(tmp_path: Path, called: Path, **fields: Any) -> list[str]:
     """Return what ssh is called with."""
     opened = backend(tmp_path, **fields)
-    with pytest.raises(StepError, match=r"^name: it cannot be reached: Permission denied"):
+    with pytest.raises(StepError, match=r"^name: the host cannot be reached: Permission denied"):
         opened.submit(Workload(("true",)), "cell", tmp_path)
     opened.close()
     return called.read_text().splitlines()

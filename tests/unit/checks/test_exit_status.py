@@ -27,7 +27,7 @@ def test_a_failure_shows_the_last_line_of_standard_error(judge: Judge, tmp_path:
     (tmp_path / "exit_code").write_text("2\n")
     (tmp_path / "stderr.log").write_bytes(b"warming up\nno device \xff found\n\n")
     judgement = judge(check="exit_status")
-    assert judgement.message == "exit status 2, expected 0; its last error: no device \ufffd found"
+    assert judgement.message == "exit status 2, expected 0; the last line of stderr: no device \ufffd found"
     assert judgement.file == "stderr.log"
 
 

@@ -54,5 +54,5 @@ def test_a_block_of_results_with_none_of_our_fields_belongs_to_the_project(load:
 
 @pytest.mark.parametrize("fields", ["databse: x.db", "records: false", "record: true, directory: /data"])
 def test_a_misspelled_field_of_results_is_reported(load: Load, fields: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"config\.yaml:1: `results\.\w+` is not a field here"):
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:1: `results\.\w+` is an unknown field"):
         load(f"results: {{{fields}}}\n").check()

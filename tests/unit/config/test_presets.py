@@ -81,9 +81,9 @@ x: 0
 @pytest.mark.parametrize(
     ("preset", "message"),
     [
-        ("a", "config.yaml:4: preset loop: a -> b -> a"),
-        ("b", "config.yaml:2: preset loop: b -> a -> b"),
-        ("self", "config.yaml:7: preset loop: self -> self"),
+        ("a", "config.yaml:4: the presets form a loop: a -> b -> a"),
+        ("b", "config.yaml:2: the presets form a loop: b -> a -> b"),
+        ("self", "config.yaml:7: the presets form a loop: self -> self"),
     ],
 )
 def test_a_preset_loop_names_its_chain(load: Load, preset: str, message: str) -> None:

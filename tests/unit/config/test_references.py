@@ -111,7 +111,7 @@ def test_references_are_distinguished_from_plain_text(value: object, is_one: boo
 def test_a_reference_loop_names_its_chain(load: Load, text: str, path: str, loop: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(text).get(path)
-    assert str(caught.value).endswith(f"reference loop: {loop}")
+    assert str(caught.value).endswith(f"the references form a loop: {loop}")
 
 
 def test_a_shared_container_is_not_a_loop(load: Load) -> None:

@@ -37,8 +37,8 @@ def test_parsing_does_not_change_the_mapping() -> None:
         ({"check": ["exit_status"]}, "unknown check"),
         ({"expected": 3}, "unknown check `None`"),
         ("exit_status", r"^a check must be a mapping `{check: NAME, ...}`, not 'exit_status'$"),
-        (None, "None is not a check"),
-        (["x" * 200], r"^\['x+\.\.\. is not a check"),
+        (None, "a check must be a mapping .*, not None"),
+        (["x" * 200], r"^a check must be a mapping .*, not \['x+\.\.\.$"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_most_similar_name(spec: Any, said: str) -> None:
@@ -49,7 +49,7 @@ def test_an_unknown_name_is_refused_with_the_most_similar_name(spec: Any, said: 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"expected": "three"}, r"^check `exit_status`: expected: Input should be a valid integer"),
+        ({"expected": "three"}, r"^check `exit_status`: expected: must be a valid integer"),
         ({"expectde": 3}, r"^check `exit_status`: expectde: Extra inputs are not permitted$"),
         ({"expected": "x", "y": 1}, r"^check `exit_status`: expected: .*; y: Extra inputs"),
     ],

@@ -86,10 +86,10 @@ def test_events_are_passed_on_as_they_arrive(talk: Talks) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("sys.exit(3)", "its agent ended with status 3"),
+        ("sys.exit(3)", "the agent ended with status 3"),
         ("sys.exit('Permission denied (publickey).')", r"Permission denied \(publickey\)\."),
         ("print('line 1', file=sys.stderr); sys.exit('line 2')", "line 1\nline 2"),
-        ("os.kill(os.getpid(), 9)", "its agent ended with status -9"),
+        ("os.kill(os.getpid(), 9)", "the agent ended with status -9"),
     ],
 )
 def test_the_error_contains_why_the_agent_does_not_start(talk: Talks, source: str, reason: str) -> None:
@@ -112,7 +112,7 @@ def test_a_request_without_an_answer_in_time_fails(talk: Talks, monkeypatch: pyt
     monkeypatch.setattr(agent_connection, "_ANSWER_SECONDS", 0.3)
     one = talk("say(**hello); read()")
     one.connection.start_agent()
-    with pytest.raises(ConnectionLost, match=r"^no answer within 0\.3 s$"):
+    with pytest.raises(ConnectionLost, match=r"^the agent did not answer within 0\.3 s$"):
         one.connection.request("state")
 
 
@@ -122,7 +122,7 @@ def test_a_request_without_an_answer_in_time_fails(talk: Talks, monkeypatch: pyt
 def test_a_malformed_message_ends_the_connection(talk: Talks, nonsense: str) -> None:
     one = talk(f"say(**hello); hear(); print({nonsense!r}, flush=True); read()")
     one.connection.start_agent()
-    with pytest.raises(ConnectionLost, match="its agent ended with status 0"):
+    with pytest.raises(ConnectionLost, match="the agent ended with status 0"):
         one.connection.request("state")
     assert one.ends == 1
 
@@ -168,6 +168,6 @@ def test_a_message_that_is_too_long_is_not_read(talk: Talks, monkeypatch: pytest
     one = talk("say(**hello); n = hear()['id']; say(id=n, text='a' * 900); hear(); say(text='a' * 1000); read()")
     one.connection.start_agent()
     one.connection.request("state")
-    fault = "its agent sent a message that is too long: a line has more than 1000 bytes"
+    fault = "the agent sent a message that is too long: a line has more than 1000 bytes"
     with pytest.raises(ConnectionLost, match=fault):
         one.connection.request("state")

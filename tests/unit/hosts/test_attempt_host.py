@@ -116,7 +116,7 @@ def test_a_refused_connection_is_tried_again(machine: Machines) -> None:
 
 def test_a_timeout_names_its_length_and_the_last_error(machine: Machines) -> None:
     one = machine(*[REFUSED] * 9)
-    with pytest.raises(StepError, match=r"^there: it cannot be reached for 1 s: Connection refused$") as caught:
+    with pytest.raises(StepError, match=r"^there: the host cannot be reached for 1 s: Connection refused$") as caught:
         ask(one, 1.0)
     assert caught.value.cause is Cause.INFRASTRUCTURE
     assert one.launches > 1
@@ -138,7 +138,7 @@ def test_after_a_timeout_later_calls_try_once(machine: Machines) -> None:
 @pytest.mark.parametrize("said", ["Permission denied (publickey).", "sh: 1: python3: not found", bootstrap.TOO_OLD])
 def test_a_final_error_is_raised_at_once(machine: Machines, said: str) -> None:
     one = machine(f"echo '{said}' >&2; exit 1")
-    with pytest.raises(StepError, match=r"^there: it cannot be reached: "):
+    with pytest.raises(StepError, match=r"^there: the host cannot be reached: "):
         ask(one)
     assert one.launches == 1
 
@@ -204,7 +204,9 @@ def test_a_host_that_is_closed_while_it_connects_has_no_connection(machine: Mach
 
 def test_a_submission_without_an_answer_may_have_been_done(machine: Machines) -> None:
     one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", *[REFUSED] * 99)
-    with pytest.raises(SubmissionUnknown, match=r"^the workload may have been started; there: it cannot be reached"):
+    with pytest.raises(
+        SubmissionUnknown, match=r"^the workload may have been started; there: the host cannot be reached"
+    ):
         one.start("true", timeout=1.5)
 
 
@@ -303,7 +305,7 @@ def test_an_event_that_no_agent_sends_is_ignored(
     assert list(mirror.iterdir()) == []
     assert one.host.status("/there").state is AttemptState.SUBMITTED
     assert [record.message for record in caplog.records] == [
-        "there: its agent sends malformed events: they are ignored"
+        "there: the agent sends malformed events, which are ignored"
     ]
 
 
@@ -333,7 +335,7 @@ def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
     machine: Machines, op: str, answer: dict[str, Any]
 ) -> None:
     one = machine(f"{HELLO}; while read -r line; do echo '{json.dumps({'id': 1, **answer})}'; done")
-    with pytest.raises(StepError, match=f"^there: its agent answers `{op}` with a malformed message$"):
+    with pytest.raises(StepError, match=f"^there: the agent answers `{op}` with a malformed message$"):
         one.host.request(op, 5)
 
 
@@ -341,7 +343,7 @@ def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
 def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home: str) -> None:
     hello = json.dumps({"event": "hello", "home": home})
     one = machine(f"printf '%s\\n' '{hello}'; cat > /dev/null")
-    with pytest.raises(StepError, match=r"^there: its agent reports an invalid home directory: "):
+    with pytest.raises(StepError, match=r"^there: the agent reports an invalid home directory: "):
         one.host.home(5)
 
 

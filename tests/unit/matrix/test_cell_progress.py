@@ -150,10 +150,10 @@ def end(run: CellRun, outcome: Outcome, remark: str = "") -> list[str]:
 
 def test_the_message_of_a_cell_lists_its_earlier_attempts(bench: Bench) -> None:
     assert end(attempted(bench.cell(), BROKEN, PASSED), PASSED) == [
-        "passed", "the cell passed at attempt 2", "attempt 1 was error (infrastructure): no route",
+        "passed", "the cell passed at attempt 2", "the verdict of attempt 1 was error (infrastructure): no route",
     ]  # fmt: skip
     assert end(attempted(bench.cell(), BROKEN, CANCELLED, FAILED), FAILED)[1:] == [
-        "exit status 1", "attempt 1 was error (infrastructure): no route",
+        "exit status 1", "the verdict of attempt 1 was error (infrastructure): no route",
     ]  # fmt: skip
 
 

@@ -120,7 +120,7 @@ def test_earlier_failures_use_retries(bench: Bench) -> None:
     machines = Machines({"a": BROKEN})
     bench.run("a", machines, retries=ONCE_MORE)
     assert machines.began() == []
-    assert bench.ends()["a"].message.count("attempt 1 was error") == 1
+    assert bench.ends()["a"].message.count("the verdict of attempt 1 was error") == 1
 
 
 def test_a_cell_that_waited_for_another_attempt_gets_it(bench: Bench) -> None:

@@ -78,7 +78,10 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
         ),
         ({"model": {8: "x"}}, 'axes.model: the label 8 must be a string: write "8"'),
         ({8: ["x"]}, "axes.8.[key]: Input should be a valid string"),
-        ({"model": [Secret("x")]}, "axes.model: *** is a Secret, but the values of an axis are plain data"),
+        (
+            {"model": [Secret("x")]},
+            "axes.model: *** is a Secret, which cannot be a value of an axis",
+        ),
         ({"": [1]}, "axes: the name of an axis is empty"),
         ({"a.": [1]}, "axes: an axis name with a dot or a bracket must be a path, and 'a.' is not a path"),
         ({"a.b": [1], 'a["b"]': [2]}, 'axes: the axes `a.b` and `a["b"]` are the same path'),
@@ -359,11 +362,14 @@ def test_a_configuration_is_validated_by_the_contracts(tmp_path: Path, monkeypat
         configuration.check()
     assert str(caught.value).split("\n  ") == [
         "2 faults in the configuration:",
-        "config.yaml:5: `matrix.jobs` is 0: input should be greater than or equal to 1",
+        "config.yaml:5: `matrix.jobs` must be greater than or equal to 1, not 0",
         "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: `jobs` must be at least 1",
     ]
 
 
 def test_a_value_that_is_not_plain_data_has_no_canonical_json() -> None:
-    with pytest.raises(ValueError, match="b'x' is a bytes, but the values of an axis are plain data"):
+    with pytest.raises(
+        ValueError,
+        match="b'x' is a bytes, which cannot be a value of an axis",
+    ):
         canonical([{"a": b"x"}])

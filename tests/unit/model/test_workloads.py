@@ -42,7 +42,7 @@ def test_an_outcome_is_parsed_from_its_record() -> None:
 def test_without_a_record_the_workload_is_lost() -> None:
     outcome = WorkloadOutcome.parse(None)
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.LOST, None)
-    assert outcome.message == "its supervisor was killed, or the machine was restarted"
+    assert outcome.message == "the supervisor of the workload was killed, or the machine was restarted"
 
 
 @pytest.mark.parametrize("how", EndedBy)
@@ -54,7 +54,7 @@ def test_every_end_has_the_name_that_a_supervisor_gives_it(how: EndedBy) -> None
 def test_an_incomplete_record_is_refused(missing: str) -> None:
     outcome = WorkloadOutcome.parse({key: value for key, value in RECORD.items() if key != missing})
     assert outcome.ended_by is EndedBy.LOST
-    assert outcome.message == "its outcome.json was not written by a supervisor"
+    assert outcome.message == "the file outcome.json of the workload was not written by its supervisor"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_without_checks_a_note_says_that_nothing_is_judged(attempt: Path, tmp_pa
         ({"check": "__init__"}, "unknown check"),
         ({}, "unknown check `None`"),
         ("exit_status", "a check must be a mapping"),
-        ({"check": "files", "glob": "*", "count": "many"}, "check `files`: count: Input should be a valid integer"),
+        ({"check": "files", "glob": "*", "count": "many"}, "check `files`: count: must be a valid integer"),
         ({"check": "metric", "metric": "x"}, "set `lower`, `upper` or both"),
     ],
 )

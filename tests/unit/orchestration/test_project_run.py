@@ -320,7 +320,7 @@ def test_a_wrong_request_starts_nothing_and_leaves_no_directory(
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("a: '@b'\nb: '@a'", "reference loop"),
+        ("a: '@b'\nb: '@a'", "the references form a loop"),
         ("a: '@missing'", "dangling reference"),
         ("- a list", "must be a mapping"),
         ("a: [1", "broken YAML"),

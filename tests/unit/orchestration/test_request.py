@@ -105,7 +105,7 @@ def test_a_matrix_is_checked_against_its_contract(tiny: Path) -> None:
         request.load(RunRequest("tiny"))
     text = str(caught.value)
     assert text.startswith("2 faults in the configuration:")
-    assert "config/tiny.yaml:3: `matrix.axs` is not a field here: did you mean axes?" in text
+    assert "config/tiny.yaml:3: `matrix.axs` is an unknown field: did you mean axes?" in text
 
 
 def test_targets_are_checked_before_anything_starts(tiny: Path) -> None:

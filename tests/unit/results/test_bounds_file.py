@@ -631,7 +631,7 @@ def test_a_mixed_file_is_read_with_a_warning(mixed: Path, caplog: pytest.LogCapt
     }
     (record,) = caplog.records
     line = MIXED.splitlines().index("      loss: {upper:  3.10e-2, why: 'promised # to a customer'}   # TPG-9") + 1
-    assert record.message.startswith(f"{mixed}:{line}: manual bounds in the generated file count; ")
+    assert record.message.startswith(f"{mixed}:{line}: manual bounds in the generated file are still used; ")
     assert "`results update_bounds p` moves such bounds to p.manual.yaml" in record.message
     assert (mixed.read_text(), len(list(mixed.parent.iterdir()))) == (MIXED, 1)
 

@@ -105,8 +105,8 @@ def test_a_shielded_region_goes_on_remembers_the_signal_and_counts_how_many_more
     done = script(f"{BEGIN}with signals.shielded(): {sent}\nprint(signals.first())")
     assert done.stdout == "cleaned\n15\n"
     assert done.stderr.splitlines() == [
-        "SIGTERM: the run is cleaning up; 2 more to stop the cleanup",
-        "SIGINT: the run is cleaning up; 1 more to stop the cleanup",
+        "SIGTERM: the run is cleaning up; send 2 more to stop the cleanup",
+        "SIGINT: the run is cleaning up; send 1 more to stop the cleanup",
     ]
 
 

@@ -491,7 +491,7 @@ def _fault(detail: dict[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
         *parents, name = detail["loc"]
         hint = did_you_mean(str(name), _fields_at(parents), label="fields")
-        return f"`{where.removeprefix('.')}` is not a field here: {hint}"
+        return f"`{where.removeprefix('.')}` is an unknown field: {hint}"
     if detail["type"] not in {"value_error", "missing"}:
         message = f"{abbreviated(detail['input'])}: {message[:1].lower()}{message[1:]}"
     return f"`{where.removeprefix('.')}`: {message}" if where else message

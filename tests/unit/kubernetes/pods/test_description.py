@@ -134,9 +134,9 @@ def test_a_cell_replaces_the_source_of_a_volume_by_a_null_for_the_old_one() -> N
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"imgae": "x"}, "`imgae` is not a field here: did you mean image"),
-        ({"resources": {"gpus": 1}}, "`resources.gpus` is not a field here: did you mean gpu"),
-        ({"volumes": [{"nam": "x"}]}, r"`volumes\[0\].nam` is not a field here: did you mean name"),
+        ({"imgae": "x"}, "`imgae` is an unknown field: did you mean image"),
+        ({"resources": {"gpus": 1}}, "`resources.gpus` is an unknown field: did you mean gpu"),
+        ({"volumes": [{"nam": "x"}]}, r"`volumes\[0\].nam` is an unknown field: did you mean name"),
         ({"image": "two words"}, "`image`: 'two words'"),
         ({"image_pull_policy": "always"}, "`image_pull_policy`"),
         ({"image_pull_secrets": ["Not_A_Name"]}, r"`image_pull_secrets\[0\]`: 'Not_A_Name' is not a name"),
@@ -171,7 +171,7 @@ def test_a_cell_replaces_the_source_of_a_volume_by_a_null_for_the_old_one() -> N
         ({"labels": {"app.kubernetes.io/managed-by": "x"}}, "is reserved"),
         ({"labels": {"kueue.x-k8s.io/queue-name": "x"}}, "is set by the field `queue`"),
         ({"annotations": {"Not A Key": "x"}}, "'Not A Key' is not a key"),
-        ({"tolerations": [{"seconds": 3}]}, r"`tolerations\[0\].seconds` is not a field here: .*tolerationSeconds"),
+        ({"tolerations": [{"seconds": 3}]}, r"`tolerations\[0\].seconds` is an unknown field: .*tolerationSeconds"),
         ({"tolerations": [{"effect": "Never"}]}, r"`tolerations\[0\].effect`"),
         ({"service_account": "a_b"}, "`service_account`: 'a_b' is not a name"),
         ({"queue": "a.b"}, "`queue`: 'a.b' is not a name"),
@@ -193,7 +193,7 @@ def test_what_is_no_pod_is_refused_and_the_field_is_named(fields: dict[str, Any]
 
 
 def test_a_pod_with_several_mistakes_names_them_all() -> None:
-    with pytest.raises(ValueError, match="not a field here") as caught:
+    with pytest.raises(ValueError, match="is an unknown field") as caught:
         pod(
             imgae="x",
             hosts=0,
@@ -202,7 +202,7 @@ def test_a_pod_with_several_mistakes_names_them_all() -> None:
         )
     named = ("`imgae`", "`hosts`", "`resources.gpus`", "`resources.limit_cpu`", "`secrets.TOKEN.nmae`")
     assert [field for field in named if field not in str(caught.value)] == []
-    assert "`secrets.TOKEN.nmae` is not a field here: did you mean name" in str(caught.value)
+    assert "`secrets.TOKEN.nmae` is an unknown field: did you mean name" in str(caught.value)
 
 
 def test_a_pod_whose_fields_do_not_fit_together_names_each_conflict() -> None:

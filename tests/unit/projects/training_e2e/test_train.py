@@ -77,7 +77,7 @@ def test_a_single_step_is_a_run(train: Train, tmp_path: Path) -> None:
         ({"batch": True}, "batch must be an integer of at least 1, not True"),
         ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number above 0, not nan"),
-        ({"colour": "red"}, "unknown 'colour' (known: layers"),
+        ({"colour": "red"}, "unknown setting 'colour' (the settings are layers"),
         ({"heads": None}, "heads is missing"),
         ({"context": 10_000}, "has 840 characters: context 10000 needs more"),
         ({"layers": 0, "heads": 0}, "layers must be an integer of at least 1, not 0; heads must be"),
