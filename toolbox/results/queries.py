@@ -30,6 +30,7 @@ _SOME: Final = 3  # number of runs that an error message names
 _LATELY: Final = timedelta(days=90)
 _FEW: Final = 500  # maximum number of ids that a query lists
 _RUN_COLUMNS: Final = tuple(column.name for column in fields(RunRow) if column.name in Run.__table__.columns)
+_RESULT_COLUMNS: Final = tuple(column.name for column in fields(ResultRow) if column.name in Result.__table__.columns)
 _ATTEMPT_COLUMNS: Final = tuple(column.name for column in fields(AttemptRow))
 
 
@@ -155,23 +156,13 @@ def results(
     order = {row.id: index for index, row in enumerate(rows)}
     return [
         ResultRow(
-            by_id[row.run_id],
-            cells[row.cell_id].cell,
-            cells[row.cell_id].name,
-            cells[row.cell_id].labels,
-            row.verdict,
-            row.cause,
-            row.message,
-            row.counts,
-            row.seconds,
-            row.fingerprint,
-            row.target,
-            row.accelerator,
-            row.cost,
-            row.step,
-            attempts.get(row.id, ()),
-            metrics.get((row.run_id, row.cell_id), {}),
-            row.out_of_range,
+            **{name: getattr(row, name) for name in _RESULT_COLUMNS},
+            run=by_id[row.run_id],
+            cell=cells[row.cell_id].cell,
+            name=cells[row.cell_id].name,
+            labels=cells[row.cell_id].labels,
+            attempts=attempts.get(row.id, ()),
+            metrics=metrics.get((row.run_id, row.cell_id), {}),
         )
         for row in sorted(selected, key=lambda row: (order[row.run_id], row.id))
     ]
