@@ -94,7 +94,7 @@ class Project:
             jobs: how many cells run at the same time. When left out: `matrix.jobs`, else as many cells as there are
                 targets.
             fail_fast: cancel the other cells as soon as one cell does not pass.
-            max_failures: start no more cells as soon as this number of cells has not passed.
+            max_failures: start no more cells after this number of failures, including errors and unexpected passes.
             deadline: the time limit of the run in seconds. A run that exceeds it ends with exit code 124.
         """
         files, values = overrides_text.parse(overrides)

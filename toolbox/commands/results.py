@@ -264,6 +264,7 @@ class Results:
         Args:
             since: only the shifts at this time or later, such as 2026-11-01 or '10 days ago'. Levels are always
                 computed from all runs.
+            until: only the shifts at this time or earlier, such as 2026-11-07 (the end of this day) or '2 days ago'.
             csv: read numbers from this CSV file, or from each CSV file of this directory, instead of from the database.
             column: the column of the CSV file that contains the numbers.
         """
