@@ -277,6 +277,7 @@ def test_a_binary_file_with_a_secret_is_reported_but_not_changed(vault: Workspac
     assert vault.summary()["secrets_left"] == ["000__test/archive.bin"]
     assert "do not publish these files, which contain a secret: 000__test/archive.bin" in outcome.stdout
     page = (directory / "report.html").read_text()
+    assert "Do not publish this run directory" in page
     assert "archive.bin (contains a secret)" in page
     assert 'href="./000__test/archive.bin"' not in page
     assert 'href="./000__test/header.txt"' in page

@@ -377,7 +377,7 @@ def _run_phases(
     if (signal_number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(signal_number))
     if count := processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory)):
-        top.recorder.record(Note("", f"{count} processes of the run were still running, and were ended"))
+        top.recorder.record(Note("", f"processes of the run that were still running, and were ended: {count}"))
     return errors
 
 

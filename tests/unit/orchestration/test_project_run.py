@@ -216,7 +216,7 @@ def test_a_process_that_a_phase_left_is_ended_and_reported(project: Project) -> 
     summary, code = project.run()
     assert code == 0
     assert processes.marked(summary.directory) == []
-    assert "1 processes of the run were still running, and were ended" in project.seen.lines
+    assert "processes of the run that were still running, and were ended: 1" in project.seen.lines
 
 
 def test_the_files_of_a_run(project: Project) -> None:
