@@ -83,13 +83,13 @@ def _leave(path: str) -> None:
     [
         (_refuse, "disk measure: /a is not a disk"),
         (_leave, r"disk measure: the body of its method ended with sys\.exit\('/a is not a disk'\)"),
-        (len, "disk measure: its method returned a value of type int: None or a mapping of "),
+        (len, "disk measure: its method must return None or a mapping of "),
         (lambda path: {"a b": path}, "disk measure: its method returned 'a b', which cannot name a variable"),
         (lambda path: {1: path}, "disk measure: its method returned 1, which cannot name a variable"),
         (lambda path: {"made": iter(path)}, "disk measure: its method returned `made` of type str_ascii_iterator: "),
         (
             lambda path: {"path": len(path) * 2.75j},
-            "disk measure: its method returned a wrong argument: --path is 5.5j, str was ",
+            "disk measure: its method returned a wrong argument: --path must be str, not 5.5j",
         ),
     ],
 )

@@ -165,7 +165,7 @@ def test_the_commands_of_a_created_cluster_are_shell_text_too(load: Load) -> Non
 def test_a_text_of_a_cell_is_not_a_command(load: Load) -> None:
     seen = load("matrix: {workload: {command: '@cell.x'}}\n").overlaid({}, {"x": "touch pwned"})
     with pytest.raises(
-        ConfigurationError, match=r"^config\.yaml:1: `matrix\.workload\.command`: @cell\.x is a text of a c"
+        ConfigurationError, match=r"^config\.yaml:1: `matrix\.workload\.command`: @cell\.x is a value of an axis"
     ):
         seen.get("matrix.workload")
 
