@@ -47,7 +47,7 @@ def test_the_examples_of_the_documentation_work_together(documented: Workspace) 
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("{probe.waits: 1}", "`probe.waits` is 1"),
+        ("{probe.waits: 1}", "`probe.waits` must be "),
         ("{targets.here: {backend: few_thread}}", "unknown backend `few_thread`: did you mean few_threads"),
         ("{matrix.checks: [{check: steday, metric: waits}]}", "unknown check `steday`: did you mean steady"),
         ("{matrix.metrics: {x: {source: percentle, file: f}}}", "unknown source `percentle`: did you mean percentile"),

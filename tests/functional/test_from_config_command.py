@@ -140,5 +140,5 @@ def test_a_configuration_that_breaks_a_contract_runs_nothing_and_shows_its_argum
     argv = ("from_config", "echo", "say", "--project=small")
     outcome = echo.run(*argv)
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
-    assert "`secrets.env` is 5" in outcome.stderr
+    assert "`secrets.env` must be a valid list, not 5" in outcome.stderr
     assert yaml.safe_load(echo.run(*argv, "--show_args").stdout) == {"text": "hello"}

@@ -164,7 +164,7 @@ def test_an_artifact_dir_that_is_a_file_is_refused(small: Workspace) -> None:
     small.write({"taken": "x"})
     outcome = small.run("project", "run", "small", "--artifact_dir=taken")
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
-    assert outcome.stderr.startswith("error: the artifact directory taken cannot be created")
+    assert outcome.stderr.startswith("error: the artifact directory taken/small cannot be created")
     assert "--artifact_dir" in outcome.stderr
     assert (small.directory / "taken").read_text() == "x"
 
