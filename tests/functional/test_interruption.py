@@ -150,7 +150,7 @@ def test_a_second_signal_does_not_stop_the_cleanup(small: Workspace) -> None:
         running.send(signal.SIGINT)
         gate.wait()
         running.send(signal.SIGINT)
-        running.wait_for("cleans up")
+        running.wait_for("is cleaning up")
         done.write_text("go on")
         check_the_end(small, running, signal.SIGINT)
     gate.close()
