@@ -65,9 +65,8 @@ class Check(BaseModel):
 
     def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
         if bound is None:
-            return Judgement(
-                None, f"{self.metric} is {metric}; there are no bounds yet, because there are too few runs"
-            )
+            hint = "`results update_bounds` writes bounds when there are enough runs"
+            return Judgement(None, f"{self.metric} is {metric}; there are no bounds yet: {hint}")
         if not bound.is_in(metric.unit):
             unit = bound.unit or "bare numbers"
             message = (

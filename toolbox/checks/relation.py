@@ -40,7 +40,7 @@ class Check(BaseModel):
         """Compare the quotient with its bounds."""
         reference = evidence.reference
         if reference is None:
-            return Judgement(None, "no cell matches `to`")
+            return Judgement(None, "outside of a matrix, there is no cell to compare with")
         if reference.is_missing:
             fault = reference.fault or "it was not run"
             return Judgement(None, f"no comparison is possible with `{reference.name}` ({fault})")

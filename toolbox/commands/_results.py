@@ -81,7 +81,7 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
         run_filter: the filter that applies to both sides.
 
     Raises:
-        UsageError: no run has this name, and no runs have this revision.
+        UsageError: the period is not valid, or the text is neither a revision nor the name of exactly one run.
     """
     if ".." in text:
         since, until = _moments.parse_period(text, flag=flag)

@@ -86,8 +86,8 @@ class Cluster:
         """
         Create a namespace if it does not exist, and add a quota, a service account and other objects for tests.
 
-        Objects of other tools in the namespace stay unchanged. A quota, limits or a network policy of an earlier call
-        are removed if this call leaves them out.
+        Other objects in the namespace stay unchanged, except the Secret and the service account with the given names. A
+        quota, limits or a network policy of an earlier call are removed if this call leaves them out.
 
         Args:
             namespace: the name of the namespace.
@@ -131,8 +131,8 @@ class Cluster:
         Args:
             namespace: the name of the namespace. A system namespace, such as kube-system, is always refused. Without
                 --force, a namespace that Topgallant did not create is refused too.
-            run: delete only the objects of the run with this name. If this run holds a lease in the namespace, --force
-                is needed.
+            run: delete only the objects of the run with this name. --force is needed if this run holds a lease and has
+                unfinished Jobs in the namespace, or without --run, if any run has unfinished Jobs there.
             delete_namespace: delete the namespace and all objects in it, including objects of other tools.
             force: also delete in a namespace that Topgallant did not create, and delete Jobs of runs that may still be
                 running.

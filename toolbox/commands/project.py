@@ -127,8 +127,8 @@ class Project:
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name.
             failed: also repeat the cells that did not pass.
-            abandon: give up attempts whose target does not answer, and run their cells again. A value is a pattern for
-                the names or ids of the cells; without a value, all these attempts are given up.
+            abandon: give up open attempts, even if their workloads still run, and run their cells again. A value is a
+                pattern for the names or ids of the cells; without a value, all open attempts are given up.
             jobs: how many cells run at the same time; the number that `project run` used when left out.
             damaged: with `ignore`, resume even if lines of the journal cannot be read. The work that these lines
                 recorded may be repeated.

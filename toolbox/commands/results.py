@@ -169,7 +169,7 @@ class Results:
             before: the old runs: the name of a run, `latest` or `previous`, a revision, or a period such as
                 2026-11-01..2026-11-07 or '20 days ago..now'.
             after: the new runs, written in the same way as --before.
-            revision: if --before and --after are periods, compare only their runs of this revision. Give the whole
+            revision: compare only runs of this revision, on each side that is not itself a revision. Give the whole
                 revision, its beginning, or a pattern.
             all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """

@@ -116,7 +116,8 @@ class VerifiableTarget(Protocol):
         """Check that the target can run the workloads, as far as this can be checked before the run begins.
 
         Args:
-            clusters: how to reach each cluster of the run, by name; None for a cluster that is chosen during the run.
+            clusters: how to reach each cluster of the run, by name; None for a cluster that is not known before the
+                run: it is from a pool, or the run creates it.
 
         Raises:
             ConfigurationError: the configuration or a permission must be changed before the workloads can run.

@@ -53,7 +53,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
     warning. The extracted files are private to their owner.
 
     Raises:
-        LimitExceeded: the archive exceeds the limits. The members that are within the limits are extracted.
+        LimitExceeded: the archive exceeds the limits. The members before the first that exceeds a limit are extracted.
         OSError: a file cannot be written.
         tarfile.TarError: the archive is compressed, damaged or incomplete. The members before the fault are extracted.
     """

@@ -33,7 +33,7 @@ HOSTS = Parameter(
     list[Address] | None,
     None,
     "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out. Commands for Kubernetes clusters "
-    "ignore this option, because they always run on this machine.",
+    "always run on this machine: do not use this option with them.",
     positional=False,
 )
 

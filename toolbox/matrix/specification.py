@@ -219,7 +219,7 @@ class Excuse(Conditional):
     """The reason why some combinations need not pass.
 
     Args:
-        owner: the person or team that is responsible for the failure.
+        owner: the person or team that is responsible for this entry.
         expires: the last day on which the entry applies.
     """
 

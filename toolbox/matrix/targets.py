@@ -128,7 +128,8 @@ def verify(
 
     Args:
         workloads: the workloads that may run on each target.
-        clusters: how to reach the clusters of the run, by name; None for a cluster that the run has not created yet.
+        clusters: how to reach the clusters of the run, by name; None for a cluster that is not known before the run:
+            it is from a pool, or the run creates it.
 
     Raises:
         ConfigurationError: the configuration or a permission must be changed first.

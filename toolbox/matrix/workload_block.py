@@ -51,7 +51,7 @@ def _variable(name: str) -> str:
 def _inside(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or not name.isprintable():
-        raise ValueError("must be a relative path without `..`")
+        raise ValueError("must be a relative path to a file, without `..` and control characters")
     return name
 
 
@@ -79,7 +79,7 @@ class WorkloadBlock(BaseModel):
         write: files to generate, by their names below `src/`. A value that is not text is written as JSON or YAML,
             depending on the ending of the name.
         collect: patterns of the files to fetch.
-        log_bytes: how many bytes of the output are kept.
+        log_bytes: how many bytes to keep from the start of stdout and of stderr. Of later output, only the end is kept.
         sample_seconds: the interval between two samples of the resource use; None for no sampling.
     """
 

@@ -84,8 +84,9 @@ class Judgement:
         file: the file that shows the reason, relative to the directory of the evidence.
         line: the line of the file that shows the reason, counted from 1.
         deviation: the value that is out of the range of earlier runs; None if the judgement has another reason.
+            Another attempt may confirm such a value.
         out_of_range: whether the check failed only because a value is out of a configured range or the range of
-            earlier runs. Another attempt may confirm such a value.
+            earlier runs.
     """
 
     passed: bool | None

@@ -58,7 +58,7 @@ class ExitCode(IntEnum):
 
 
 UNEXPECTED: Final = frozenset({Verdict.FAILED, Verdict.ERROR, Verdict.XPASSED})
-"""The verdicts of a step that ran to its end and did not do what was expected of it."""
+"""The verdicts of a step that failed, had an error, or passed unexpectedly."""
 
 # From the least severe to the most severe. A step is cancelled because another step failed or because the run is
 # ending, so a failure is more severe than a cancellation.

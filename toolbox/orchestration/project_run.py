@@ -59,7 +59,9 @@ from toolbox.system.redaction import Redactor
 
 _TESTS: Final = "test"
 _NOTHING_RAN: Final = f"no phase ran: orchestration.py defines none of the functions {', '.join(projects.PHASES)}"
-_NOTHING_TO_DO: Final = "every step of the run has finished: to run the cells that did not pass again, use --failed"
+_NOTHING_TO_DO: Final = (
+    "there is nothing to do: every step of the run has finished (--failed repeats the cells that did not pass)"
+)
 _CellAttempt = tuple[StepState, CellAttempt]
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 

@@ -60,7 +60,7 @@ class History:
     Args:
         series: the latest values, at least one value.
         earlier: the number of values before the values of `series`.
-        bound: the bounds in force, or else the bounds that the values would give; None if there are too few values.
+        bound: the bounds in force, or else the bounds that the values would give; None if the values do not give any.
         noisy: the number of noisy values, which were out of their range in one attempt but not in the other, and the
             number of all values; None if no value is noisy.
     """
@@ -146,7 +146,7 @@ def _shift(series: Series, change: Change, presets: Presets) -> Shift:
 
 
 def _possible_bound(series: Series) -> Bound | None:
-    """Return the bounds that `update_bounds` would write; None if there are too few values."""
+    """Return the bounds that `update_bounds` would write; None if the values do not give any."""
     with contextlib.suppress(ValueError):
         return formulas.bound_of(series)
     return None

@@ -39,7 +39,7 @@ class Case:
 
     Args:
         labels: the label of each setting of the cell, by axis.
-        failure: the signature of the failure, by which failed cells are grouped; empty if the cell passed.
+        failure: the signature of the failure, by which failed cells are grouped; ignored if the cell passed.
     """
 
     labels: Mapping[str, str]

@@ -85,7 +85,7 @@ class CellAttempt:
 
     @property
     def deviations(self) -> dict[str, Deviation]:
-        """How far metrics are out of their ranges, by metric; empty if a check failed for another reason."""
+        """The values out of the range of earlier runs, by metric; empty if a check failed for another reason."""
         return deviations_of(self.faults)
 
     @property

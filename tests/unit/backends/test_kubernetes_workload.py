@@ -53,8 +53,8 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path: Path, pod: Any, fi
 @pytest.mark.parametrize(
     ("pod", "message"),
     [
-        (3, ":13: `matrix.workload.pod` must be a valid dictionary, not 3"),
-        (None, ":13: `matrix.workload.pod` must be a valid dictionary, not None"),
+        (3, ":13: `matrix.workload.pod` must be a mapping, not 3"),
+        (None, ":13: `matrix.workload.pod` must be a mapping, not None"),
         ({1: 2}, ":14: `matrix.workload.pod[1]` must be a valid string, not 1"),
         ({"imag": "a"}, "the target `gpus` cannot run the workload: `imag` is an unknown field: did you mean image?"),
     ],
@@ -72,7 +72,7 @@ def test_the_faults_of_a_workload_are_listed_together_with_a_hint_for_each_unkno
     faults = [fault.partition("`matrix.workload.")[2] for fault in caught.value.faults]
     assert sorted(faults) == [
         "log_bytes` must be greater than or equal to 4096, not 1",
-        "pod` must be a valid dictionary, not []",
+        "pod` must be a mapping, not []",
         "pods` is an unknown field: did you mean pod?",
         "zzzz` is an unknown field: fields: collect, command, cwd, env, files, log_bytes, pod, sample_seconds, write",
     ]

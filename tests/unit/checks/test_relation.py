@@ -50,7 +50,7 @@ def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Ju
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (None, "no cell matches `to`"),
+        (None, "outside of a matrix, there is no cell to compare with"),
         (
             Reference(NAME, is_missing=True, fault="it was skipped"),
             f"no comparison is possible with `{NAME}` (it was skipped)",

@@ -108,7 +108,7 @@ def test_all_faults_are_named_at_once_each_with_its_line(load: Load, contracts: 
         'config.yaml:10: `tests.training.models["b.c"].depth` is missing',
         f"config.yaml:14: `tests.training.sizes[1]` {NO_INTEGER}, not 'two'",
         "config.yaml:15: `tests.training.either` must be a valid list, not 'text'",
-        "config.yaml:15: `tests.training.either` must be a valid dictionary, not 'text'",
+        "config.yaml:15: `tests.training.either` must be a mapping, not 'text'",
     ]
 
 
@@ -131,7 +131,7 @@ def test_a_project_of_an_installed_package_has_its_own_contracts(
     contracts[0].rename(bundled)
     assert contract.in_library(package / "matrix/contracts")
     assert faults(load, [bundled], "tests: {training: null}\n")[1:] == [
-        "config.yaml:1: `tests.training` must be a valid dictionary or instance of Contract, not None"
+        "config.yaml:1: `tests.training` must be a mapping, not None"
     ]
 
 

@@ -143,7 +143,7 @@ def check(block: MatrixBlock) -> list[Combination]:
     """Hold the combinations against those of the rules."""
     parts = combinations(block)
     if parts is None:
-        with pytest.raises(ValueError, match="advance together"):
+        with pytest.raises(ValueError, match="are zipped"):
             expand(block)
         return []
     found = expand(block)

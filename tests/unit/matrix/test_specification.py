@@ -259,12 +259,12 @@ def test_a_variable_has_a_name_that_a_shell_takes(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "/etc/x", "..", "../x", "a/../../x", "a\x00b", "a\nb"])
 @pytest.mark.parametrize("field", ["files", "write"])
 def test_a_file_stays_below_its_directory(field: str, name: str) -> None:
-    assert "must be a relative path without `..`" in fault_of_workload(**{field: {name: "x"}})
+    assert "must be a relative path to a file, without `..`" in fault_of_workload(**{field: {name: "x"}})
 
 
 def test_what_is_collected_stays_below_its_directory() -> None:
     assert WorkloadBlock(command="true", collect=["logs/**", "*.json"]).collect == ["logs/**", "*.json"]
-    assert fault_of_workload(collect=["../*"]).startswith("collect.0: must be a relative path without `..`")
+    assert fault_of_workload(collect=["../*"]).startswith("collect.0: must be a relative path to a file, without `..`")
 
 
 def test_a_file_name_in_files_and_write_is_refused() -> None:

@@ -56,8 +56,8 @@ def test_references_in_a_target_are_resolved(load: Load) -> None:
         ("{far: {host: x}}", r"c\w+\.yaml:2: the target `far`: backend `local`: host: Extra inputs"),
         ("{far: {backend: ssh, hots: x}}", "the target `far`: backend `ssh`: hots: Extra inputs"),
         ("{far: {capacity: {jobs: 0}}}", "`jobs` must be at least 1"),
-        ("[far]", r"c\w+\.yaml:2: `targets` is \['far'\]: "),
-        ("{far: null}", r"c\w+\.yaml:2: `targets.far` is None: "),
+        ("[far]", r"c\w+\.yaml:2: `targets` must be a mapping, not \['far'\]"),
+        ("{far: null}", r"c\w+\.yaml:2: `targets.far` must be a mapping, not None"),
     ],
 )
 def test_a_wrong_target_is_reported_with_its_line(load: Load, block: str, said: str) -> None:

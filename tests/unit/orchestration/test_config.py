@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[str, object, str]] = {
     "dangling reference": ("tests.size", "@tests.sise", "tests.sise"),
     "dangling reference inside": ("tests.size", {"a": ["x {@no.such}"]}, "no.such"),
     "loop": ("tests.size", "@tests.again", "loop"),
-    "contract": ("secrets.dir", 7, "`secrets.dir` is 7"),
+    "contract": ("secrets.dir", 7, "`secrets.dir` must be a mapping, not 7"),
     "object": ("tests.size", object(), "a configuration cannot hold a object"),
     "function": ("tests.size", len, "a configuration cannot hold a builtin_function_or_method"),
     "inside": ("tests.size", {"a": [object()]}, "a configuration cannot hold a dict"),

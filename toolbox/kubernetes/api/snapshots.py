@@ -1,7 +1,7 @@
 """Records the objects of a cluster as names and digests, to find out whether a run has changed the cluster.
 
-A snapshot contains the objects of all kinds that can be listed, created and deleted. Objects that have an owner are
-left out, because they are deleted with their owner. Digests don't cover the fields that Kubernetes changes: status,
+A snapshot contains only objects of kinds that can be listed, created and deleted. Objects that have an owner are left
+out, because they are deleted with their owner. Digests don't cover the fields that Kubernetes changes: status,
 versions, heartbeats and generated tokens. Digests are keyed hashes, so that a secret cannot be guessed from its digest.
 """
 
