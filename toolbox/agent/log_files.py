@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Sequence
+import zlib
+from typing import List, Sequence
 
 from toolbox.agent import safe_files
 from toolbox.agent.masking import Masker
@@ -23,14 +24,20 @@ class Log:
     Args:
         limit: the number of bytes to keep from the start of the output. A note and the last 64 KiB follow.
         secrets: the byte strings to mask.
+        has_checksum: whether `checksum` is needed.
+
+    Attributes:
+        checksum: the size and the CRC-32 of what was written to the file, whatever the file contains by now.
     """
 
-    def __init__(self, file: str, limit: int, secrets: Sequence[bytes]) -> None:
+    def __init__(self, file: str, limit: int, secrets: Sequence[bytes], *, has_checksum: bool = False) -> None:
         self._descriptor = safe_files.open_regular(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._limit = limit
         # Longest first, because a secret may contain another secret.
         self._masker = Masker(sorted(secrets, key=len, reverse=True))
         self._tail = b""
+        self._has_checksum = has_checksum
+        self.checksum: List[int] = [0, 0]
         self.bytes = 0
         self.dropped = 0
         self.fault = ""
@@ -61,6 +68,10 @@ class Log:
     def _append(self, content: bytes) -> None:
         try:
             while content and not self.fault:
-                content = content[os.write(self._descriptor, content) :]
+                count = os.write(self._descriptor, content)
+                if self._has_checksum:
+                    size, crc = self.checksum
+                    self.checksum = [size + count, zlib.crc32(content[:count], crc)]
+                content = content[count:]
         except OSError as error:
             self.fault = os.strerror(error.errno) if error.errno else str(error)

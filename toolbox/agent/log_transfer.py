@@ -2,8 +2,9 @@
 
     {"stdout": [SIZE, CRC-32], "stderr": [SIZE, CRC-32], "content": "..."}
 
-`content` has both logs, one after the other, compressed by zlib, in base64. It is left out if the logs are too long.
-The agent writes the record. The orchestrator learns from it whether its copies of the logs are complete.
+`content` has both logs, one after the other, compressed by zlib, in base64. It is left out if the logs are too long, or
+if the workload has changed them. The sizes and checksums are those of the bytes that the agent wrote to the logs. The
+orchestrator learns from the record whether its copies of the logs are complete.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import base64
 import os
 import zlib
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from toolbox.agent import safe_files
 from toolbox.agent.log_files import log_name
@@ -21,16 +22,22 @@ _MOST_BYTES = 1 << 16  # of both logs together, before compression
 _PIECE_BYTES = 1 << 20
 
 
-def record(directory: str, streams: Sequence[str]) -> Dict[str, Any]:
-    """Return the record of the logs in a directory, without their contents."""
-    return {stream: checksum(os.path.join(directory, log_name(stream))) for stream in streams}
+def pack(directory: str, checksums: Mapping[str, List[int]]) -> Optional[str]:
+    """Return the contents of the logs in a directory for a record.
 
+    Args:
+        checksums: the size and the CRC-32 of each log.
 
-def pack(directory: str, streams: Sequence[str]) -> Optional[str]:
-    """Return the contents of the logs in a directory for a record; None if the logs are too long."""
-    files = [os.path.join(directory, log_name(stream)) for stream in streams]
-    content = b"".join(safe_files.read(file, _MOST_BYTES + 1) for file in files if safe_files.is_regular(file))
-    return None if len(content) > _MOST_BYTES else base64.b64encode(zlib.compress(content, 9)).decode()
+    Returns:
+        None if the logs are too long, or if a file does not have the checksum of its log.
+    """
+    if sum(size for size, _ in checksums.values()) > _MOST_BYTES:
+        return None
+    files = {stream: os.path.join(directory, log_name(stream)) for stream in checksums}
+    if any(checksum(file) != checksums[stream] for stream, file in files.items()):
+        return None
+    content = b"".join(safe_files.read(file, _MOST_BYTES) for file in files.values() if safe_files.is_regular(file))
+    return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
 def unpack(logs: object, streams: Sequence[str]) -> Optional[Dict[str, bytes]]:

@@ -74,24 +74,24 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     logs = [os.path.join(directory, log_name(stream)) for stream in STREAMS]
     echoes = [Echo(log, descriptor) for descriptor, log in enumerate(logs, start=1)]
     whole = {**order, "command": command, "env": {}, "secrets": secrets}
-    Supervisor(directory, whole, echoes).run(faults.append)
+    supervisor = Supervisor(directory, whole, echoes)
+    supervisor.run(faults.append)
     if any(faults):
         raise SystemExit("\n".join(faults))
     outcome = attempt_directory.state_of_unlocked(directory)["outcome"]
     code = int(outcome["exit_code"])
     status = code if outcome["ended_by"] in _ENDED_BY_ITSELF else code or _FAILED
     left = len(_files_to_send(directory, order["collect"]))
-    if _report({**outcome, "left": left}, directory):
+    if _report({**outcome, "left": left}, supervisor.checksums(), directory):
         _note_logs_sent(directory)
     else:
         _hold(directory, order["hold_seconds"], status)
     return status
 
 
-def _report(outcome: Dict[str, Any], directory: str) -> bool:
+def _report(outcome: Dict[str, Any], logs: Dict[str, List[int]], directory: str) -> bool:
     """Write the termination message, and return whether it carries the logs."""
-    logs = log_transfer.record(directory, STREAMS)
-    content = log_transfer.pack(directory, STREAMS)
+    content = log_transfer.pack(directory, logs)
     whole = json.dumps({**outcome, "logs": {**logs, log_transfer.CONTENT: content}})
     is_short = content is not None and len(whole) <= _MOST_MESSAGE_BYTES
     with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:

@@ -22,7 +22,7 @@ import resource
 import select
 import signal
 import time
-from typing import Any, Callable, Dict, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from toolbox.agent import cgroups, durable, machine, masking, safe_files, tree
 from toolbox.agent.echo import Echo
@@ -56,7 +56,8 @@ class Supervisor:
         order: what to run: `command`, `env`, `cwd`, `secrets`, `run_seconds`, `silence_seconds`,
             `grace_seconds`, `log_bytes`, `sample_seconds`. `run_seconds` and `silence_seconds` are None for no limit,
             and `sample_seconds` is None for no sampling.
-        echoes: copy the logs to other streams; empty if the logs are only written to the directory.
+        echoes: copy the logs to other streams; empty if the logs are only written to the directory. With echoes, the
+            checksums of the logs are computed.
     """
 
     def __init__(self, directory: str, order: Mapping[str, Any], echoes: Sequence[Echo] = ()) -> None:
@@ -102,6 +103,10 @@ class Supervisor:
             self._enforce_limits()
         self._finish(began)
 
+    def checksums(self) -> Dict[str, List[int]]:
+        """Return the size and the CRC-32 of what was written to each log."""
+        return {stream: log.checksum for stream, log in self._logs.items()}
+
     def _prepare(self) -> None:
         # A signal that has a handler writes a byte into this pipe, which ends the wait of `select.poll`.
         self._wakeup, write = os.pipe()
@@ -129,7 +134,8 @@ class Supervisor:
         for stream in STREAMS:
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
-            self._logs[stream] = Log(self._path(log_name(stream)), self._order["log_bytes"], secrets)
+            file, limit = self._path(log_name(stream)), self._order["log_bytes"]
+            self._logs[stream] = Log(file, limit, secrets, has_checksum=bool(self._echoes))
             self._open[reader] = stream
             self._poll.register(reader, select.POLLIN | select.POLLHUP)
             writers.append(writer)

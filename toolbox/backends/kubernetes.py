@@ -224,9 +224,11 @@ class _Kubernetes:
                     tuple(workload.collect), logs, filesystem.make_directory(place), self._context.limits
                 )
                 fetching.fetch(self._cluster, pod.name, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
-                logs = pod_results.incomplete_logs(pod, place) if report and "logs" in report else ()
+                logs = pod_results.incomplete_logs(pod, place)
             if logs and report is not None and not (outcome and outcome.log_fault):
                 message = f"{self._context.name}: the logs of {pod.name} are incomplete: {', '.join(logs)}"
+                if "logs" not in report:
+                    message += f" ({pod_results.OLDER_AGENT})"
                 raise StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
     def cancel(self, handle: Handle) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolbox.agent import safe_files
+from toolbox.agent import log_transfer, safe_files
 from toolbox.agent.log_files import Log
 
 TAIL = 1 << 16
@@ -111,3 +111,13 @@ def test_a_full_disk_is_a_fault_of_the_log_and_nobody_elses(monkeypatch: pytest.
     log.write(b"two")
     log.close()
     assert (log.bytes, log.fault) == (6, "No space left on device")
+
+
+@pytest.mark.parametrize("limit", [4, 1 << 20])
+def test_a_checksum_is_of_the_whole_file(file: Path, limit: int) -> None:
+    log = Log(str(file), limit, [b"hunter22"], has_checksum=True)
+    for piece in (b"one\n", b"hunt", b"er22\n", bytes(2 * TAIL)):
+        log.write(piece)
+    log.close()
+    assert log.checksum == log_transfer.checksum(str(file))
+    file.unlink()

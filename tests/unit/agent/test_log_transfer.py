@@ -17,7 +17,8 @@ STREAMS = ("stdout", "stderr")
 
 def record_of(directory: Path) -> dict[str, Any]:
     """Return the record of the logs in a directory, with their contents."""
-    return {**log_transfer.record(str(directory), STREAMS), "content": log_transfer.pack(str(directory), STREAMS)}
+    checksums = {stream: log_transfer.checksum(str(directory / f"{stream}.log")) for stream in STREAMS}
+    return {**checksums, "content": log_transfer.pack(str(directory), checksums)}
 
 
 def test_short_logs_are_carried_whole(tmp_path: Path) -> None:
@@ -28,14 +29,20 @@ def test_short_logs_are_carried_whole(tmp_path: Path) -> None:
 
 
 def test_missing_logs_are_empty(tmp_path: Path) -> None:
-    assert log_transfer.record(str(tmp_path), STREAMS) == {"stdout": [0, 0], "stderr": [0, 0]}
     assert log_transfer.unpack(record_of(tmp_path), STREAMS) == {"stdout": b"", "stderr": b""}
 
 
 def test_long_logs_are_not_carried(tmp_path: Path) -> None:
     (tmp_path / "stdout.log").write_bytes(bytes(1 << 16))
     (tmp_path / "stderr.log").write_bytes(b"x")
-    assert log_transfer.pack(str(tmp_path), STREAMS) is None
+    assert record_of(tmp_path)["content"] is None
+
+
+@pytest.mark.parametrize("content", [None, b"", b"two", b"one more"])
+def test_logs_that_were_changed_are_not_carried(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "stdout.log").write_bytes(content)
+    assert log_transfer.pack(str(tmp_path), {"stdout": [3, zlib.crc32(b"one")], "stderr": [0, 0]}) is None
 
 
 def test_a_checksum_distinguishes_contents_of_the_same_size(tmp_path: Path) -> None:

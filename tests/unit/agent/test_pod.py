@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,18 @@ def test_a_termination_message_carries_short_logs(pod: Pod) -> None:
     assert log_transfer.unpack(pod.told()["logs"], STREAMS) == carried
     assert (pod.place / "termination-log").stat().st_size <= 3000
     assert (pod.directory / LOGS_SENT).exists()
+
+
+@pytest.mark.parametrize("change", ["rm", ":>", "echo more >>"])
+@pytest.mark.parametrize("log_bytes", [4, 1 << 20])
+def test_a_log_that_the_workload_changed_is_reported_as_it_was_written(pod: Pod, change: str, log_bytes: int) -> None:
+    end(pod.supervise("sh", "-c", f"echo NaN ERROR; sleep 0.3; {change} ../stdout.log", log_bytes=log_bytes))
+    report = pod.told()["logs"]
+    written = b"NaN ERROR\n"
+    if log_bytes == 4:
+        written = b"NaN \n[topgallant: 0 bytes are left out here: the log has reached its limit]\nERROR\n"
+    assert report == {"stdout": [len(written), zlib.crc32(written)], "stderr": [0, 0]}
+    assert not (pod.directory / LOGS_SENT).exists()
 
 
 def test_a_container_without_files_runs_until_its_long_logs_have_been_fetched(pod: Pod) -> None:

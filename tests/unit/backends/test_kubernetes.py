@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure, listing
-from tests.unit.kubernetes.pods.following import wait_until
+from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, Conversation, Talk, failure, listing
+from tests.unit.kubernetes.pods.following import archive, wait_until
 from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, SLICE_PERMISSIONS, Target
 from toolbox.extensions.protocols import Backend
 from toolbox.kubernetes.api.connection import ApiError
@@ -104,11 +104,14 @@ def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
     assert (server.count("DELETE", f"{SETS}/{JOB}"), server.count("DELETE", f"{JOBS}/{JOB}")) == (1, 0)
 
 
-def holding(*, is_over: bool = False) -> dict[str, Any]:
+LOGS: Final = {"stdout": [7, 1], "stderr": [0, 0]}
+
+
+def holding(*, is_over: bool = False, logs: dict[str, Any] | None = LOGS) -> dict[str, Any]:
     """Return an ended pod whose logs have to be fetched from its container `files`, which may be over."""
     whole = pod(0, 0)
     outcome = WorkloadOutcome(EndedBy.EXIT, 0).as_json()
-    message = json.dumps({**outcome, "logs": {"stdout": [7, 1], "stderr": [0, 0]}, "left": 0})
+    message = json.dumps({**outcome, **({"logs": logs} if logs else {}), "left": 0})
     of_workload = {"name": "workload", "state": {"terminated": {"exitCode": 0, "message": message}}}
     of_files = {"name": "files", "state": {"terminated": {"exitCode": 1}} if is_over else {"running": {}}}
     spec = {"nodeName": "n", "containers": [{**CONTAINER, "env": []}, {"name": "files"}]}
@@ -138,6 +141,30 @@ def test_logs_that_can_no_longer_be_fetched_are_an_error(
     has_ended.set()
     time.sleep(0.5)
     with pytest.raises(StepError, match=r"the logs of .* are incomplete: stdout"):
+        backend.collect(handle, ONE)
+
+
+@pytest.mark.parametrize("logs", [LOGS, None])
+def test_a_log_that_the_workload_deleted_is_an_error(
+    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str], logs: dict[str, Any] | None
+) -> None:
+    """Also if an older agent reported no checksums."""
+
+    def send(talk: Conversation) -> None:
+        for piece in (archive({}), b""):
+            talk.hear()
+            talk.say(1, b"%08d" % len(piece) + piece)
+        talk.end()
+
+    ended = holding(logs=logs)
+    spec = {"template": {"spec": {"containers": [CONTAINER]}}}
+    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [ended]})
+    server.says("GET", f"{PODS}/{ended['metadata']['name']}/exec", Talk(send))
+    handle = backend.find(ONE, NAME, tmp_path)
+    assert handle is not None
+    assert notified.get(timeout=20) == NAME
+    with pytest.raises(StepError, match="are incomplete: stdout" if logs else "an older agent reported no checksums"):
         backend.collect(handle, ONE)
 
 

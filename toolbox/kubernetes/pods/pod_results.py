@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from toolbox.agent import log_transfer
 from toolbox.agent.supervisor import STREAMS
@@ -18,6 +19,8 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
+
+OLDER_AGENT: Final = "an older agent reported no checksums of its logs"
 
 
 def incomplete_logs(pod: PodView, place: Path) -> tuple[str, ...]:
@@ -93,6 +96,7 @@ def _with_logs(
         place = attempt.place(pod.index or 0)
         if pod.report and not pod.holds_files and incomplete_logs(pod, place):
             why = "its pod was deleted" if pod.is_deleted else "they were not fetched in time"
+            why = why if "logs" in pod.report else OLDER_AGENT
             text = f"{why}; what was copied while the workload ran may lack lines"
             return dataclasses.replace(outcome, log_fault=outcome.log_fault or text)
     if outcome.ended_by not in {EndedBy.NOT_STARTED, EndedBy.LOST}:
