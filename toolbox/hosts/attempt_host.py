@@ -265,15 +265,15 @@ class Host:
         """Connect again, and continue to watch the running attempts."""
         with self._lock:
             attempts = self._open_attempts()
+            running = [attempt for attempt in attempts if attempt.status.state is AttemptState.RUNNING]
         timeout = max((attempt.timeout for attempt in attempts), default=0.0)
         try:
             offsets = {attempt.directory: attempt.offsets() for attempt in attempts}
             states = self.request("watch", timeout, directories=offsets)["states"]
-            for attempt in attempts:
+            for attempt in running:
                 # If the directory of a started attempt was removed, the agent cannot report its end. An attempt
-                # that is still being submitted may have no directory yet.
-                is_absent = states.get(attempt.directory, _ABSENT)["state"] == "absent"
-                if is_absent and attempt.status.state is AttemptState.RUNNING:
+                # that was still being submitted before this request may have had no directory yet.
+                if states.get(attempt.directory, _ABSENT)["state"] == "absent":
                     self.request("cancel", timeout, directory=attempt.directory)
                     self._finish(attempt.directory, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:

@@ -253,6 +253,24 @@ def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ende
     wait_for(lambda: not processes.marked(Path(there)), "no process of it")
 
 
+def test_an_attempt_that_is_confirmed_while_the_host_is_asked_is_not_lost(
+    machine: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = machine()
+    attempt = one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1))
+    requests = []
+
+    def request(op: str, _timeout: float, **_fields: Any) -> dict[str, Any]:
+        requests.append(op)
+        one.host._confirm(attempt)
+        return {"states": {"/there": {"state": "absent"}}}
+
+    monkeypatch.setattr(one.host, "request", request)
+    one.host._reconnect()
+    assert requests == ["watch"]
+    assert attempt.status.state is AttemptState.RUNNING
+
+
 def test_an_attempt_that_is_not_on_the_host_is_not_watched(machine: Machines, tmp_path: Path) -> None:
     one = machine()
     assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, timeout=60) is False
