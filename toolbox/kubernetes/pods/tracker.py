@@ -115,10 +115,13 @@ class Tracker:
         return view.is_set if view is not None else attempt is not None and attempt.pod.slices > 1
 
     def add(self, attempt: Attempt) -> None:
-        """Start tracking an attempt."""
+        """Start tracking an attempt. It may replace an attempt of the same name, whose logs are no longer copied."""
         with self._lock:
+            replaced = self._attempts.get(attempt.name)
             self._attempts[attempt.name] = self._by_job[attempt.job] = attempt
             self.store.track(attempt.job)
+        if replaced is not None:
+            replaced.close_logs()
         self.look(attempt.job)
 
     def get(self, name: str) -> Attempt:
@@ -320,6 +323,7 @@ class Tracker:
             if attempt.state.is_over or self._is_closed.is_set():
                 return
             attempt.become(state, outcome, message)
+        attempt.close_logs()
         self._notify(attempt.name)
 
     def do(self, work: Callable[..., None], *arguments: Any) -> None:

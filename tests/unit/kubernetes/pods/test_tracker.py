@@ -29,6 +29,7 @@ from tests.unit.kubernetes.pods.following import (
 )
 from toolbox.agent.pod import HOLDING
 from toolbox.kubernetes.pods import attempt_clock, log_followers, object_store
+from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import Ended, JobView, PodView
 from toolbox.model.workloads import AttemptState, EndedBy
@@ -412,6 +413,22 @@ def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tr
     outcome = followed.outcome(attempt)
     assert outcome.ended_by is EndedBy.LOST
     assert outcome.message == "its files are lost: they were not fetched within 3600 s"
+
+
+@pytest.mark.parametrize("end", ["unreachable", "replaced"])
+def test_an_attempt_that_is_no_longer_followed_writes_no_log(followed: Followed, tracker: Tracker, end: str) -> None:
+    """Another attempt may write to the same directory: the attempt that is found again."""
+    attempt = followed.add(wait=1)
+    tracker.store.see_pod(RUNNING)
+    copy = attempt.logs["p"]
+    copy._take([stamped("one").rstrip()], b"")
+    if end == "unreachable":
+        tracker.miss(2, "no route")
+        assert attempt.status.state is AttemptState.UNREACHABLE
+    else:
+        tracker.add(Attempt("a", "j", attempt.directory, attempt.there, 1, attempt.pod))
+    copy._take([stamped("two", first=1).rstrip()], b"")
+    assert (attempt.directory / "stdout.log").read_bytes() == b"one\n"
 
 
 def test_a_cluster_that_is_away_for_longer_than_one_waits_is_unreachable(followed: Followed, tracker: Tracker) -> None:
