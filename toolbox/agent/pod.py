@@ -12,7 +12,8 @@ The container exits with the status of the workload. If the agent ended the work
 that status is 0, the container exits with 1.
 
 While `send` runs, each line on its input requests one piece of the archive. A piece begins with its length in eight
-digits; the length 0 marks the end.
+digits; the length 0 marks the end. If logs were requested, one more line says that they are on the disk of the other
+side. `send` confirms this line, and only then lets the container end. While the workload runs, `send` sends no logs.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ from toolbox.agent.supervisor import (
 ARCHIVE = "/topgallant/sources/sources.tar.gz"
 TERMINATION_LOG = "/dev/termination-log"
 CANCELLING = "cancelling\n"
+WORKLOAD_RUNS = b"running\n"  # `send` prints this instead of the length of a piece
+CONFIRMED = b"released"
 LOGS_SENT = "logs_sent"  # a file in the directory of the attempt: its logs need not be kept
 HOLDING = "[topgallant: the workload has ended; this container runs until its logs have been fetched]"
 _PIECE_BYTES = 1 << 20
@@ -71,6 +74,8 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
             archive.extractall(os.path.join(directory, SOURCES))  # noqa: S202  # the archive is our own
     secrets = [os.environ[name] for name in order["secrets"] if os.environ.get(name)]
     faults: List[str] = []
+    with suppress(OSError):  # the workload may fill the disk
+        os.close(safe_files.open_regular(_placeholder(directory), os.O_WRONLY | os.O_CREAT))
     logs = [os.path.join(directory, log_name(stream)) for stream in STREAMS]
     echoes = [Echo(log, descriptor) for descriptor, log in enumerate(logs, start=1)]
     whole = {**order, "command": command, "env": {}, "secrets": secrets}
@@ -78,6 +83,8 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     supervisor.run(faults.append)
     if any(faults):
         raise SystemExit("\n".join(faults))
+    stops: List[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
     outcome = attempt_directory.state_of_unlocked(directory)["outcome"]
     code = int(outcome["exit_code"])
     status = code if outcome["ended_by"] in _ENDED_BY_ITSELF else code or _FAILED
@@ -85,7 +92,7 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     if _report({**outcome, "left": left}, supervisor.checksums(), directory):
         _note_logs_sent(directory)
     else:
-        _hold(directory, order["hold_seconds"], status)
+        _hold(directory, order["hold_seconds"], stops)
     return status
 
 
@@ -99,19 +106,30 @@ def _report(outcome: Dict[str, Any], logs: Dict[str, List[int]], directory: str)
     return is_short
 
 
+def _placeholder(directory: str) -> str:
+    """Return the path of an empty file that exists from the start: on a full disk it can still be renamed."""
+    return os.path.join(directory, f".{LOGS_SENT}")
+
+
 def _note_logs_sent(directory: str) -> None:
-    with suppress(OSError):  # on a full disk, the pod waits longer than it has to
-        safe_files.replace(os.path.join(directory, LOGS_SENT), b"")
+    name = os.path.join(directory, LOGS_SENT)
+    try:
+        safe_files.rename(_placeholder(directory), name)
+    except OSError:  # the workload has deleted the placeholder
+        with suppress(OSError):
+            safe_files.replace(name, b"")
 
 
-def _hold(directory: str, seconds: float, status: int) -> None:
-    """Wait until the logs have been fetched, at most for `seconds`. The last line of the output requests it."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(status))
+def _hold(directory: str, seconds: float, stops: List[int]) -> None:
+    """Wait until the logs have been fetched or `stops` has a signal, at most for `seconds`.
+
+    The last line of the output requests the logs. The output does not block, and may have lost its reader.
+    """
     deadline = time.monotonic() + seconds
-    if seconds:
-        os.set_blocking(sys.stdout.fileno(), True)
-        os.write(sys.stdout.fileno(), f"\n{HOLDING}\n".encode())
-    while time.monotonic() < deadline and not safe_files.is_regular(os.path.join(directory, LOGS_SENT)):
+    line = f"\n{HOLDING}\n".encode() if seconds else b""
+    while not stops and time.monotonic() < deadline and not safe_files.is_regular(os.path.join(directory, LOGS_SENT)):
+        with suppress(OSError):
+            line = line[os.write(sys.stdout.fileno(), line) :] if line else line
         time.sleep(_LOOK_SECONDS)
 
 
@@ -134,26 +152,33 @@ def keep(directory: str, seconds: float, patterns: List[str]) -> int:
 
 def send(directory: str, patterns: List[str], logs: List[str]) -> int:
     """Write an archive of the files that a workload left, and of the given logs, to standard output."""
+    has_ended = safe_files.is_regular(os.path.join(directory, EXIT_CODE))
+    if logs and not has_ended and attempt_directory.state(directory)["state"] == "running":
+        _write(WORKLOAD_RUNS)  # the workload may have printed the line that requests its logs
+        return _FAILED
     with tarfile.open(fileobj=_Pieces(), mode="w|", bufsize=_PIECE_BYTES, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]  # it has all of a file that is used
         for name in [*map(log_name, logs), *_files_to_send(directory, patterns)]:
             _add(archive, os.path.join(directory, name), name)
     _send_piece(b"")
     if logs:
-        _note_logs_sent(directory)
+        _await_request()
+        _write(CONFIRMED)  # before the note: the container may end before this process
+        if has_ended:
+            _note_logs_sent(directory)
     return 0
 
 
 def cancel(directory: str) -> int:
-    """End a workload. The message is printed before the signal: the container may end before this process."""
+    """End a workload that runs. The message is printed before the signal: the container may end before this process."""
     deadline = time.monotonic() + attempt_directory.TIMEOUT_SECONDS
     while _is_absent(directory) and time.monotonic() < deadline:
         time.sleep(attempt_directory.LOOK_SECONDS)  # the container has just started
     if _is_absent(directory):
         sys.stderr.write("there is no workload\n")
         return _FAILED
-    sys.stdout.write(CANCELLING)
-    sys.stdout.flush()
-    attempt_directory.cancel(directory)
+    _write(CANCELLING.encode())
+    if not safe_files.is_regular(os.path.join(directory, EXIT_CODE)):  # a signal would end the wait for the logs
+        attempt_directory.cancel(directory)
     return 0
 
 
@@ -202,9 +227,17 @@ class _Padded:
 
 
 def _send_piece(content: bytes) -> None:
+    _await_request()
+    _write(b"%08d" % len(content) + content)
+
+
+def _await_request() -> None:
     if not sys.stdin.buffer.readline():
         raise SystemExit(_FAILED)  # the other side has gone
-    sys.stdout.buffer.write(b"%08d" % len(content) + content)
+
+
+def _write(content: bytes) -> None:
+    sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.unit.agent.conftest import ROOT
 from toolbox.agent import log_transfer
-from toolbox.agent.pod import HOLDING, LOGS_SENT
+from toolbox.agent.pod import CONFIRMED, HOLDING, LOGS_SENT, WORKLOAD_RUNS
 from toolbox.agent.supervisor import STREAMS
 
 # A pod has these files in places that are the system's.
@@ -145,6 +145,72 @@ def test_a_container_that_holds_its_logs_ends_in_time_and_when_it_is_deleted(pod
     time.sleep(0.3)
     supervisor.send_signal(signal.SIGTERM)
     assert end(supervisor)[0] == 3
+
+
+NOISE = ["sh", "-c", "head -c 100000 /dev/urandom"]
+
+
+def test_logs_are_kept_until_the_other_side_has_confirmed_that_they_arrived(pod: Pod) -> None:
+    supervisor = pod.supervise(*NOISE, collect=[], hold_seconds=60)
+    pod.wait_for("exit_code")
+    for confirms in (False, True):
+        fetch = Fetch(pod, [], ["stdout", "stderr"])
+        with fetch.archive() as archive:
+            assert archive.getnames() == ["stdout.log", "stderr.log"]
+        assert runs(supervisor)
+        assert not (pod.directory / LOGS_SENT).exists()
+        if confirms:
+            assert fetch.confirm() == CONFIRMED
+        assert end(fetch.process)[0] == (0 if confirms else 1)
+    assert end(supervisor)[0] == 0
+
+
+def test_logs_are_not_sent_before_the_workload_has_ended(pod: Pod) -> None:
+    supervisor = pod.supervise("sh", "-c", f"touch begun; sleep 1; {NOISE[2]}", collect=[], hold_seconds=60)
+    pod.wait_for("files/begun")
+    assert end(Fetch(pod, [], ["stdout"]).process)[:2] == (1, WORKLOAD_RUNS)
+    pod.wait_for("exit_code")
+    assert runs(supervisor)
+    assert len(fetched(pod, logs=("stdout",))["stdout.log"]) == 100_000
+    assert end(supervisor)[0] == 0
+
+
+def test_a_cancellation_does_not_end_the_wait_for_the_logs(pod: Pod) -> None:
+    supervisor = pod.supervise(*NOISE, collect=[], hold_seconds=60)
+    pod.wait_for("exit_code")
+    time.sleep(0.5)
+    assert end(pod.start("cancel")) == (0, b"cancelling\n", b"")
+    assert runs(supervisor)
+    fetched(pod, logs=("stdout",))
+    assert end(supervisor)[0] == 0
+
+
+def test_a_container_whose_output_has_no_reader_still_keeps_its_logs(pod: Pod) -> None:
+    supervisor = pod.supervise(*NOISE, collect=[], hold_seconds=60)
+    assert supervisor.stdout is not None
+    supervisor.stdout.close()
+    supervisor.stdout = None
+    pod.wait_for("exit_code")
+    assert runs(supervisor)
+    fetched(pod, logs=("stdout",))
+    assert end(supervisor)[0] == 0
+
+
+def test_a_container_whose_output_is_not_read_ends_when_its_logs_have_been_fetched(pod: Pod) -> None:
+    supervisor = pod.supervise(*NOISE, collect=[], hold_seconds=60)
+    pod.wait_for("exit_code")  # by now, the pipe is full
+    assert runs(supervisor)
+    fetched(pod, logs=("stdout",))
+    assert supervisor.wait(10) == 0
+
+
+def test_the_place_for_the_note_that_logs_were_sent_is_taken_before_the_disk_is_full(pod: Pod) -> None:
+    supervisor = pod.supervise("sh", "-c", f"touch begun; ls -a .. > listed; {NOISE[2]}", collect=[], hold_seconds=60)
+    pod.wait_for("exit_code")
+    assert ".logs_sent" in (pod.directory / "files/listed").read_text().split()
+    fetched(pod, logs=("stdout",))
+    assert end(supervisor)[0] == 0
+    assert not (pod.directory / ".logs_sent").exists()
 
 
 def test_only_what_is_asked_for_counts_as_left(pod: Pod) -> None:
@@ -289,6 +355,12 @@ class Fetch:
         self.ask.flush()
         return self.answer.read(int(self.answer.read(8)))
 
+    def confirm(self) -> bytes:
+        """Say that the logs have arrived, and return the answer."""
+        self.ask.write(b"\n")
+        self.ask.flush()
+        return self.answer.read(8)
+
     def archive(self, content: bytes = b"") -> tarfile.TarFile:
         while piece := self.piece():
             assert len(piece) <= 1 << 20
@@ -298,7 +370,10 @@ class Fetch:
 
 def fetched(pod: Pod, *patterns: str, logs: tuple[str, ...] = ()) -> dict[str, bytes | str]:
     """Return what comes back: the contents of files, and where links lead."""
-    with Fetch(pod, list(patterns), list(logs)).archive() as archive:
+    fetch = Fetch(pod, list(patterns), list(logs))
+    with fetch.archive() as archive:
+        if logs:
+            assert fetch.confirm() == CONFIRMED
         found: dict[str, bytes | str] = {}
         for member in archive:
             stream = archive.extractfile(member) if member.isreg() else None
@@ -343,6 +418,7 @@ def test_what_cannot_be_read_is_left_out_with_a_word(pod: Pod) -> None:
     fetch = Fetch(pod, ["**"], ["stdout"])  # there is no such log
     with fetch.archive() as archive:
         assert archive.getnames() == ["files/a"]
+    assert fetch.confirm() == CONFIRMED
     assert end(fetch.process)[::2] == (0, b"stdout.log is left out: No such file or directory\n")
 
 

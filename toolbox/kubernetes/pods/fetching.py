@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from toolbox.agent.pod import CANCELLING
+from toolbox.agent import durable
+from toolbox.agent.pod import CANCELLING, CONFIRMED, WORKLOAD_RUNS
 from toolbox.hosts import archives
 from toolbox.kubernetes.api.connection import TIMEOUT, ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.execution import Execution
@@ -54,7 +55,11 @@ class Selection:
     container: str = FILES
 
 
-def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Selection, timeout: float) -> None:
+class WorkloadRuns(StepError):
+    """The agent sends no logs, because the workload has not ended."""
+
+
+def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Selection, timeout: float) -> bool:
     """Fetch files and logs. Start again if the connection is lost.
 
     Args:
@@ -66,7 +71,11 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Select
         timeout: the number of seconds to retry after a failure. The time starts anew after each attempt that received
             data, up to a maximum number of times.
 
+    Returns:
+        whether the agent has confirmed that it need not keep the logs. If not, everything has still been fetched.
+
     Raises:
+        WorkloadRuns: logs were requested, but the workload has not ended.
         LimitExceeded: the files exceed the limits. The files that have arrived are kept.
         StepError: the files cannot be fetched or written.
     """
@@ -78,9 +87,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Select
     try:
         while True:
             try:
-                with open(archive, "wb", opener=filesystem.private_opener) as stream:
-                    _receive(cluster, pod, command, stream, selection)
-                break
+                return _fetch_once(cluster, pod, command, archive, selection)
             except (Unavailable, ApiError) as error:
                 if deadline is None or (archive.stat().st_size and renewals < _MOST_RENEWALS):
                     deadline, renewals = time.monotonic() + timeout, renewals + 1
@@ -89,14 +96,12 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Select
                     raise
                 log.debug("%s: %s: fetched again", pod, error)
             cancellation.current().sleep(_PAUSE)
-        _extract(archive, selection)
     except LimitExceeded:
         with suppress(LimitExceeded, tarfile.TarError):  # extract the files that have arrived
             _extract(archive, selection)
         raise
     except (OSError, tarfile.TarError) as error:
-        message = f"{cluster.label}: the files of the attempt cannot be fetched: {error}"
-        raise StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE) from error
+        raise _cannot_be_fetched(cluster, error) from error
     finally:
         archive.unlink(missing_ok=True)
 
@@ -114,27 +119,71 @@ def cancel(cluster: Cluster, pod: str, python: str, there: str) -> None:
         execution.end(_SILENCE)  # wait: closing the connection would end the command
 
 
+def _fetch_once(cluster: Cluster, pod: str, command: Sequence[str], archive: Path, selection: Selection) -> bool:
+    """Fetch and extract files and logs, and then confirm to the agent that the logs have arrived."""
+    is_stored = False
+    try:
+        with (
+            open(archive, "wb", opener=filesystem.private_opener) as stream,
+            Execution.start(cluster, pod, selection.container, command) as execution,
+        ):
+            _receive(cluster, pod, execution, stream, selection)
+            stream.flush()
+            try:
+                _extract(archive, selection)
+            except OSError as error:  # do not take it for an error of the connection
+                raise _cannot_be_fetched(cluster, error) from error
+            is_stored = True
+            return _confirm(pod, execution, selection)
+    except Unavailable as error:
+        if not is_stored:
+            raise
+        log.debug("%s: the logs were fetched, but its agent did not confirm it: %s", pod, error)
+        return False
+
+
 def _extract(archive: Path, selection: Selection) -> None:
+    """Extract the archive. When this returns, the logs are on the disk."""
     with archive.open("rb") as stream:
         archives.extract(stream, selection.directory, selection.limits)
+    if selection.logs:
+        for stream_name in selection.logs:
+            durable.sync(str(AttemptDirectory(selection.directory).log(stream_name)))
+        durable.sync(str(selection.directory))
 
 
-def _receive(cluster: Cluster, pod: str, command: Sequence[str], stream: BinaryIO, selection: Selection) -> None:
+def _confirm(pod: str, execution: Execution, selection: Selection) -> bool:
+    """Tell the agent that the logs have arrived, and return whether the agent has understood it."""
+    is_confirmed = True
+    if selection.logs:
+        execution.send(b"\n")
+        is_confirmed = execution.read(len(CONFIRMED), _SILENCE) == CONFIRMED
+    for line in execution.error_lines(_SILENCE):
+        log.warning("%s: %s", pod, line)
+    return is_confirmed
+
+
+def _cannot_be_fetched(cluster: Cluster, error: Exception) -> StepError:
+    message = f"{cluster.label}: the files of the attempt cannot be fetched: {error}"
+    return StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _receive(cluster: Cluster, pod: str, execution: Execution, stream: BinaryIO, selection: Selection) -> None:
     """Write the archive as it arrives. Each piece is requested, so that at most one is in transit."""
-    with Execution.start(cluster, pod, selection.container, command) as execution:
-        while True:
-            execution.send(b"\n")
-            header = execution.read(_HEADER, _SILENCE)
-            if not header.isdigit() or len(header) < _HEADER:
-                raise Unavailable(f"{cluster.label}: {pod}: {execution.end(_PAUSE) or 'the archive has no end'}")
-            count = int(header)
-            if count == 0:
-                break
-            if count > _LONGEST_PIECE:
-                raise Unavailable(f"{cluster.label}: {pod}: it is not the agent that sends the archive")
-            content = execution.read(count, _SILENCE)
-            if len(content) < count:
-                raise Unavailable(f"{cluster.label}: {pod}: the connection was interrupted")
-            archives.write_limited(stream, content, selection.limits.archive_bytes)
-        for line in execution.error_lines(_SILENCE):
-            log.warning("%s: %s", pod, line)
+    while True:
+        execution.send(b"\n")
+        header = execution.read(_HEADER, _SILENCE)
+        if header == WORKLOAD_RUNS:
+            text = f"{cluster.label}: {pod}: its workload still runs"
+            raise WorkloadRuns(text, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+        if not header.isdigit() or len(header) < _HEADER:
+            raise Unavailable(f"{cluster.label}: {pod}: {execution.end(_PAUSE) or 'the archive has no end'}")
+        count = int(header)
+        if count == 0:
+            return
+        if count > _LONGEST_PIECE:
+            raise Unavailable(f"{cluster.label}: {pod}: it is not the agent that sends the archive")
+        content = execution.read(count, _SILENCE)
+        if len(content) < count:
+            raise Unavailable(f"{cluster.label}: {pod}: the connection was interrupted")
+        archives.write_limited(stream, content, selection.limits.archive_bytes)

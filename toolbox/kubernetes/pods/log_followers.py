@@ -12,10 +12,11 @@ from typing import Final
 from toolbox.agent.supervisor import STREAMS
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods import fetching
-from toolbox.kubernetes.pods.fetching import Selection
+from toolbox.kubernetes.pods.fetching import Selection, WorkloadRuns
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.pod_logs import LiveCopy
 from toolbox.kubernetes.pods.views import WORKLOAD, PodView
+from toolbox.model import backoff
 from toolbox.model.errors import StepError
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 _FOLLOWERS: Final = 64  # number of logs to follow at once; more logs take turns
 _TURN_SECONDS: Final = 20.0
 _SHORT_SECONDS: Final = 1.0  # a workload that ends within this time needs no request for its log
+_FIRST_PAUSE: Final = 1.0  # in seconds, after logs could not be fetched
+_LONGEST_PAUSE: Final = 60.0
 
 
 class LogFollowers:
@@ -41,7 +44,9 @@ class LogFollowers:
     def note(self, attempt: Attempt, pods: Iterable[PodView]) -> None:
         """Note which pods of an attempt run. The logs of pods that run for a while are followed."""
         for pod in pods:
-            if pod.is_running and pod.name not in attempt.logs:
+            if pod.name in attempt.logs:
+                attempt.logs[pod.name].is_over = not pod.is_running
+            elif pod.is_running:
                 file = AttemptDirectory(attempt.place(pod.index or 0)).stdout
                 attempt.logs[pod.name] = LiveCopy(
                     self._cluster, pod.name, file, log_bytes=attempt.log_bytes, may_hold=not pod.has_files
@@ -50,7 +55,7 @@ class LogFollowers:
     def start_due(self, attempt: Attempt, now: float) -> None:
         """Start to follow the logs of those pods of an attempt that have run for a while."""
         for pod, copy in attempt.logs.items():
-            if not copy.is_followed and now - copy.since > _SHORT_SECONDS:
+            if not (copy.is_followed or copy.is_over) and now - copy.since > _SHORT_SECONDS and now >= copy.due:
                 copy.is_followed = True
                 self._threads.submit(self._follow, attempt, pod)
                 with self._lock:
@@ -65,12 +70,13 @@ class LogFollowers:
         """Follow the log of a pod for a turn, or fetch the logs if the pod waits for that."""
         copy = attempt.logs[pod]
         end_of_turn = time.monotonic() + _TURN_SECONDS
-        is_unfinished = False
+        is_unfinished = is_requested = is_fetched = False
         try:
             is_unfinished = copy.follow(lambda: self._followed > _FOLLOWERS and time.monotonic() > end_of_turn)
-            if copy.is_held:
-                with cancellation.entered(self._scope):
-                    self._fetch(attempt, pod)
+            is_requested = copy.is_held
+            if is_requested:
+                with copy.fetching, cancellation.entered(self._scope):
+                    is_fetched = self._fetch(attempt, pod)
         except Exception:  # a thread pool would not report it
             log.exception("the log of %s could not be followed", pod)
         if is_unfinished and self._scope.reason is None:
@@ -78,13 +84,19 @@ class LogFollowers:
             return
         with self._lock:
             self._followed -= 1
+        if is_requested and not is_fetched:
+            copy.due = time.monotonic() + backoff.pause(copy.tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
+            copy.tries += 1
+            copy.is_followed = False  # `start_due` starts to follow the log again
 
-    def _fetch(self, attempt: Attempt, pod: str) -> None:
-        """Fetch the logs of a pod whose workload has ended, so that the pod ends too."""
+    def _fetch(self, attempt: Attempt, pod: str) -> bool:
+        """Fetch the logs of a pod whose workload has ended, so that the pod ends too. Return whether it will end."""
         copy = attempt.logs[pod]
-        copy.close()
         selection = Selection((), STREAMS, filesystem.make_directory(copy.file.parent), container=WORKLOAD)
         try:
-            fetching.fetch(self._cluster, pod, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
+            return fetching.fetch(self._cluster, pod, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
+        except WorkloadRuns:
+            copy.go_on()  # the workload itself has printed the line
         except StepError as error:
             log.warning("the logs of %s cannot be fetched: %s", pod, error)
+        return False

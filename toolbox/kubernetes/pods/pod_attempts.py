@@ -124,6 +124,13 @@ class Attempt:
         for copy in list(self.logs.values()):
             copy.close()
 
+    def await_logs(self, seconds: float) -> None:
+        """Wait until no logs are being fetched from its pods, at most for `seconds`."""
+        deadline = time.monotonic() + seconds
+        for copy in list(self.logs.values()):
+            if copy.fetching.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                copy.fetching.release()
+
     def is_late(self, now: float) -> bool:
         """Return whether the attempt has waited too long for its start."""
         return self.is_open and not self.has_started and now - max(self.submitted, self.queued_until) > self.wait

@@ -57,6 +57,10 @@ class LiveCopy:
         since: the monotonic time at which the pod was first seen.
         is_followed: whether a thread was started that copies the log.
         is_held: whether the pod waits until its logs have been fetched.
+        is_over: whether the pod does not run any more.
+        fetching: locked while the logs are fetched.
+        due: the monotonic time before which the log is not followed again, because the logs could not be fetched.
+        tries: how often the logs could not be fetched.
     """
 
     def __init__(
@@ -66,15 +70,26 @@ class LiveCopy:
         self._pod = pod
         self.file = file
         self._most = log_bytes + END_BYTES
+        self._may_hold = may_hold
         self._timeouts = _HOLD_TIMEOUTS if may_hold else _STREAM_TIMEOUTS
         self._response: BaseHTTPResponse | None = None
         self._last = b""  # the time of the last line that was copied, by the clock of the node
+        self._held_at = b""  # the time of the line that requests the logs
+        self._refuted = b""  # the time of such a line that the workload itself has printed
         self._size = 0
         self._writing = threading.Lock()
         self._is_closed = threading.Event()
         self.since = time.monotonic()
         self.is_followed = False
         self.is_held = False
+        self.is_over = False
+        self.fetching = threading.Lock()
+        self.due = 0.0
+        self.tries = 0
+
+    def go_on(self) -> None:
+        """Follow the log again: the workload itself has printed the line that requests the logs."""
+        self._refuted, self.is_held = self._held_at, False
 
     def close(self) -> None:
         """Stop copying. When this returns, nothing more is written to the copy."""
@@ -147,13 +162,16 @@ class LiveCopy:
         copied = []
         for line in stamped:
             moment, _, text = line.partition(b" ")
-            if moment <= known or not _TIME.fullmatch(moment):
+            if not _TIME.fullmatch(moment):
                 continue
-            self._last = moment
-            if text == HOLDING.encode():
-                self.is_held = True
-            else:
-                copied.append(text + b"\n")
+            # The clock of a node may have been set back: the line that requests the logs counts with any time.
+            is_request = self._may_hold and text == HOLDING.encode() and moment != self._refuted
+            if is_request:
+                self._held_at, self.is_held = moment, True
+            if moment > known:
+                self._last = moment
+                if not is_request:
+                    copied.append(text + b"\n")
         if copied:
             self._write(b"".join(copied))
 

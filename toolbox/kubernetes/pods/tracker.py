@@ -7,6 +7,7 @@ and `stopping` how to stop an attempt. The tracker applies these rules after eac
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import threading
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _FINISHERS: Final = 8
 _DOUBT_SECONDS: Final = 1.0
+_FETCH_SECONDS: Final = 30.0  # to wait for logs that are being fetched from a pod that has ended
 
 
 class Tracker:
@@ -301,8 +303,13 @@ class Tracker:
         state, message = AttemptState.ENDED, ""
         try:
             attempt.close_logs()
+            attempt.await_logs(_FETCH_SECONDS)
             pod_results.write_logs(attempt, pods)
-            outcome = pod_results.settled(self._cluster, attempt, pods, outcome)
+            settled = pod_results.settled(self._cluster, attempt, pods, outcome)
+            if attempt.is_cancelled and settled.log_fault and not outcome.log_fault:
+                # A resumed run repeats a cancelled attempt, but not an attempt with a fault.
+                settled = dataclasses.replace(settled, ended_by=EndedBy.CANCELLED, log_fault="")
+            outcome = settled
             pod_results.keep(attempt, outcome)
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected
             if has_more and not any(pod.holds_files for pod in pods) and not self._remove(attempt.job):

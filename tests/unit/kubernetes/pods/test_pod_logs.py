@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def copy(cluster: Cluster, file: Path, monkeypatch: pytest.MonkeyPatch) -> LiveCopy:
     monkeypatch.setattr(pod_logs, "_FIRST_PAUSE", 0.02)
-    return LiveCopy(cluster, "p", file)
+    return LiveCopy(cluster, "p", file, may_hold=True)
 
 
 def answer(*pieces: bytes) -> Answer:
@@ -117,6 +117,32 @@ def test_a_pod_that_may_wait_is_noticed_also_after_its_node_has_stopped_sending(
     monkeypatch.setattr(pod_logs, "_HOLD_TIMEOUTS", (5.0, 0.3))
     copy = LiveCopy(cluster, "p", file, may_hold=True)
     server.says("GET", PATH, answer(stamped("one"), HOLD), answer(stamped(HOLDING, first=1), HOLD))
+    assert not copy.follow(lambda: False)
+    assert copy.is_held
+
+
+def test_a_pod_that_cannot_wait_has_no_line_that_says_so(server: ApiServer, cluster: Cluster, file: Path) -> None:
+    copy = LiveCopy(cluster, "p", file)
+    server.says("GET", PATH, answer(stamped("one", HOLDING, "two")))
+    follow(copy)
+    assert not copy.is_held
+    assert file.read_text() == f"one\n{HOLDING}\ntwo\n"
+
+
+def test_a_line_of_the_workload_itself_does_not_end_the_copy(server: ApiServer, copy: LiveCopy, file: Path) -> None:
+    forged = stamped("one", HOLDING)
+    server.says("GET", PATH, answer(forged), answer(forged, stamped("two", HOLDING, first=2)))
+    assert not copy.follow(lambda: False)
+    copy.go_on()
+    assert not copy.follow(lambda: False)
+    assert copy.is_held
+    assert "two\n" in file.read_text()
+
+
+def test_a_pod_that_waits_is_noticed_after_the_clock_of_its_node_was_set_back(
+    server: ApiServer, copy: LiveCopy
+) -> None:
+    server.says("GET", PATH, answer(stamped("one", first=9)), answer(stamped(HOLDING, first=3), HOLD))
     assert not copy.follow(lambda: False)
     assert copy.is_held
 

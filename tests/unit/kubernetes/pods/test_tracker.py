@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, Conversation, Talk, event, failure, listing
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, Conversation, Said, Talk, event, failure, listing
 from tests.unit.kubernetes.pods.following import (
     COMPLETE,
     EVENTS,
@@ -27,7 +27,7 @@ from tests.unit.kubernetes.pods.following import (
     told,
     wait_until,
 )
-from toolbox.agent.pod import HOLDING
+from toolbox.agent.pod import CONFIRMED, HOLDING, WORKLOAD_RUNS
 from toolbox.kubernetes.pods import attempt_clock, log_followers, object_store
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.tracker import Tracker
@@ -355,29 +355,114 @@ def test_a_live_copy_that_is_complete_needs_no_further_request(followed: Followe
     assert followed.outcome(attempt).log_fault == ""
 
 
-def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
-    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
+LINES = b"one\n" * 9
+RECORD = {"logs": {**logs(stdout=LINES), "content": None}}
+HOLDER = PodView("p", "u", "j", node="n", is_running=True, has_files=False)
 
-    def send(talk: Conversation) -> None:
-        for piece in (archive({"stdout.log": b"one\n" * 9}), b""):
-            talk.hear()
-            talk.say(1, b"%08d" % len(piece) + piece)
+
+def send_logs(talk: Conversation) -> None:
+    """Send the logs as an agent does, until the other side must confirm that they have arrived."""
+    for piece in (archive({"stdout.log": LINES}), b""):
+        talk.hear()
+        talk.say(1, b"%08d" % len(piece) + piece)
+
+
+def send_and_release(talk: Conversation) -> None:
+    """Send the logs, and wait until they have arrived."""
+    send_logs(talk)
+    if talk.hear():
+        talk.say(1, CONFIRMED)
         talk.end()
 
+
+@pytest.fixture(name="holds")
+def _holds(followed: Followed, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each pod print that it holds its logs."""
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(log_followers, "_FIRST_PAUSE", 0.05)
     server.says("GET", f"{PODS}/p/log", Answer([stamped("one", HOLDING), HOLD]))
-    server.says("GET", f"{PODS}/p/exec", Talk(send))
     followed.start()
+
+
+@pytest.mark.usefixtures("holds")
+def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    seen = []
+
+    def send(talk: Conversation) -> None:
+        send_logs(talk)
+        talk.hear()
+        seen.append((attempt.directory / "stdout.log").read_bytes())
+        talk.say(1, CONFIRMED)
+        talk.end()
+
+    server.says("GET", f"{PODS}/p/exec", Talk(send))
     attempt = followed.add()
-    tracker.store.see_pod(RUNNING)
-    wait_until(lambda: (attempt.directory / "stdout.log").exists() and server.count("GET", f"{PODS}/p/exec"))
-    wait_until(lambda: (attempt.directory / "stdout.log").read_bytes() == b"one\n" * 9)
+    tracker.store.see_pod(HOLDER)
+    wait_until(lambda: seen)
+    assert seen == [LINES]  # they were stored before the pod was released
     asked = next(asked for asked in server.asked if asked.path.endswith("/exec"))
     assert (asked.get("container"), asked.query["command"][-1]) == ("workload", '["stdout", "stderr"]')
-    record = {**logs(stdout=b"one\n" * 9), "content": None}
-    tracker.store.see_pod(ended(told={"logs": record}, has_files=False))
+    tracker.store.see_pod(ended(told=RECORD, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
+    assert server.count("GET", f"{PODS}/p/exec") == 1
+
+
+@pytest.mark.usefixtures("holds")
+def test_logs_that_are_still_being_fetched_when_the_pod_has_ended_are_waited_for(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    is_asked = threading.Event()
+
+    def send_late(talk: Conversation) -> None:
+        is_asked.set()
+        time.sleep(1)
+        send_logs(talk)
+        talk.end()  # its container has ended
+
+    server.says("GET", f"{PODS}/p/exec", Talk(send_late))
+    attempt = followed.add()
+    tracker.store.see_pod(HOLDER)
+    assert is_asked.wait(10)
+    tracker.store.see_pod(ended(told=RECORD, has_files=False))
+    assert followed.outcome(attempt).log_fault == ""
+    assert (attempt.directory / "stdout.log").read_bytes() == LINES
+
+
+@pytest.mark.usefixtures("holds")
+@pytest.mark.parametrize("trouble", [failure(403, "a webhook is away"), Talk(lambda talk: talk.say(1, WORKLOAD_RUNS))])
+def test_logs_that_could_not_be_fetched_are_fetched_again(
+    followed: Followed, tracker: Tracker, server: ApiServer, trouble: Said
+) -> None:
+    forged, real = stamped("one", HOLDING), stamped(HOLDING, first=9)
+    server.says("GET", f"{PODS}/p/log", Answer([forged]), Answer([forged, real, HOLD]))
+    server.says("GET", f"{PODS}/p/exec", trouble, trouble, Talk(send_and_release))
+    attempt = followed.add(wait=1)
+    tracker.store.see_pod(HOLDER)
+    wait_until(lambda: server.count("GET", f"{PODS}/p/exec") == 3)
+    wait_until(lambda: (attempt.directory / "stdout.log").read_bytes() == LINES)
+    tracker.store.see_pod(ended(told=RECORD, has_files=False))
+    assert followed.outcome(attempt).log_fault == ""
+
+
+@pytest.mark.usefixtures("holds")
+def test_a_line_in_a_pod_that_cannot_hold_its_logs_requests_nothing(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
+    attempt = followed.add()
+    tracker.store.see_pod(RUNNING)
+    wait_until((attempt.directory / "stdout.log").exists)
+    assert server.count("GET", f"{PODS}/p/exec") == 0
+
+
+def test_a_cancelled_attempt_whose_logs_are_missing_is_cancelled(followed: Followed, tracker: Tracker) -> None:
+    attempt = followed.add()
+    tracker.store.see_pod(HOLDER)
+    tracker.cancel(attempt)
+    tracker.store.see_pod(ended(told=RECORD, has_files=False))
+    outcome = followed.outcome(attempt)
+    assert (outcome.ended_by, outcome.log_fault) == (EndedBy.CANCELLED, "")
 
 
 def test_more_logs_than_can_be_followed_at_once_take_turns(
