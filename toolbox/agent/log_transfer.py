@@ -18,6 +18,7 @@ from toolbox.agent import safe_files
 from toolbox.agent.log_files import log_name
 
 CONTENT = "content"
+_BEFORE_CONTENT = f', "{CONTENT}": '
 _MOST_BYTES = 1 << 16  # of both logs together, before compression
 _PIECE_BYTES = 1 << 20
 
@@ -38,6 +39,11 @@ def pack(directory: str, checksums: Mapping[str, List[int]]) -> Optional[str]:
         return None
     content = b"".join(safe_files.read(file, _MOST_BYTES) for file in files.values() if safe_files.is_regular(file))
     return base64.b64encode(zlib.compress(content, 9)).decode()
+
+
+def without_content(message: str) -> str:
+    """Return a termination message that was cut within the contents of the logs as JSON without these contents."""
+    return message.rpartition(_BEFORE_CONTENT)[0] + "}}"
 
 
 def unpack(logs: object, streams: Sequence[str]) -> Optional[Dict[str, bytes]]:

@@ -52,8 +52,9 @@ LOGS_SENT = "logs_sent"  # a file in the directory of the attempt: its logs need
 HOLDING = "[topgallant: the workload has ended; this container runs until its logs have been fetched]"
 _PIECE_BYTES = 1 << 20
 _LOOK_SECONDS = 0.2
-# A kubelet gives all containers of a pod 12 KiB: this is enough for two of ours and two others.
-_MOST_MESSAGE_BYTES = 3000
+# A kubelet divides 12 KiB among the containers of a pod, including init containers and containers that others inject,
+# and cuts off the rest of each message. This is enough for 8 containers.
+_MOST_MESSAGE_BYTES = 1400
 _IN_TERMINATION_MESSAGE = {OUTCOME, EXIT_CODE}
 _ENDED_BY_ITSELF = ("exit", "signal")
 _FAILED = 1

@@ -39,7 +39,9 @@ SOURCES = "src"
 MARK = "TOPGALLANT_STEP"
 # This space is reserved before the workload starts, so that the outcome can be written even if the disk is full.
 _RESERVED_BYTES = 4096
-_MESSAGE_CHARACTERS = 500  # a longer message, with its characters escaped as JSON, could exceed the reserved space
+# A longer message could exceed the reserved space, or the termination message of a container. Up to 6 bytes are written
+# for a character.
+_MESSAGE_BYTES = 500
 _CHUNK_BYTES = 1 << 16
 _POLL_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
@@ -332,7 +334,7 @@ class Supervisor:
             "ended_by": self._ended_by,
             "exit_code": exit_code,
             "signal": by_signal,
-            "message": self._message[:_MESSAGE_CHARACTERS],
+            "message": _truncated(self._message),
             "started": began,
             "seconds": round(seconds, 3),
             "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
@@ -361,6 +363,14 @@ class Supervisor:
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+
+def _truncated(message: str) -> str:
+    """Return the beginning of a message that has at most `_MESSAGE_BYTES` as JSON."""
+    message = message[:_MESSAGE_BYTES]
+    while len(json.dumps(message)) > _MESSAGE_BYTES:
+        message = message[:-1]
+    return message
 
 
 def _drain(echoes: Sequence[Echo]) -> None:

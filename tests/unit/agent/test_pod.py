@@ -107,8 +107,20 @@ def test_a_termination_message_carries_short_logs(pod: Pod) -> None:
     end(pod.supervise("sh", "-c", "yes a line | head -n 3000; printf oh >&2"))
     carried = {"stdout": b"a line\n" * 3000, "stderr": b"oh"}
     assert log_transfer.unpack(pod.told()["logs"], STREAMS) == carried
-    assert (pod.place / "termination-log").stat().st_size <= 3000
+    assert (pod.place / "termination-log").stat().st_size <= 12 * 1024 / 8
     assert (pod.directory / LOGS_SENT).exists()
+
+
+@pytest.mark.parametrize("count", [600, 900])
+def test_a_termination_message_fits_into_a_pod_with_eight_containers(pod: Pod, count: int) -> None:
+    """Also if the message about the start is long, and each character of it takes 6 bytes."""
+    end(pod.supervise("sh", "-c", f"head -c {count} /dev/urandom"))
+    assert ("content" in pod.told()["logs"]) is (count == 600)
+    assert (pod.place / "termination-log").stat().st_size <= 12 * 1024 / 8
+    (pod.directory / "exit_code").unlink()
+    end(pod.supervise("true", cwd="/" + "é" * 5000))
+    assert pod.told()["message"].startswith("its working directory /é")
+    assert (pod.place / "termination-log").stat().st_size <= 12 * 1024 / 8
 
 
 @pytest.mark.parametrize("change", ["rm", ":>", "echo more >>"])

@@ -7,9 +7,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from toolbox.agent import log_transfer
 
 WORKLOAD: Final = "workload"
 FILES: Final = "files"
@@ -215,11 +218,12 @@ def _ended(state: Mapping[str, Any]) -> Ended | None:
 
 
 def _report(message: str) -> Mapping[str, Any] | None:
-    try:
-        report = json.loads(message)
-    except (ValueError, RecursionError):  # the workload may have written this message instead of the agent
-        return None
-    return report if isinstance(report, dict) and "ended_by" in report else None
+    # A kubelet cuts a long message. The workload may have written the message instead of the agent.
+    for text in (message, log_transfer.without_content(message)):
+        with suppress(ValueError, RecursionError):
+            report = json.loads(text)
+            return report if isinstance(report, dict) and "ended_by" in report else None
+    return None
 
 
 def _condition(status: Mapping[str, Any], kinds: Iterable[str], value: str = "True") -> Mapping[str, Any] | None:

@@ -40,6 +40,14 @@ def test_what_the_agent_told_is_read_from_the_status() -> None:
     assert view.files is None
 
 
+def test_a_message_that_a_kubelet_cut_within_the_logs_has_the_outcome() -> None:
+    report: dict[str, Any] = {**TOLD, "message": 'a ", "content": ', "logs": {"stdout": [3, 5], "stderr": [0, 0]}}
+    message = json.dumps({**report, "logs": {**report["logs"], "content": "eJzLz0sFAAKCAUY="}})
+    for cut in range(message.index("eJz"), len(message)):
+        ended = {"terminated": {"exitCode": 3, "message": message[:cut]}}
+        assert views.pod(pod(containerStatuses=states(workload=ended))).report == report
+
+
 def test_a_message_that_is_none_of_the_agents_is_only_a_message() -> None:
     for message in ("", "no JSON", "[1]", '{"some": "thing"}', "[" * 4000, '{"a":' * 800):
         ended = {"terminated": {"exitCode": 1, "message": message}}
