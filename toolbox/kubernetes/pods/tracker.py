@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _FINISHERS: Final = 8
 _DOUBT_SECONDS: Final = 1.0
+_BY_ITSELF: Final = (EndedBy.EXIT, EndedBy.SIGNAL)
 _FETCH_SECONDS: Final = 30.0  # to wait for logs that are being fetched from a pod that has ended
 
 
@@ -306,9 +307,10 @@ class Tracker:
             attempt.await_logs(_FETCH_SECONDS)
             pod_results.write_logs(attempt, pods)
             settled = pod_results.settled(self._cluster, attempt, pods, outcome)
-            if attempt.is_cancelled and settled.log_fault and not outcome.log_fault:
-                # A resumed run repeats a cancelled attempt, but not an attempt with a fault.
-                settled = dataclasses.replace(settled, ended_by=EndedBy.CANCELLED, log_fault="")
+            has_lost_logs = settled.log_fault != outcome.log_fault and settled.ended_by in _BY_ITSELF
+            if attempt.is_cancelled and has_lost_logs:
+                # A resumed run repeats a cancelled attempt, but not an attempt with incomplete logs.
+                settled = dataclasses.replace(settled, ended_by=EndedBy.CANCELLED)
             outcome = settled
             pod_results.keep(attempt, outcome)
             has_more = any(pod.is_deleted or pod.ended is None for pod in pods) or len(pods) < attempt.expected
