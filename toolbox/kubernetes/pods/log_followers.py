@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -26,6 +28,9 @@ log = logging.getLogger(__name__)
 
 _FOLLOWERS: Final = 64  # number of logs to follow at once; more logs take turns
 _TURN_SECONDS: Final = 20.0
+_OTHERS_EVERY: Final = 4  # this share of the turns goes to pods that cannot hold their logs
+_SHORTEST_TIMEOUT: Final = 0.5  # at the end of a turn
+_LONGEST_TIMEOUT: Final = 5.0  # while logs take turns
 _SHORT_SECONDS: Final = 1.0  # a workload that ends within this time needs no request for its log
 _FIRST_PAUSE: Final = 1.0  # in seconds, after logs could not be fetched
 _LONGEST_PAUSE: Final = 60.0
@@ -40,6 +45,10 @@ class LogFollowers:
         self._scope = CancelScope()
         self._threads = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="logs")
         self._followed = 0  # number of logs that are followed, or wait for their turn
+        # The logs that wait for a thread. Most turns go to pods that may hold their logs: they occupy their nodes.
+        self._first: deque[tuple[Attempt, str]] = deque()
+        self._others: deque[tuple[Attempt, str]] = deque()
+        self._turns = 0
 
     def note(self, attempt: Attempt, pods: Iterable[PodView]) -> None:
         """Note which pods of an attempt run. The logs of pods that run for a while are followed."""
@@ -57,14 +66,25 @@ class LogFollowers:
         for pod, copy in attempt.logs.items():
             if not (copy.is_followed or copy.is_over) and now - copy.since > _SHORT_SECONDS and now >= copy.due:
                 copy.is_followed = True
-                self._threads.submit(self._follow, attempt, pod)
                 with self._lock:
                     self._followed += 1
+                self._enqueue(attempt, pod)
 
     def close(self) -> None:
         """Stop all threads."""
         self._scope.cancel("the connection to the cluster is closed")
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _enqueue(self, attempt: Attempt, pod: str) -> None:
+        (self._first if attempt.logs[pod].may_hold else self._others).append((attempt, pod))
+        self._threads.submit(self._follow_next)
+
+    def _follow_next(self) -> None:
+        with self._lock:
+            self._turns += 1
+            is_turn_of_others = self._others and self._turns % _OTHERS_EVERY == 0
+            attempt, pod = (self._others if is_turn_of_others else self._first or self._others).popleft()
+        self._follow(attempt, pod)
 
     def _follow(self, attempt: Attempt, pod: str) -> None:
         """Follow the log of a pod for a turn, or fetch the logs if the pod waits for that."""
@@ -72,7 +92,10 @@ class LogFollowers:
         end_of_turn = time.monotonic() + _TURN_SECONDS
         is_unfinished = is_requested = is_fetched = False
         try:
-            is_unfinished = copy.follow(lambda: self._followed > _FOLLOWERS and time.monotonic() > end_of_turn)
+            is_unfinished = copy.follow(
+                lambda: self._followed > _FOLLOWERS and time.monotonic() > end_of_turn,
+                lambda: self._timeout(end_of_turn),
+            )
             is_requested = copy.is_held
             if is_requested:
                 with copy.fetching, cancellation.entered(self._scope):
@@ -80,7 +103,7 @@ class LogFollowers:
         except Exception:  # a thread pool would not report it
             log.exception("the log of %s could not be followed", pod)
         if is_unfinished and self._scope.reason is None:
-            self._threads.submit(self._follow, attempt, pod)
+            self._enqueue(attempt, pod)
             return
         with self._lock:
             self._followed -= 1
@@ -88,6 +111,12 @@ class LogFollowers:
             copy.due = time.monotonic() + backoff.pause(copy.tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
             copy.tries += 1
             copy.is_followed = False  # `start_due` starts to follow the log again
+
+    def _timeout(self, end_of_turn: float) -> float:
+        """Return for how long a log may be silent before its follower checks whether its turn is over."""
+        if self._followed <= _FOLLOWERS:
+            return math.inf
+        return min(max(end_of_turn - time.monotonic(), _SHORTEST_TIMEOUT), _LONGEST_TIMEOUT)
 
     def _fetch(self, attempt: Attempt, pod: str) -> bool:
         """Fetch the logs of a pod whose workload has ended, so that the pod ends too. Return whether it will end."""

@@ -7,6 +7,7 @@ breaks. No check may read it. When the workload has ended, `pod_results` replace
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
 # Seconds to connect, and between two pieces. After that time without output, the log is requested again.
-_STREAM_TIMEOUTS: Final = (5.0, 120.0)
+_STREAM_TIMEOUTS: Final = (5.0, 30.0)
 # A node may stop sending when it begins a new log file. The line of a pod that waits must not be missed for long.
 _HOLD_TIMEOUTS: Final = (5.0, 15.0)
 _LOOK_SECONDS: Final = 5.0
@@ -54,6 +55,7 @@ class LiveCopy:
 
     Attributes:
         file: the copy.
+        may_hold: whether the pod may wait until its logs have been fetched.
         since: the monotonic time at which the pod was first seen.
         is_followed: whether a thread was started that copies the log.
         is_held: whether the pod waits until its logs have been fetched.
@@ -70,7 +72,7 @@ class LiveCopy:
         self._pod = pod
         self.file = file
         self._most = log_bytes + END_BYTES
-        self._may_hold = may_hold
+        self.may_hold = may_hold
         self._timeouts = _HOLD_TIMEOUTS if may_hold else _STREAM_TIMEOUTS
         self._response: BaseHTTPResponse | None = None
         self._last = b""  # the time of the last line that was copied, by the clock of the node
@@ -98,8 +100,12 @@ class LiveCopy:
         if (response := self._response) is not None:
             shut(response)
 
-    def follow(self, must_stop: Callable[[], bool]) -> bool:
+    def follow(self, must_stop: Callable[[], bool], timeout: Callable[[], float] = lambda: math.inf) -> bool:
         """Copy new lines until the copy is closed or `must_stop` returns True.
+
+        Args:
+            must_stop: checked after each piece of the log and after each request.
+            timeout: returns the number of seconds after which a request that brings nothing is ended.
 
         Returns:
             whether there may be more to copy.
@@ -107,7 +113,7 @@ class LiveCopy:
         tries = 0
         while not (self._is_closed.is_set() or self.is_held):
             before = self._last
-            if not self._try_to_read(must_stop):
+            if not self._try_to_read(must_stop, timeout()):
                 return False
             if must_stop():
                 return not self.is_held
@@ -115,10 +121,10 @@ class LiveCopy:
             self._is_closed.wait(0 if self.is_held else backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
         return False
 
-    def _try_to_read(self, must_stop: Callable[[], bool]) -> bool:
+    def _try_to_read(self, must_stop: Callable[[], bool], timeout: float) -> bool:
         """Read the log once, and return whether the pod may still exist."""
         try:
-            self._read(must_stop)
+            self._read(must_stop, timeout)
         except ApiError as error:
             log.debug("%s: the log does not exist yet: %s", self._pod, error)
             return not error.is_absent or self._is_there()
@@ -133,13 +139,15 @@ class LiveCopy:
         except StepError:
             return True
 
-    def _read(self, must_stop: Callable[[], bool]) -> None:
+    def _read(self, must_stop: Callable[[], bool], timeout: float) -> None:
         """Read the log once, from the last line that was copied."""
         query: dict[str, Any] = {"container": WORKLOAD, "follow": True, "timestamps": True}
         if self._last:
             query["sinceTime"] = self._last.decode()
         path = POD.path(self._cluster.namespace, self._pod, "log")
-        response = self._response = self._cluster.stream(path, query, self._timeouts)
+        to_connect, to_wait = self._timeouts
+        timeouts = (to_connect, min(to_wait, timeout))
+        response = self._response = self._cluster.stream(path, query, timeouts)
         known, held = self._last, b""
         try:
             if self._is_closed.is_set():
@@ -165,7 +173,7 @@ class LiveCopy:
             if not _TIME.fullmatch(moment):
                 continue
             # The clock of a node may have been set back: the line that requests the logs counts with any time.
-            is_request = self._may_hold and text == HOLDING.encode() and moment != self._refuted
+            is_request = self.may_hold and text == HOLDING.encode() and moment != self._refuted
             if is_request:
                 self._held_at, self.is_held = moment, True
             if moment > known:

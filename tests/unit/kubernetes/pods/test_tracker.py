@@ -479,6 +479,27 @@ def test_more_logs_than_can_be_followed_at_once_take_turns(
     wait_until(lambda: all((attempt.directory / "stdout.log").exists() for attempt in attempts))
 
 
+def test_a_pod_that_may_hold_its_logs_does_not_wait_for_silent_logs(
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
+    monkeypatch.setattr(log_followers, "_TURN_SECONDS", 0.1)
+    monkeypatch.setattr(log_followers, "_FOLLOWERS", 1)
+    monkeypatch.setattr(tracker.followers, "_threads", ThreadPoolExecutor(1))
+    followed.start()
+    names = ["q1", "q2", "p"]
+    for name in names:
+        silent = Answer([stamped("one"), HOLD])
+        server.says("GET", f"{PODS}/{name}/log", Answer([stamped("one")]), silent)
+        followed.add(f"attempt-{name}", f"job-{name}")
+    with tracker.store.lock:  # all of them are seen before the first one is followed
+        for name in names:
+            tracker.store.see_pod(PodView(name, "u", f"job-{name}", node="n", is_running=True, has_files=name != "p"))
+    wait_until(lambda: all(server.count("GET", f"{PODS}/{name}/log") for name in names))
+    order = [asked.path.split("/")[-2] for asked in server.asked if asked.path.endswith("/log")]
+    assert order.index("p") < order.index("q2")
+
+
 def test_the_last_lines_of_a_container_explain_why_it_did_not_start(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
