@@ -318,7 +318,7 @@ class _Kubernetes:
                 "collect": list(workload.collect),
                 "hold_seconds": 0 if keeps_files else keeps,
             },
-            agent=self._run_resources.name,
+            agent=self._run_resources.agent(wait),
             sources=sources,
             keeps_files=keeps_files,
             collect=workload.collect,

@@ -1,6 +1,6 @@
-"""Creates the objects that a run needs in a cluster besides its Jobs: their owner, and the workloads' sources.
+"""Creates the objects that a run needs besides its Jobs: their owner, the agent, and the workloads' sources.
 
-The owner is a ConfigMap, which contains the agent. All other objects of a run refer to it as their owner, so that
+The owner is an empty ConfigMap. All other objects of a run refer to it as their owner, so that
 deleting the owner deletes them all (the Kubernetes documentation, "Garbage Collection").
 """
 
@@ -24,7 +24,7 @@ from toolbox import agent
 from toolbox.hosts import staging
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import CONFIG_MAP, MANAGED_BY, MANAGER, RUN_LABEL, SECRET, Objects
-from toolbox.kubernetes.pods.manifests import SOURCES_ARCHIVE, job_name
+from toolbox.kubernetes.pods.manifests import AGENT, SOURCES_ARCHIVE, job_name
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
@@ -32,6 +32,7 @@ from toolbox.model.workloads import Workload
 from toolbox.runs.layout import AttemptDirectory
 
 _MOST_BYTES: Final = 900_000  # an object may have at most 1 MiB
+_AGENT_ARCHIVE: Final = AGENT.rpartition("/")[2]
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 _MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
 
@@ -56,10 +57,18 @@ class RunResources:
         """
         with self._lock:
             if not self._owner:
-                found = self._config_map(self.name, {"agent.zip": agent_program()}, timeout)
+                found = self._config_map(self.name, {}, timeout)
                 uid = str(found["metadata"]["uid"])
                 self._owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": uid}
             return self._owner
+
+    def agent(self, timeout: float) -> str:
+        """Store the agent in a ConfigMap, and return its name. A newer agent gets a ConfigMap of its own.
+
+        Raises:
+            StepError: the ConfigMap cannot be created.
+        """
+        return self._stored(_AGENT_ARCHIVE, agent_program(), timeout)
 
     def sources(self, workload: Workload, directory: Path, timeout: float) -> str | None:
         """Store a workload's sources in a ConfigMap, and return its name; None if the workload has no sources.
@@ -80,9 +89,7 @@ class RunResources:
                     verdict=Verdict.ERROR,
                     cause=Cause.CONFIGURATION,
                 )
-            name = f"{self.name}-{hashlib.sha256(content).hexdigest()[:12]}"
-            data = {SOURCES_ARCHIVE: content}
-            self._once(name, lambda: self._config_map(name, data, timeout))
+            name = self._stored(SOURCES_ARCHIVE, content, timeout)
             with suppress(OSError):  # another thread has put a copy there
                 folder.replace(AttemptDirectory(directory).sources)
             return name
@@ -107,6 +114,16 @@ class RunResources:
         """Delete the owner, and with it all remaining objects of the run."""
         self.forget()
         self._objects.delete(CONFIG_MAP, self._cluster.namespace, self.name)
+
+    def _stored(self, key: str, content: bytes, timeout: float) -> str:
+        """Store content in a ConfigMap, and return its name, a hash of the owner and the content.
+
+        If the owner was deleted, Kubernetes soon deletes the ConfigMaps of this owner: those of another owner get other
+        names.
+        """
+        owner = self.owner(timeout)["uid"]
+        name = f"{self.name}-{hashlib.sha256(owner.encode() + content).hexdigest()[:12]}"
+        return self._once(name, lambda: self._config_map(name, {key: content}, timeout))
 
     def _once(self, key: object, make: Callable[[], Json]) -> str:
         with self._lock:

@@ -96,13 +96,33 @@ def test_an_owner_that_may_not_be_made_is_an_error(provided: RunResources, serve
         provided.owner(5)
 
 
-def test_the_owner_holds_an_agent_that_runs(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
-    provided.owner(5)
+def test_the_stored_agent_runs(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
     program = tmp_path / "agent.zip"
-    program.write_bytes(base64.b64decode(kept.objects[provided.name]["binaryData"]["agent.zip"]))
+    program.write_bytes(base64.b64decode(kept.objects[provided.agent(5)]["binaryData"]["agent.zip"]))
     (tmp_path / "exit_code").write_text("0")  # of a workload that has ended
     command = [sys.executable, "-I", "-S", str(program), "cancel", str(tmp_path)]
     assert subprocess.run(command, capture_output=True, check=True, cwd="/").stdout == b"cancelling\n"
+
+
+def test_a_run_that_goes_on_after_an_upgrade_uses_the_new_agent(
+    provided: RunResources, cluster: Cluster, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = provided.agent(5)
+    assert RunResources(cluster, "run-1").agent(5) == old
+    monkeypatch.setattr(run_resources, "agent_program", lambda: b"new")
+    new = RunResources(cluster, "run-1").agent(5)
+    assert base64.b64decode(kept.objects[new]["binaryData"]["agent.zip"]) == b"new"
+    assert kept.objects.keys() == {provided.name, old, new}
+    assert kept.objects[new]["metadata"]["ownerReferences"] == [provided.owner(5)]
+
+
+def test_an_agent_whose_owner_was_deleted_is_not_used_again(provided: RunResources, kept: Kept) -> None:
+    old = provided.agent(5)
+    del kept.objects[provided.name]
+    provided.forget()
+    new = provided.agent(5)
+    assert new != old
+    assert kept.objects[new]["metadata"]["ownerReferences"] == [provided.owner(5)]
 
 
 def test_the_files_of_a_workload_are_created_once_and_kept_here(
