@@ -72,7 +72,7 @@ def test_the_processor_and_the_memory_are_sampled(bench: Bench) -> None:
     samples = rows(attempt, "samples.csv")
     assert len(samples) >= 3
     assert [sample["seconds"] for sample in samples] == sorted(sample["seconds"] for sample in samples)
-    assert 15 < statistics.median(sample["cpu_percent"] for sample in samples) < 130
+    assert 3 < statistics.median(sample["cpu_percent"] for sample in samples) < 130  # on a busy machine, a share
     assert all(100_000 < sample["memory_bytes"] < 100_000_000 for sample in samples)
     assert {sample["processes"] for sample in samples} == {1}
 
