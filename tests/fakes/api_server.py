@@ -265,6 +265,6 @@ def running(server: Server) -> Iterator[Server]:
             thread.join()
 
 
-def serving(directory: Path, port: int = 0) -> AbstractContextManager[ApiServer]:
+def serving(directory: Path) -> AbstractContextManager[ApiServer]:
     """Serve, and write `kubeconfig` into a directory."""
-    return running(ApiServer(directory / "kubeconfig", port))
+    return running(ApiServer(directory / "kubeconfig"))

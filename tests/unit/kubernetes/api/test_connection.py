@@ -75,8 +75,9 @@ def test_a_request_is_repeated_while_the_server_is_unreachable(tmp_path: Path) -
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, cluster)
         time.sleep(0.5)
-        with api_server.serving(tmp_path, before.server_port) as again:
-            again.says("GET", PATH, FOUND)
+        again = api_server.ApiServer(tmp_path / "kubeconfig", before.server_port)
+        again.says("GET", PATH, FOUND)
+        with api_server.running(again):
             assert answer.result() == FOUND
             cluster.close()
 
