@@ -24,7 +24,7 @@ class Log:
     Args:
         limit: the number of bytes to keep from the start of the output. A note and the last 64 KiB follow.
         secrets: the byte strings to mask.
-        has_checksum: whether `checksum` is needed.
+        has_checksum: whether to compute `checksum`; otherwise `checksum` stays [0, 0].
 
     Attributes:
         checksum: the size and the CRC-32 of what was written to the file, whatever the file contains by now.

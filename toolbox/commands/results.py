@@ -218,8 +218,8 @@ class Results:
 
         Args:
             project: the name of the project.
-            confidence: the probability that an unchanged run is within the bounds: 0.999 means one false alarm in
-                1,000.
+            confidence: the probability that a value is within its bounds if nothing has changed: with 0.999, one value
+                in 1,000 is measured again without need.
             method: the formula for the bounds: the prediction interval of the next run, the formula of torchprime, or
                 the mean divided and multiplied by 1.2.
             accept: accept the changed levels of the metrics that match CELLS:METRICS, two patterns, as in

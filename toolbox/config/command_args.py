@@ -364,7 +364,7 @@ def _plain(value: Any) -> Any:
 def _to_json(value: Any) -> _Raw:
     def refuse(item: Any) -> str:
         if isinstance(item, Secret):
-            raise _RaisedByTemplate("a secret cannot be used with `tojson`: write the secret as a separate expression")
+            raise _RaisedByTemplate("a secret cannot be used with `tojson`: give the secret an argument of its own")
         return str(item)
 
     return _Raw(json.dumps(_plain(value), default=refuse))

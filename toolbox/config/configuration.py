@@ -73,7 +73,7 @@ class View(Mapping[str, Any]):
         return len(self._values)
 
     def resolve_text(self, text: str) -> Any:
-        """Return a text from outside of the configuration with its references resolved."""
+        """Resolve the references in a text that is not part of the configuration, such as command_args."""
         return self._resolver.resolve(text, at=self._at)
 
     @property

@@ -32,8 +32,8 @@ HOSTS = Parameter(
     "hosts",
     list[Address] | None,
     None,
-    "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out. Commands for Kubernetes clusters "
-    "always run on this machine: do not use this option with them.",
+    "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out. Not for the commands of the groups "
+    "`cluster` and `kubernetes`, which always run on this machine.",
     positional=False,
 )
 

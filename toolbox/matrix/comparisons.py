@@ -1,6 +1,6 @@
 """Delays the checks that compare a cell with another cell until the outcome of the other cell is known.
 
-A comparison uses the outcome that the other cell had before the other cell's own comparisons.
+The other cell may be compared with further cells. Its outcome before those comparisons is used.
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ class StopRules:
         """Record the outcome of an attempt, and return whether an outage begins with this attempt.
 
         Args:
-            is_adopted: whether an earlier session submitted the attempt. The loss of such an attempt is not counted,
-                because a power failure loses all attempts, and all of them may be repeated.
+            is_adopted: whether an earlier session submitted the attempt. If such an attempt is lost, this does not
+                count towards an outage: after a power failure, all adopted attempts are lost, and an outage would
+                prevent their retries.
         """
         if outcome.cause is Cause.INFRASTRUCTURE and not is_adopted:
             self._broken.add(cell)

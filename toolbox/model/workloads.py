@@ -141,7 +141,7 @@ class WorkloadOutcome:
 
 
 def _text(value: object) -> str:
-    """Check a string of a record, and return it truncated to the longest text that a supervisor writes."""
+    """Check that a value of a record is a string, and truncate it to the maximum length of such strings."""
     if not isinstance(value, str):
         raise TypeError("must be a string")
     return value[:_LONGEST_TEXT]

@@ -119,11 +119,12 @@ def interval_with_noise(
 ) -> tuple[float, float, float]:
     """Return the lower bound, the upper bound and the mean of n values, with the noise of earlier levels.
 
-    The bounds are mean -+ max(t s sqrt(1 + 1/n), 0.015 |mean|). s is the spread of the noise of earlier levels at this
-    mean, with f degrees of freedom, and t is the two-sided critical value of Student's distribution with f degrees of
-    freedom. The difference of a further value and the mean has the variance s^2 (1 + 1/n), and s is independent of
-    both. So a further value is in the interval with the probability `confidence`, even for n = 1 (Hahn and Meeker,
-    chapter 4, with an independent estimate of the variance).
+    The bounds are mean ± max(t s sqrt(1 + 1/n), 0.015 |mean|). s is the standard deviation of the noise of earlier
+    levels, scaled to this mean if the noise is relative. f is the number of its degrees of freedom, and t is the
+    two-sided critical value of Student's distribution with f degrees of freedom. The difference of a further value and
+    the mean has the variance s^2 (1 + 1/n), and s is independent of both. So a further value is in the interval with
+    the probability `confidence`, even for n = 1 (Hahn and Meeker, chapter 4, with an independent estimate of the
+    variance).
 
     Raises:
         ValueError: a value is not a finite number, or the confidence is not above 0.5 and below 1.

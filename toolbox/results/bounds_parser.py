@@ -28,7 +28,7 @@ FIELDS: Final = (
 )
 LOCKED: Final = "locked"  # earlier versions marked a manual bound in the generated file with this key
 _GUARDED: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
-_NEAR: Final = 0.8  # similarity by difflib: `lowr` and `lower` have 0.89, `low` and `lower` 0.75
+_NEAR: Final = 0.8  # least similarity (difflib) of a misspelling: 0.89 for `lowr` and `lower`, 0.75 for `low`
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
 _NOTHING: Final = ("", "~", "null", "Null", "NULL")

@@ -122,7 +122,7 @@ class Project:
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of results of the recent runs that passed; None if there are no results.
+        """The share of passes among the results of the recent runs; None if no result counts.
 
         Results are omitted if the cell was in quarantine, skipped or cancelled, or did not end.
         """

@@ -203,8 +203,8 @@ class Sample(Base):
     """A value of a series in a run. SQLite stores the values of a series side by side.
 
     Args:
-        value: the value of the first attempt, even if a second attempt had to confirm it, because extreme values are
-            part of the noise; None if the value could not be read.
+        value: the value of the first attempt; None if the value could not be read. The value of a second attempt does
+            not replace it, because extreme values are part of the noise.
         fault: why the value could not be read.
         accepted: whether the cell passed, or failed only because metrics were out of the ranges of earlier runs.
         noisy: whether the metric was out of its range in one attempt but not in the other.

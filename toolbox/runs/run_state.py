@@ -255,7 +255,7 @@ class RunState:
 
     @property
     def cancelled(self) -> int:
-        """The number of innermost cancelled steps."""
+        """The number of cancelled steps that contain no other cancelled step."""
         return len(_leaves([step for step in self.steps.values() if step.verdict is Verdict.CANCELLED]))
 
     @property

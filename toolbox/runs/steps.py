@@ -97,7 +97,10 @@ class Step:
         return StepLocation(directory, key, earlier)
 
     def replayed(self, location: StepLocation, fingerprint: str = "") -> bool:
-        """Return whether a step passed before the run was resumed. If it did, add a pass to this step."""
+        """Return whether the step at a location passed before the run was resumed.
+
+        If so, its pass is recorded in this step, which encloses that step.
+        """
         if location.earlier is None or not location.earlier.can_be_replayed(fingerprint):
             return False
         self.recorder.record(Note(location.earlier.step, "the step passed before the run was resumed"))

@@ -146,7 +146,10 @@ def _holds_any(file: Path, patterns: list[bytes]) -> bool:
 
 
 def _is_binary(file: Path) -> bool:
-    """Return whether a file contains a NUL byte, or does not begin with text. A file named `*.log` is always text."""
+    """Return whether a file is binary: it has a NUL byte, or over a tenth of its beginning is not printable.
+
+    A file named `*.log` is never binary.
+    """
     if file.suffix == ".log":
         return False
     for index, piece in enumerate(_pieces(file)):

@@ -83,7 +83,7 @@ def _is_variable(name: str) -> str:
 
 def _mount_path(path: str) -> str:
     if not path.startswith("/") or path == "/" or ":" in path or posixpath.normpath(path) != path:
-        raise ValueError(f"{abbreviated(path)} is not an absolute path without `..`, `:` and a slash at its end")
+        raise ValueError(f"must be an absolute path without `..`, `:` and a slash at its end, not {abbreviated(path)}")
     if path == ROOT or path.startswith(f"{ROOT}/"):
         raise ValueError(f"{path} is reserved, like all paths below {ROOT}: choose another path")
     return path
@@ -91,7 +91,7 @@ def _mount_path(path: str) -> str:
 
 def _sub_path(path: str) -> str:
     if not path or path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"{abbreviated(path)} is not a relative path without `..`")
+        raise ValueError(f"must be a relative path without `..`, not {abbreviated(path)}")
     return path
 
 
@@ -262,7 +262,7 @@ class Volume(_Part):
         kinds = ("host_path", "claim", "config_map", "secret", "empty_dir", "source")
         given = [kind for kind in kinds if getattr(self, kind) is not None]
         if len(given) != 1:
-            raise ValueError(f"exactly one of {', '.join(kinds)} was expected, not {' and '.join(given) or 'none'}")
+            raise ValueError(f"set exactly one of {', '.join(kinds)}, not {' and '.join(given) or 'none of them'}")
         if self.name in VOLUMES:
             raise ValueError(f"the volume `{self.name}` is reserved: choose another name")
         return self
