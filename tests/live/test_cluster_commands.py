@@ -318,7 +318,7 @@ def test_jobs_of_a_run_that_holds_a_lease_stay(tools: Tools, cluster: kubernetes
     claim = Claim("r-1", "ann@lab", "nightly", run="r-1", ttl=3600)
     assert lock.write(Record(claim, leases.now(), leases.now()), "", 30) is not None
     tools("cluster", "cleanup_namespace", namespace, "--run=r-1", fails=True)
-    assert "the run r-1 has a lease of the cluster and unfinished Jobs, so it is still active" in tools.failure
+    assert "the run r-1 holds a lease of the cluster and has unfinished Jobs, so it is still active" in tools.failure
     tools("cluster", "cleanup_namespace", namespace, "--run=r-1", "--force")
     assert "job/of-r-1" not in cluster.things(namespace)
 

@@ -280,7 +280,7 @@ def test_what_another_holds_is_neither_taken_nor_released(place: Place, workspac
         outcome = run(workspace, command, *flags)
         assert outcome.exit_code == 3
         assert "held by ann@lab for 'nightly' (run run-1) since " in outcome.stderr
-        assert "use --force to take the lease away" in outcome.stderr
+        assert "--force to take the lease away" in outcome.stderr
     assert place.found()["spec"]["holderIdentity"] == "run-1"
 
 
