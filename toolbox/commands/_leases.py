@@ -34,7 +34,7 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
     """Take the lease, and return a message that says when the lease expires.
 
     Raises:
-        StepError: somebody else holds the lease, or the cluster does not answer.
+        StepError: another user or run holds the lease, or the cluster does not answer.
     """
     claim = Claim(leases.current_user(), leases.current_user(), purpose, ttl=ttl, has_heartbeat=False)
     try:
@@ -49,7 +49,7 @@ def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool)
 
 
 def release(lock: LeaseObject, *, force: bool) -> str:
-    """Release the lease, and return a message for the user. With `force`, the holder may be somebody else."""
+    """Release the lease, and return a message for the user. With `force`, the holder may be another user or run."""
     me = leases.current_user()
     seen = lock.read(TIMEOUT)
     record = seen.record
@@ -62,7 +62,7 @@ def release(lock: LeaseObject, *, force: bool) -> str:
         taking.take(
             [lock], Claim(me, me, "releasing the lease", has_heartbeat=False), wait=0, report=_print_error, force=True
         )
-    return f"{lock} is free" if heartbeats.release(lock, me) else f"nobody holds {lock}"
+    return f"{lock} is free" if heartbeats.release(lock, me) else f"{lock} is not held"
 
 
 def show(lock: LeaseObject, *, as_json: bool) -> str:
@@ -72,7 +72,7 @@ def show(lock: LeaseObject, *, as_json: bool) -> str:
     if as_json:
         return json.dumps({"lease": str(lock), "holder": _json(record) if record is not None else None}, indent=2)
     if record is None:
-        return f"nobody holds {lock}" + ("" if seen.version else ", and no run has ever taken it")
+        return f"{lock} is not held" + ("" if seen.version else ", and no run has ever taken it")
     age = duration((leases.now() - record.renewed).total_seconds(), digits=0)
     renewal = f", {age} ago" if record.claim.has_heartbeat else ""
     forced = f"\n  it was taken by force {record.forced}" if record.forced else ""

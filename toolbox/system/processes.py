@@ -31,7 +31,6 @@ STRICT_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail"
 """The first arguments of a command line whose last argument is the text of a bash script."""
 GRACE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.02
-_KILL_SECONDS: Final = 5.0  # a search takes long on a busy machine, and each new process needs another search
 _SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
 _LONGEST_ERROR: Final = 1 << 12  # bytes; longer lines of the standard error of a `Channel` are split
@@ -347,7 +346,8 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> int:
         _signal(process, kill=False)
     alive = _wait(ended, grace)
     # The processes may fork while they are being killed, so search again until there are no more.
-    deadline = time.monotonic() + max(grace, _KILL_SECONDS)
+    # A search takes long on a busy machine.
+    deadline = time.monotonic() + max(grace, GRACE_SECONDS)
     while remaining := [process for process in _distinct([*alive, *find()]) if _is_alive(process)]:
         for process in remaining:
             _signal(process, kill=True)

@@ -464,13 +464,19 @@ def test_a_cancelled_attempt_whose_logs_are_missing_is_cancelled(followed: Follo
     assert followed.outcome(attempt).ended_by is EndedBy.CANCELLED
 
 
-def test_more_logs_than_can_be_followed_at_once_take_turns(
-    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def single_follower(tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have one thread follow all logs, in short turns."""
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
     monkeypatch.setattr(log_followers, "_TURN_SECONDS", 0.1)
     monkeypatch.setattr(log_followers, "_FOLLOWERS", 1)
     monkeypatch.setattr(tracker.followers, "_threads", ThreadPoolExecutor(1))
+
+
+@pytest.mark.usefixtures("single_follower")
+def test_more_logs_than_can_be_followed_at_once_take_turns(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
     attempts = [followed.add("a", "j"), followed.add("b", "k")]
     for job in ("j", "k"):
         server.says("GET", f"{PODS}/{job}-pod/log", Answer([stamped("one")]))
@@ -479,13 +485,10 @@ def test_more_logs_than_can_be_followed_at_once_take_turns(
     wait_until(lambda: all((attempt.directory / "stdout.log").exists() for attempt in attempts))
 
 
+@pytest.mark.usefixtures("single_follower")
 def test_a_pod_that_may_hold_its_logs_does_not_wait_for_silent_logs(
-    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
-    monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
-    monkeypatch.setattr(log_followers, "_TURN_SECONDS", 0.1)
-    monkeypatch.setattr(log_followers, "_FOLLOWERS", 1)
-    monkeypatch.setattr(tracker.followers, "_threads", ThreadPoolExecutor(1))
     followed.start()
     names = ["q1", "q2", "p"]
     for name in names:
