@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.functional.grid import Grid
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
 from toolbox.testing import Outcome, Workspace
 
@@ -175,6 +176,51 @@ def test_all_faults_of_a_contract_are_named_at_once(workspace: Workspace) -> Non
         assert part in outcome.stderr
 
 
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, "the environment variable THE_SECRETS must name the directory of the secrets"),
+        ({"THE_SECRETS": "nowhere"}, "(THE_SECRETS) does not exist"),
+    ],
+)
+def test_a_missing_secret_file_is_reported_before_the_run(small: Workspace, env: dict[str, str], expected: str) -> None:
+    secrets = "\nsecrets: {dir: {env_key: THE_SECRETS}, token: token.txt}\ntoken: '*$@secrets.token'\n"
+    config = small.directory / "config/small.yaml"
+    config.write_text(config.read_text() + secrets)
+    outcome = refuse(small, *RUN, env=env)
+    assert "`token`: secret '*$@secrets.token': " in outcome.stderr
+    assert expected in outcome.stderr
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname"])
+def test_a_secret_file_outside_of_its_directory_is_refused(small: Workspace, name: str) -> None:
+    small.write({"held/inside": "x", "outside": "y"})
+    config = small.directory / "config/small.yaml"
+    config.write_text(f"{config.read_text()}\nsecrets: {{dir: {{env_key: D}}, t: '{name}'}}\nt: '*$@secrets.t'\n")
+    assert "is outside of the directory" in refuse(small, *RUN, env={"D": "held"}).stderr
+
+
+def test_a_command_whose_role_does_not_exist_is_refused(small: Workspace) -> None:
+    small.write(
+        {
+            "commands/machine.py": '''
+                """Machines."""
+                from toolbox.ansible.roles import role
+
+                class Machine:
+                    """Machines."""
+
+                    @role
+                    def polish(self) -> None:
+                        """Polish it."""
+            ''',
+            "roles/machine_polsih/tasks/main.yml": "[]\n",
+        }
+    )
+    outcome = refuse(small, "machine", "polish")
+    assert "there is no role roles/machine_polish/tasks/main.yml: did you mean machine_polsih?" in outcome.stderr
+
+
 def test_a_broken_group_is_reported_and_other_groups_work(small: Workspace) -> None:
     small.write({"commands/shaky.py": '"""Shaky."""\nimport no_such_module\n', "commands/torn.py": "def ("})
     outcome = refuse(small, "shaky", "do_it")
@@ -183,6 +229,12 @@ def test_a_broken_group_is_reported_and_other_groups_work(small: Workspace) -> N
     assert "torn" in small.run().stdout
     assert "BROKEN" in small.run().stdout
     assert small.run("project", "list").exit_code == 0
+
+
+def test_an_orchestration_that_cannot_be_imported_is_named(small: Workspace) -> None:
+    small.write({"projects/small/orchestration.py": '"""Broken."""\nimport no_such_module\n'})
+    outcome = refuse(small, *RUN)
+    assert "projects/small/orchestration.py:2: ModuleNotFoundError" in outcome.stderr
 
 
 def test_with_debug_the_traceback_is_shown(small: Workspace) -> None:
@@ -229,6 +281,15 @@ def test_a_faulty_override_is_named_without_a_line_of_the_file(workspace: Worksp
     outcome = refuse(workspace, *SHOW, "--overrides={secrets.env: 5}")
     assert "--overrides: `secrets.env` must be a valid list, not 5" in outcome.stderr
     assert "bad.yaml:" not in outcome.stderr
+
+
+def test_a_target_on_a_cluster_that_is_misspelt_starts_nothing(grid: Grid) -> None:
+    create = {"command": "touch made", "destroy": "true"}
+    target = {"backend": "kubernetes", "cluster": "sutt", "pod": {"image": "any"}}
+    grid.configure("a", target="there", blocks={"clusters": {"sut": {"create": create}}, "targets": {"there": target}})
+    outcome = refuse(grid.workspace, "project", "run", "grid")
+    assert "no cluster `sutt` in the block `clusters`: did you mean sut?" in outcome.stderr
+    assert (grid.phases, (grid.root / "made").exists()) == ([], False)
 
 
 def test_a_bad_block_is_named_with_its_line_by_a_command_that_reads_only_this_block(small: Workspace) -> None:

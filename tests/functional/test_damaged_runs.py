@@ -68,6 +68,17 @@ def test_a_damaged_run_is_resumed_only_with_damaged_ignore(damaged: tuple[Grid, 
     assert Counter(grid.said) == Counter(said), "the attempt of the cell ended, and its end is in the journal"
 
 
+def test_events_that_occur_twice_count_once(grid: Grid) -> None:
+    grid.mark("fail-b").run()
+    status = grid.workspace.run("project", "status", str(grid.directory), "--format=json").json
+    journal = grid.directory / "journal.jsonl"
+    journal.write_bytes(b"".join(2 * line for line in journal.read_bytes().splitlines(keepends=True)))
+    assert grid.workspace.run("project", "status", str(grid.directory), "--format=json").json == status
+    again = grid.workspace.run("results", "import", str(grid.directory))
+    assert (again.exit_code, "3 cells" in again.stdout) == (0, True), str(again)
+    assert grid.resume().exit_code == 1
+
+
 def interrupted(grid: Grid) -> Path:
     """Return the directory of a run that was killed while its second cell ran."""
     grid.configure("ab", jobs=1).mark("hold-b")

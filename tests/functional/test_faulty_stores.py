@@ -153,6 +153,15 @@ def test_a_run_is_recorded_when_it_ends(grid: Grid) -> None:
     assert (next(iter(grid.workspace.home.rglob("results.sqlite"))).stat().st_mode & 0o777) == 0o600
 
 
+def test_a_run_that_was_resumed_is_recorded_once(grid: Grid) -> None:
+    grid.mark("fail-b").run()
+    grid.unmark("fail-b")
+    assert grid.resume("--failed").exit_code == 0
+    listed = grid.workspace.run("results", "list", "--format=csv").stdout.splitlines()
+    assert len(listed) == 2
+    assert ",passed," in listed[1]
+
+
 def test_the_url_of_a_store_may_be_a_secret(grid: Grid) -> None:
     (grid.root / "vault").mkdir()
     (grid.root / "vault/store").write_text("postgresql://ci:hunter2@127.0.0.1:1/results")

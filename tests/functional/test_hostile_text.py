@@ -221,7 +221,12 @@ def test_a_host_of_another_form_is_wrong_usage(hostile: Workspace, host: str) ->
     ("name", "target"),
     [
         ("far", {"host": JINJA_HEADER}),
+        ("far", {"host": PIPE}),
+        ("far", {"host": ".."}),
         ("far", {"host": "node", "user": PIPE}),
+        ("far", {"host": "node", "user": "-oX"}),
+        ("..", {}),
+        ("-oX", {}),
         (PIPE, {}),
     ],
 )
@@ -304,6 +309,47 @@ def test_a_folder_that_reads_as_a_template_is_a_folder(hostile: Workspace) -> No
     (kept,) = folder.glob("*/artifacts/given.json")
     assert json.loads(kept.read_text()) == ["a", ["b"], None]
     assert list(hostile.directory.rglob("pwned")) == []
+
+
+BODY = '''
+    """Disks."""
+    from typing import Any
+
+    from toolbox.ansible.roles import role
+
+
+    class Disk:
+        """Disks."""
+
+        @role("machine_write")
+        def label(self, text: str, returned: str = "") -> dict[str, Any]:
+            """
+            Write a label.
+
+            Args:
+                text: the label.
+                returned: what the body returns besides.
+            """
+            if text == "wrong":
+                raise ValueError("--text=wrong is not a label")
+            return {"texts": [text, returned], "mapping": {text: returned}}
+'''
+
+
+def test_what_a_body_returns_stays_text(hostile: Workspace) -> None:
+    hostile.write({"commands/disk.py": BODY})
+    text = JINJA_HEADER.replace("{folder}", str(hostile.directory))
+    outcome = hostile.run("disk", "label", f"--text={SHELL}", f"--returned={text}")
+    assert outcome.exit_code == 0, str(outcome)
+    assert given(hostile, "toolbox/*__disk__label/artifacts/given.json") == [SHELL, [SHELL, text], {SHELL: text}]
+
+
+def test_a_body_that_refuses_is_wrong_usage(hostile: Workspace) -> None:
+    hostile.write({"commands/disk.py": BODY})
+    outcome = hostile.run("disk", "label", "--text=wrong")
+    assert outcome.exit_code == 2
+    assert outcome.stderr == "error: disk label: --text=wrong is not a label\n"
+    assert list(hostile.artifacts.glob("toolbox/*")) == []
 
 
 @pytest.mark.parametrize("name", ["--flags-file=x", "a,b=c", "A", "a b", ""])

@@ -48,6 +48,11 @@ def test_plan_applies_presets_and_overrides(grid: Grid) -> None:
     assert [cell["timeouts"]["run"] for cell in planned(grid, "--overrides={matrix.timeouts.run: 5}")] == [5, 5]
 
 
+def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
+    assert [cell["name"] for cell in planned(grid, "--cells=x=[bc]")] == ["x=b", "x=c"]
+    assert plan(grid, "--cells=x=a").stdout.splitlines()[-1] == "1 cell, of 3 in the matrix: 1 to run"
+
+
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
     ("flag", "said"),

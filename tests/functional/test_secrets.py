@@ -218,6 +218,13 @@ def test_no_command_shows_a_secret(vault: Workspace, argv: list[str]) -> None:
     assert leaks(vault, outcome) == []
 
 
+def test_a_secret_in_a_template_that_makes_text_of_it_is_refused_or_kept(vault: Workspace) -> None:
+    vault.write({"command_args/vault.yaml.j2": "vault open:\n  token: {{ [token] | tojson }}\n"})
+    outcome = started(vault, "from_config", "vault", "open", "--project=vault", "--show_args")
+    assert outcome.exit_code == 2
+    assert "a secret cannot be used with `tojson`" in outcome.stderr
+
+
 # A key that a program prints line by line, and that each way of quoting writes in another way.
 QUOTED_KEY = f'-----BEGIN "KEY"-----\nit\'s "{CORE}" \\ 1\n\'{CORE}\'\n\t{CORE}\n-----END KEY-----'
 
@@ -250,8 +257,6 @@ def test_files_and_step_names_are_redacted_at_the_end_of_the_phase(vault: Worksp
     test = vault.run_directory() / "000__test"
     assert (test / "variable.txt").read_text() == "the ***\n"
     assert "***" in (test / "key.txt").read_text()
-    assert [step["name"] for step in vault.summary()["steps"]] == ["test", "use *** now"]
-    assert "> use *** now" in outcome.stdout
     assert "a secret was masked in key.txt" in outcome.stdout
     assert leaks(vault, outcome) == []
 
@@ -281,6 +286,13 @@ def test_a_binary_file_with_a_secret_is_reported_but_not_changed(vault: Workspac
     assert "archive.bin (contains a secret)" in page
     assert 'href="./000__test/archive.bin"' not in page
     assert 'href="./000__test/header.txt"' in page
+
+
+def test_a_step_whose_name_holds_a_secret_shows_it_as_every_text_does(vault: Workspace) -> None:
+    outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
+    assert [step["name"] for step in vault.summary()["steps"]] == ["test", "use *** now"]
+    assert "> use *** now" in outcome.stdout
+    assert leaks(vault, outcome) == []
 
 
 TELLING = """

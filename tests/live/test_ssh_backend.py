@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import socket
 import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +56,37 @@ def bench(server: openssh.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         one.shared.backend.close()
 
 
-def refusal(bench: Bench) -> tuple[str, float]:
+def refusal(bench: Bench, wait: float = 60.0) -> tuple[str, float]:
     """Return why a workload cannot be started, and how long that took to find out."""
     began = time.monotonic()
     with pytest.raises(StepError) as caught:
-        bench.start("true")
+        bench.start("true", wait=wait)
     assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, Cause.INFRASTRUCTURE)
     return str(caught.value), time.monotonic() - began
+
+
+def test_a_machine_that_does_not_answer_is_waited_for(bench: Open) -> None:
+    with socket.socket() as unused:
+        unused.bind((openssh.ADDRESS, 0))  # bound, and nobody listens
+        port = unused.getsockname()[1]
+        message, seconds = refusal(bench(port=port), wait=2.0)
+    assert message == (
+        f"there: it cannot be reached for 2 s: ssh: connect to host {openssh.ADDRESS} port {port}: Connection refused"
+    )
+    assert 2.0 <= seconds < AT_ONCE
+
+
+def test_a_machine_that_comes_up_late_is_used(bench: Open, server: openssh.Server) -> None:
+    server.stop()
+    target = bench()
+    with ThreadPoolExecutor() as threads:
+        try:
+            attempt = threads.submit(target.start, "true")
+            time.sleep(0.5)
+            assert not attempt.done()
+        finally:
+            server.start()
+        assert attempt.result().wait().exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -193,6 +221,40 @@ def test_links_and_pipes_that_lead_out_are_left_there(bench: Open) -> None:
     assert (results / "mode").stat().st_mode & 0o7777 == 0o700
     beside = {path.name for path in attempt.directory.iterdir()}
     assert beside == {"exit_code", "files", "outcome.json", "stderr.log", "stdout.log"}
+
+
+def member(name: str, **fields: Any) -> tarfile.TarInfo:
+    """Return a member of an archive."""
+    found = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(found, key, value)
+    return found
+
+
+def test_what_a_hostile_machine_sends_lands_nowhere_else(bench: Open, server: openssh.Server, tmp_path: Path) -> None:
+    """The `tar` of the machine is not to be trusted either."""
+    outside = tmp_path / "outside"
+    archive = server.directory / "hostile.tar"
+    with tarfile.open(archive, "w") as content:
+        for name in (f"{outside}", "../outside", "files/../../outside", "files/ok"):
+            content.addfile(member(name, size=5), io.BytesIO(b"forge"))
+        content.addfile(member("files/link", type=tarfile.SYMTYPE, linkname=str(tmp_path)))
+        content.addfile(member("files/link/outside", size=5), io.BytesIO(b"forge"))
+        content.addfile(member("files/hard", type=tarfile.LNKTYPE, linkname="files/link"))
+        content.addfile(member("files/device", type=tarfile.CHRTYPE, devmajor=1, devminor=3))
+    target = bench()
+    attempt = target.start("true")
+    attempt.wait()
+    shell = server.directory / ".bashrc"
+    shell.write_text(f"tar() {{ cat > /dev/null; cat {archive}; }}\n")
+    try:
+        attempt.collect()
+    finally:
+        shell.unlink()
+    assert not outside.exists()
+    found = {path.relative_to(attempt.directory / "files") for path in (attempt.directory / "files").rglob("*")}
+    assert found == {Path("ok"), Path("link"), Path("link/outside")}
+    assert not (attempt.directory / "files/link").is_symlink()
 
 
 def test_a_log_that_had_no_room_here_is_brought_whole(bench: Open) -> None:
