@@ -6,6 +6,8 @@ source does not import another source, so the common part of the sources for JSO
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -13,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from toolbox.config import paths
 from toolbox.model import aggregates
 from toolbox.model.aggregates import Aggregate
-from toolbox.runs.evidence_files import RelativeFile
+from toolbox.runs.evidence_files import RelativeFile, read_document, readable
 
 
 def _is_path(text: str) -> str:
@@ -24,7 +26,7 @@ def _is_path(text: str) -> str:
     return text
 
 
-class DocumentSource(BaseModel):
+class DocumentSource(BaseModel, ABC):
     """The path of a number, or of a list of numbers, in a document. `aggregate` and `warmup` apply only to a list."""
 
     model_config = ConfigDict(extra="forbid")
@@ -34,13 +36,19 @@ class DocumentSource(BaseModel):
     aggregate: Aggregate | None = None
     warmup: int = Field(default=0, ge=0)
 
-    def find(self, document: Any) -> float | tuple[float, ...]:
+    @abstractmethod
+    def parse(self, content: bytes) -> Any:
+        """Return the document; raise ValueError if the content of the file is not valid."""
+
+    def read(self, directory: Path) -> float | tuple[float, ...]:
         """Return the number at the path, or the aggregate of the list of numbers at the path.
 
         Raises:
-            ValueError: the path does not exist in the document, or does not contain numbers.
+            ValueError: the file cannot be read, or the path does not exist or does not contain finite numbers.
         """
-        value = document
+        with readable(directory, self.file) as path:
+            content = read_document(path, self.file)
+        value = self.parse(content)
         for key in paths.parse(self.path):
             try:
                 _, value = paths.child(value, key)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import yaml
 
 from toolbox.metrics import DocumentSource
-from toolbox.runs.evidence_files import read_document, readable
 
 # PyYAML raises YAMLError for invalid YAML, and the other errors for invalid values such as `!!int ""`.
 _FAULTS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError, RecursionError)
@@ -16,17 +15,10 @@ _FAULTS = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeEr
 class Source(DocumentSource):
     """The YAML file, and the path of the number in it. In YAML 1.1, `1e-3` is a string, and `1.0e-3` is a number."""
 
-    def read(self, directory: Path) -> float | tuple[float, ...]:
-        """Return the number, or the aggregate of a list of numbers.
-
-        Raises:
-            ValueError: the file cannot be read, or the path does not exist or does not contain finite numbers.
-        """
-        with readable(directory, self.file) as path:
-            text = read_document(path, self.file)
+    def parse(self, content: bytes) -> Any:
+        """Return the document; raise ValueError if it is not YAML."""
         try:  # libyaml is faster, but crashes the process on deeply nested lists
-            document = yaml.safe_load(text)
+            return yaml.safe_load(content)
         except _FAULTS as error:
             reason = " ".join(str(error).split())  # the message of PyYAML has several lines
             raise ValueError(f"{self.file} is not YAML: {reason}") from None
-        return self.find(document)
