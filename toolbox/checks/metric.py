@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
 
-from toolbox.model.bounds import GATED_FROM, Bound
+from toolbox.model.bounds import GATED_FROM, Bound, Method, Side
 from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
 
@@ -54,14 +54,17 @@ class Check(BaseModel):
             return Judgement(False, f"{self.metric} must be a finite number, not {metric}")
         if self.bounds is not None:
             return self._judge_by_history(metric, metric.value, evidence.bounds.get(self.metric))
-        unit = f" {metric.unit}" if metric.unit else ""
-        if self.upper is not None and metric.value > self.upper:
-            message = f"{self.metric} is {metric}, above its upper bound {self.upper:g}{unit}"
-            return Judgement(False, message, out_of_range=True)
-        if self.lower is not None and metric.value < self.lower:
-            message = f"{self.metric} is {metric}, below its lower bound {self.lower:g}{unit}"
-            return Judgement(False, message, out_of_range=True)
-        return Judgement(True, f"{self.metric} is {metric}, within {self._range(unit)}")
+        side = self._range.side(metric.value)
+        unit = _unit(metric)
+        if side is None:
+            return Judgement(True, f"{self.metric} is {metric}, within {self._range.range}{unit}")
+        name, limit = ("upper", self.upper) if side is Side.ABOVE else ("lower", self.lower)
+        message = f"{self.metric} is {metric}, {side} its {name} bound {limit:g}{unit}"
+        return Judgement(False, message, out_of_range=True)
+
+    @property
+    def _range(self) -> Bound:
+        return Bound(self.lower, self.upper, None, None, Method.MANUAL)
 
     def _judge_by_history(self, metric: Metric, value: float, bound: Bound | None) -> Judgement:
         if bound is None:
@@ -75,7 +78,7 @@ class Check(BaseModel):
             # Bounds are computed from cells that passed. If this check failed, there would never be new bounds.
             return Judgement(None, message)
         side = bound.side(value)
-        unit = f" {metric.unit}" if metric.unit else ""
+        unit = _unit(metric)
         if side is None:
             return Judgement(True, f"{self.metric} is {metric}, within {bound.range}{unit}")
         improves = side.is_good(metric.direction)
@@ -89,12 +92,12 @@ class Check(BaseModel):
         return Judgement(False, message, deviation=deviation, out_of_range=True)
 
     def _judge_each(self, metric: Metric) -> Judgement:
-        unit = f" {metric.unit}" if metric.unit else ""
+        unit, allowed = _unit(metric), self._range.range
         outside = [sample for sample in metric.samples if self._distance(sample) > 0]
         if not outside:
-            return Judgement(True, f"all {len(metric.samples)} values of {self.metric} are within {self._range(unit)}")
+            return Judgement(True, f"all {len(metric.samples)} values of {self.metric} are within {allowed}{unit}")
         worst = max(outside, key=self._distance)
-        message = f"{len(outside)} of {len(metric.samples)} values of {self.metric} are out of {self._range(unit)}"
+        message = f"{len(outside)} of {len(metric.samples)} values of {self.metric} are out of {allowed}{unit}"
         return Judgement(
             False, f"{message}, the worst is {worst:.6g}{unit}", out_of_range=all(map(math.isfinite, metric.samples))
         )
@@ -107,9 +110,6 @@ class Check(BaseModel):
         above = 0 if self.upper is None else value - self.upper
         return max(0, below, above)
 
-    def _range(self, unit: str) -> str:
-        return f"[{_bound(self.lower)}, {_bound(self.upper)}]{unit}"
 
-
-def _bound(value: float | None) -> str:
-    return "-" if value is None else f"{value:g}"
+def _unit(metric: Metric) -> str:
+    return f" {metric.unit}" if metric.unit else ""
