@@ -32,7 +32,7 @@ from toolbox.model.workloads import (
 from toolbox.system import processes
 
 RUN: Final = "conformance"
-TIMEOUT: Final = 60.0  # seconds, for what takes none of that on a machine that is not busy
+TIMEOUT: Final = 120.0  # seconds, for what takes none of that on a machine that is not busy
 _LOOK_SECONDS: Final = 0.02
 _LIMITS: Final = {"wait": TIMEOUT, "run": TIMEOUT, "silence": None, "grace": 5.0}
 

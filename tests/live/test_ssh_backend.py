@@ -70,9 +70,8 @@ def test_a_machine_that_does_not_answer_is_waited_for(bench: Open) -> None:
         unused.bind((openssh.ADDRESS, 0))  # bound, and nobody listens
         port = unused.getsockname()[1]
         message, seconds = refusal(bench(port=port), wait=2.0)
-    assert message == (
-        f"there: it cannot be reached for 2 s: ssh: connect to host {openssh.ADDRESS} port {port}: Connection refused"
-    )
+    answer = f"ssh: connect to host {openssh.ADDRESS} port {port}: Connection refused"
+    assert message == f"there: the host cannot be reached for 2 s: {answer}"
     assert 2.0 <= seconds < AT_ONCE
 
 

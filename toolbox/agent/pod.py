@@ -52,6 +52,8 @@ LOGS_SENT = "logs_sent"  # a file in the directory of the attempt: its logs need
 HOLDING = "[topgallant: the workload has ended; this container runs until its logs have been fetched]"
 _PIECE_BYTES = 1 << 20
 _LOOK_SECONDS = 0.2
+_FIRST_REPEAT_SECONDS = 5.0
+_LONGEST_REPEAT_SECONDS = 60.0
 # A kubelet divides 12 KiB among the containers of a pod, including init containers and containers that others inject,
 # and cuts off the rest of each message. This is enough for 8 containers.
 _MOST_MESSAGE_BYTES = 1400
@@ -124,14 +126,21 @@ def _note_logs_sent(directory: str) -> None:
 def _hold(directory: str, seconds: float, stops: List[int]) -> None:
     """Wait until the logs have been fetched or `stops` has a signal, at most for `seconds`.
 
-    The last line of the output requests the logs. The output does not block, and may have lost its reader.
+    The last line of the output requests the logs. The output does not block, and may have lost its reader. The line is
+    repeated, with growing pauses: a node that begins a new log file does not show the lines of the file before.
     """
-    deadline = time.monotonic() + seconds
-    line = f"\n{HOLDING}\n".encode() if seconds else b""
-    while not stops and time.monotonic() < deadline and not safe_files.is_regular(os.path.join(directory, LOGS_SENT)):
-        with suppress(OSError):
-            line = line[os.write(sys.stdout.fileno(), line) :] if line else line
+    now = time.monotonic()
+    deadline, repeat_at, pause = now + seconds, now + _FIRST_REPEAT_SECONDS, _FIRST_REPEAT_SECONDS
+    rest = f"\n{HOLDING}\n".encode()
+    while not stops and now < deadline and not safe_files.is_regular(os.path.join(directory, LOGS_SENT)):
+        if not rest and now >= repeat_at:
+            pause = min(2 * pause, _LONGEST_REPEAT_SECONDS)
+            rest, repeat_at = f"{HOLDING}\n".encode(), now + pause
+        if rest:
+            with suppress(OSError):
+                rest = rest[os.write(sys.stdout.fileno(), rest) :]
         time.sleep(_LOOK_SECONDS)
+        now = time.monotonic()
 
 
 def keep(directory: str, seconds: float, patterns: List[str]) -> int:

@@ -441,7 +441,8 @@ def test_logs_that_could_not_be_fetched_are_fetched_again(
     attempt = followed.add(wait=1)
     tracker.store.see_pod(HOLDER)
     wait_until(lambda: server.count("GET", f"{PODS}/p/exec") == 3)
-    wait_until(lambda: (attempt.directory / "stdout.log").read_bytes() == LINES)
+    log = attempt.directory / "stdout.log"
+    wait_until(lambda: log.exists() and log.read_bytes() == LINES)
     tracker.store.see_pod(ended(told=RECORD, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
 
