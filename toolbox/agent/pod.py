@@ -86,8 +86,6 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     supervisor.run(faults.append)
     if any(faults):
         raise SystemExit("\n".join(faults))
-    stops: List[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
     outcome = attempt_directory.state_of_unlocked(directory)["outcome"]
     code = int(outcome["exit_code"])
     status = code if outcome["ended_by"] in _ENDED_BY_ITSELF else code or _FAILED
@@ -95,7 +93,7 @@ def supervise(directory: str, order: Dict[str, Any], command: List[str]) -> int:
     if _report({**outcome, "left": left}, supervisor.checksums(), directory):
         _note_logs_sent(directory)
     else:
-        _hold(directory, order["hold_seconds"], stops)
+        _hold(directory, order["hold_seconds"], supervisor.late_signals)
     return status
 
 

@@ -60,12 +60,16 @@ class Supervisor:
             and `sample_seconds` is None for no sampling.
         echoes: copy the logs to other streams; empty if the logs are only written to the directory. With echoes, the
             checksums of the logs are computed.
+
+    Attributes:
+        late_signals: each SIGTERM that arrived after the end of the workload.
     """
 
     def __init__(self, directory: str, order: Mapping[str, Any], echoes: Sequence[Echo] = ()) -> None:
         self._directory = directory
         self._order = order
         self._echoes = echoes
+        self.late_signals: List[int] = []
         self._main_pid = 0
         self._cgroup = ""
         self._status: int | None = None
@@ -103,6 +107,7 @@ class Supervisor:
             self._wait()
             self._reap()
             self._enforce_limits()
+        signal.signal(signal.SIGTERM, lambda number, _frame: self.late_signals.append(number))
         self._finish(began)
 
     def checksums(self) -> Dict[str, List[int]]:

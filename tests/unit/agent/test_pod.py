@@ -24,8 +24,10 @@ from toolbox.agent.supervisor import STREAMS
 
 # A pod has these files in places that are the system's.
 DRIVER = f"""
-import os, sys; sys.path.insert(0, {str(ROOT)!r})
-from toolbox.agent import attempt_directory, pod
+import os, signal, sys; sys.path.insert(0, {str(ROOT)!r})
+from toolbox.agent import attempt_directory, durable, pod
+if "DELETED" in os.environ:
+    durable.sync_tree = lambda top: os.kill(os.getpid(), signal.SIGTERM)
 attempt_directory.TIMEOUT_SECONDS = float(os.environ.get("TIMEOUT", attempt_directory.TIMEOUT_SECONDS))
 pod.ARCHIVE, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
 pod._FIRST_REPEAT_SECONDS = 0.1
@@ -163,6 +165,10 @@ def test_a_container_that_holds_its_logs_ends_in_time_and_when_it_is_deleted(pod
 
 
 NOISE = ["sh", "-c", "head -c 100000 /dev/urandom"]
+
+
+def test_a_container_that_is_deleted_while_it_writes_the_outcome_does_not_hold_its_logs(pod: Pod) -> None:
+    assert end(pod.supervise(*NOISE, hold_seconds=60, env={"DELETED": "1"}))[0] == 0
 
 
 def test_logs_are_kept_until_the_other_side_has_confirmed_that_they_arrived(pod: Pod) -> None:
