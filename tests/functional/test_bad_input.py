@@ -297,4 +297,4 @@ def test_a_bad_block_is_named_with_its_line_by_a_command_that_reads_only_this_bl
     small.write({"config/small.yaml": f"{config}\nresults:\n  currency: ''\n"})
     outcome = refuse(small, "results", "list", "--project=small")
     line = f"config/small.yaml:{len(config.splitlines()) + 3}"
-    assert f"{line}: `results.currency` is '': string should have at least 1 character" in outcome.stderr
+    assert f"{line}: `results.currency` must have at least 1 character, not ''" in outcome.stderr

@@ -177,7 +177,7 @@ class Target(BaseModel):
             return Access(self.kubeconfig, self.context, self.namespace)
         found = clusters.get(self.cluster)
         if found is None:
-            hint = did_you_mean(self.cluster, clusters, label="it has")
+            hint = did_you_mean(self.cluster, clusters, label="clusters")
             raise ConfigurationError(f"no cluster `{self.cluster}` in the block `clusters`: {hint}")
         return dataclasses.replace(found, **({"namespace": self.namespace} if self.namespace else {}))
 

@@ -100,7 +100,7 @@ def refuse_unknown_metric(connection: Connection, run_filter: Filter) -> None:
     """Raise a `UsageError` if the filter has a pattern for metrics that matches no metric in the store."""
     names = queries.metrics(connection, run_filter.project)
     if run_filter.metric is not None and not fnmatch.filter(names, run_filter.metric):
-        hint = did_you_mean(run_filter.metric, names, label="the metrics are")
+        hint = did_you_mean(run_filter.metric, names, label="metrics")
         raise UsageError(f"no metric matches --metric={run_filter.metric}; {hint}")
 
 

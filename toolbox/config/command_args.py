@@ -89,7 +89,7 @@ class Template:
             blocks = {}
         if key not in blocks:
             available = sorted({*self.keys, *map(str, blocks)})
-            hint = did_you_mean(key, available, label="the available keys")
+            hint = did_you_mean(key, available, label="keys")
             listed = "\n  ".join(available)
             raise ConfigurationError(f"{self._file} has no key `{key}`: {hint}\n  {listed}")
         values = blocks[key]
@@ -160,7 +160,7 @@ class Template:
         is_clear = isinstance(error, jinja2.TemplateError | _RaisedByTemplate)
         message = str(error) if is_clear else f"{type(error).__name__}: {error}"
         if match := re.fullmatch(r"'(\w+)' is undefined", message):
-            message += f": {did_you_mean(match[1], fault.view, label='the fields of the configuration')}"
+            message += f": {did_you_mean(match[1], fault.view, label='fields of the configuration')}"
         return f"{where}: {message}"
 
 
@@ -326,7 +326,7 @@ class _Environment(jinja2.Environment):
         if isinstance(name, str) and hasattr(mapping, name) and not name.startswith("_"):
             return getattr(mapping, name)
         where = f"`{mapping.path}`" if isinstance(mapping, View) else "the mapping"
-        hint = did_you_mean(str(name), map(str, mapping), label="its fields")
+        hint = did_you_mean(str(name), map(str, mapping), label="fields")
         return self.undefined(f"{where} has no field `{name}`: {hint}", obj=mapping, name=name)
 
 

@@ -105,9 +105,7 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     if detail["type"] == "missing":
         return f"{where} is missing"
     value, rule = abbreviated(detail["input"]), without_kind(detail["msg"])
-    return (
-        f"{where} {rule}, not {value}" if rule.startswith("must be ") else f"{where} is {value}: {_lower_first(rule)}"
-    )
+    return f"{where} {rule}, not {value}" if rule.startswith("must ") else f"{where} is {value}: {_lower_first(rule)}"
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:

@@ -114,7 +114,7 @@ def missing(path: Path, depth: int, container: object, *, source: str) -> PathEr
     parent = render(path[:depth])
     if isinstance(container, Mapping):
         fields = [render((key,)) if isinstance(key, str) else str(key) for key in container]
-        hint = did_you_mean(str(path[depth]), fields, label="its fields")
+        hint = did_you_mean(str(path[depth]), fields, label="fields")
         where = "the document" if not depth else f"`{parent}`"
         detail = f"{where} has no `{path[depth]}`; {hint}"
     elif isinstance(container, list):

@@ -96,7 +96,7 @@ def _extending_targets(_workspace: Path | None) -> tuple[type[ExtendingTarget], 
 def _load(kind: Kind[object], name: str, _workspace: Path | None) -> type[BaseModel]:
     available = discovery.available(kind.folder)
     if name not in available:
-        raise ValueError(f"unknown {kind.key} `{name}`: {did_you_mean(name, available)}")
+        raise ValueError(f"unknown {kind.key} `{name}`: {did_you_mean(name, available, label=f'{kind.key}s')}")
     extension = available[name]
     model = extension.attribute(kind.attribute)
     if not inspect.isclass(model) or not issubclass(model, BaseModel):

@@ -161,7 +161,7 @@ def command(group_name: str, name: str) -> Command:
     """Return the command of this name, or raise a `UsageError` that suggests a similar name."""
     commands = group(group_name).commands
     if name not in commands:
-        hint = did_you_mean(name, commands, label="its commands")
+        hint = did_you_mean(name, commands, label="commands")
         raise UsageError(f"unknown command `{group_name} {name}`: {hint}")
     return commands[name]
 

@@ -179,7 +179,7 @@ def bind(
         UsageError: the message names every argument that is unknown, missing or of the wrong type.
     """
     faults = [
-        f"unknown argument --{name}: {did_you_mean(name, signature.names, label='its arguments', prefix='--')}"
+        f"unknown argument --{name}: {did_you_mean(name, signature.names, label='arguments', prefix='--')}"
         for name in arguments
         if name not in signature.names
     ]

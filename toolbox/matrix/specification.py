@@ -21,10 +21,12 @@ from pydantic import (
     Field,
     PlainValidator,
     RootModel,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toolbox.config import paths
 from toolbox.matrix.axis_values import canonical, path_of
@@ -306,10 +308,12 @@ class MatrixBlock(Block):
             if axis in grouped:
                 continue
             seen = set()
-            for value in values.values() if isinstance(values, dict) else values:
-                if (key := canonical(value)) in seen:
-                    raise ValueError(f"{abbreviated(value)} is on the axis `{axis}` twice")
-                seen.add(key)
+            for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+                if (text := canonical(value)) in seen:
+                    fault = PydanticCustomError("repeated", "this value is on the axis `{axis}` twice", {"axis": axis})
+                    details = InitErrorDetails(type=fault, loc=("axes", axis, key), input=value)
+                    raise ValidationError.from_exception_data("axes", [details])
+                seen.add(text)
         return self
 
     @field_validator("zip")

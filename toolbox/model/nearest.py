@@ -26,17 +26,18 @@ def misspelled(name: str, known_names: Iterable[str]) -> str | None:
     return similar[0]
 
 
-def did_you_mean(
-    name: str, known_names: Iterable[str], *, label: str = "known", prefix: str = "", most: int = 12
-) -> str:
-    """Return `did you mean ...?` with the similar names, or `LABEL: ...` with all known names if no name is similar.
+def did_you_mean(name: str, known_names: Iterable[str], *, label: str, prefix: str = "", most: int = 12) -> str:
+    """Return `did you mean ...?` with the similar names, or `the LABEL are ...` with all names if no name is similar.
 
     Args:
+        label: the plural of what the names denote, such as `presets`.
         prefix: the text to put before each name.
-        most: the largest number of names to list after the label.
+        most: the largest number of names to list.
     """
     names = sorted(set(known_names))
     if similar_names := nearest(name, names):
         return f"did you mean {' or '.join(prefix + similar_name for similar_name in similar_names)}?"
-    listed = ", ".join(prefix + known for known in names[:most]) or "none"
-    return f"{label}: {listed}" + (f" and {len(names) - most} more" if len(names) > most else "")
+    if not names:
+        return f"there are no {label}"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"the {label} are {', '.join(prefix + known for known in names[:most])}{more}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 LONGEST_LINE: Final = 160
 _MINUTE: Final = 60
 _HOUR: Final = 3600
-_INPUT_SHOULD_BE: Final = re.compile(r"Input should be (.+?)(?:, unable to parse .+)?")
+_SHOULD: Final = re.compile(r"\w+(?: input)? should (.+?)(?:, unable to parse .+| after validation, not \d+)?")
 _MAPPING: Final = re.compile(r"a valid dictionary( or instance of \w+)?")
 
 
@@ -51,9 +51,9 @@ def duration(seconds: float | None, digits: int = 1) -> str:
 
 
 def without_kind(message: str) -> str:
-    """Return a message of pydantic as `must be ...`, or the message of a validator without the prefix of pydantic."""
-    if match := _INPUT_SHOULD_BE.fullmatch(message):
-        return f"must be {_MAPPING.sub('a mapping', match[1])}"
+    """Return a message of pydantic as `must ...`, or the message of a validator without the prefix of pydantic."""
+    if match := _SHOULD.fullmatch(message):
+        return f"must {_MAPPING.sub('a mapping', match[1])}"
     return message.removeprefix("Value error, ")
 
 

@@ -47,9 +47,7 @@ def access(name: str) -> Access:
     """
     available = session.current().clusters
     if name not in available:
-        raise ConfigurationError(
-            f"this run has no cluster `{name}`: {did_you_mean(name, available, label='its clusters')}"
-        )
+        raise ConfigurationError(f"this run has no cluster `{name}`: {did_you_mean(name, available, label='clusters')}")
     return available[name]
 
 

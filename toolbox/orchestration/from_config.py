@@ -47,7 +47,7 @@ def arguments(call: Call, configuration: Configuration, template: Template) -> d
 def argument(values: Mapping[str, Any], name: str, key: str) -> Any:
     """Return the argument of this name, or raise a `UsageError` that suggests a similar name."""
     if name not in values:
-        raise UsageError(f"`{key}` has no argument `{name}`: {did_you_mean(name, values, label='its arguments')}")
+        raise UsageError(f"`{key}` has no argument `{name}`: {did_you_mean(name, values, label='arguments')}")
     return values[name]
 
 

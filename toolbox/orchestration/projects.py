@@ -74,7 +74,7 @@ def find(name: str) -> ProjectFiles:
         folders = [folder for root in places.roots() for folder in root.glob("projects/*/") if folder.name == name]
         if folders:
             raise UsageError(f"{folders[0]} is not a project: it has no orchestration.py")
-        hint = did_you_mean(name, projects, label="known projects")
+        hint = did_you_mean(name, projects, label="projects")
         raise UsageError(f"unknown project `{name}`: {hint}\n  searched {_searched_folders()}")
     return ProjectFiles(name, projects[name].parent.parent)
 
@@ -118,7 +118,5 @@ def select(available: dict[str, Callable[[], object]], names: list[str] | None) 
     """
     for name in names or ():
         if name not in available:
-            raise UsageError(
-                f"unknown phase `{name}`: {did_you_mean(name, available, label='the phases of the project')}"
-            )
+            raise UsageError(f"unknown phase `{name}`: {did_you_mean(name, available, label='phases of the project')}")
     return {name: function for name, function in available.items() if names is None or name in names}

@@ -243,7 +243,11 @@ def test_what_cannot_be_asked_is_not_taken_for_absent(
 
 @pytest.mark.parametrize(
     ("block", "hint"),
-    [({"sut": None}, r"did you mean sut\?"), ({"lab": Access()}, "it has: lab"), ({}, "it has: none")],
+    [
+        ({"sut": None}, r"did you mean sut\?"),
+        ({"lab": Access()}, "the clusters are lab"),
+        ({}, "there are no clusters"),
+    ],
 )
 def test_a_cluster_that_the_run_will_not_have_is_named(block: dict[str, Access | None], hint: str) -> None:
     with pytest.raises(ConfigurationError, match=f"no cluster `sutt` in the block `clusters`: {hint}"):

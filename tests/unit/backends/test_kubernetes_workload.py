@@ -70,9 +70,10 @@ def test_the_faults_of_a_workload_are_listed_together_with_a_hint_for_each_unkno
     with pytest.raises(ConfigurationError) as caught:
         planned(tmp_path, [], log_bytes=1, pods={}, zzzz=1)
     faults = [fault.partition("`matrix.workload.")[2] for fault in caught.value.faults]
+    fields = "collect, command, cwd, env, files, log_bytes, pod, sample_seconds, write"
     assert sorted(faults) == [
         "log_bytes` must be greater than or equal to 4096, not 1",
         "pod` must be a mapping, not []",
         "pods` is an unknown field: did you mean pod?",
-        "zzzz` is an unknown field: fields: collect, command, cwd, env, files, log_bytes, pod, sample_seconds, write",
+        f"zzzz` is an unknown field: the fields are {fields}",
     ]

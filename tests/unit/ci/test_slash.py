@@ -110,7 +110,7 @@ def test_every_fault_is_named_with_its_line() -> None:
     assert faults[1].startswith("line 3: /var: 'a: [' is not YAML: ")
     assert faults[2:] == [
         "line 4: /test needs the name of a project after it",
-        "line 5: unknown command /lgtm: commands: help, only, skip, test, var",
+        "line 5: unknown command /lgtm: the commands are help, only, skip, test, var",
         "line 6: /only needs the names of phases after it",
         "line 7: /test: No closing quotation",
     ]

@@ -252,9 +252,9 @@ def test_a_command_without_arguments_has_none(arguments: Arguments, text: str) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "args.yaml.j2 has no key `group command`: the available keys: none"),
-        ("# nothing\n", "args.yaml.j2 has no key `group command`: the available keys: none"),
-        ("{# nothing #}\n", "args.yaml.j2 has no key `group command`: the available keys: none"),
+        ("", "args.yaml.j2 has no key `group command`: there are no keys"),
+        ("# nothing\n", "args.yaml.j2 has no key `group command`: there are no keys"),
+        ("{# nothing #}\n", "args.yaml.j2 has no key `group command`: there are no keys"),
         ("- a\n", "args.yaml.j2"),
         ("text\n", "args.yaml.j2"),
         ("group command: 5\n", "args.yaml.j2: `group command` must be a mapping of arguments, not 5"),
@@ -320,7 +320,7 @@ def test_a_broken_block_breaks_only_its_own_command(arguments: Arguments, key: s
     ("key", "message"),
     [
         ("group undefined", "args.yaml.j2:5: 'aa' is undefined: did you mean a?"),
-        ("group field", "args.yaml.j2:7: `a` has no field `c`: its fields: b"),
+        ("group field", "args.yaml.j2:7: `a` has no field `c`: the fields are b"),
         ("group item", "args.yaml.j2:9: `a` has no field `bb`: did you mean b?"),
         ("group raises", "args.yaml.j2:12: set a.b"),
         ("group divides", "args.yaml.j2:15: ZeroDivisionError: division by zero"),

@@ -167,6 +167,13 @@ def test_the_lists_of_presets_have_a_contract(load: Load) -> None:
     ]
 
 
+def test_a_wrong_length_is_reported_as_a_rule(load: Load) -> None:
+    assert faults(load, [], "clusters: {lab: {pool: []}}\nresults: {currency: ''}\n")[1:] == [
+        "config.yaml:1: `clusters.lab.pool` must have at least 1 item, not []",
+        "config.yaml:2: `results.currency` must have at least 1 character, not ''",
+    ]
+
+
 @pytest.mark.parametrize("block", ["{}", "{names: null, to_apply: [p], p: {a: 1}, q: null, r: text}"])
 def test_all_forms_of_to_apply_are_valid(load: Load, block: str) -> None:
     load(f"ci_presets: {block}\na: 1\n").check()

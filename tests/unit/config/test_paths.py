@@ -102,8 +102,8 @@ def test_a_missing_key_is_a_key_error(container: Any, key: str | int) -> None:
     ("path", "depth", "container", "message"),
     [
         (("tset",), 0, {"test": 1}, "f: no field `tset`: the document has no `tset`; did you mean test?"),
-        (("a", "x"), 1, {"b.c": 1, 8: 2}, 'f: no field `a.x`: `a` has no `x`; its fields: 8, ["b.c"]'),
-        (("a", "x"), 1, {}, "f: no field `a.x`: `a` has no `x`; its fields: none"),
+        (("a", "x"), 1, {"b.c": 1, 8: 2}, 'f: no field `a.x`: `a` has no `x`; the fields are 8, ["b.c"]'),
+        (("a", "x"), 1, {}, "f: no field `a.x`: `a` has no `x`; there are no fields"),
         (("a", 9), 1, [1, 2], "f: no field `a[9]`: `a` is a list of 2 items"),
         (("a", "x"), 1, "text", "f: no field `a.x`: `a` is a str, which has no fields"),
     ],

@@ -130,8 +130,8 @@ tests: {step: 0}
     ("preset", "message"),
     [
         ("smal", "config.yaml: unknown preset `smal`: did you mean small?"),
-        ("", "config.yaml: unknown preset ``: presets: "),
-        ("8", "config.yaml: unknown preset `8`: presets: "),
+        ("", "config.yaml: unknown preset ``: the presets are "),
+        ("8", "config.yaml: unknown preset `8`: the presets are "),
         ("outer", "config.yaml:8: unknown preset `smal`, requested by outer -> inner: did you mean small?"),
         ("wrong", "config.yaml:13: preset wrong cannot create a field: no field `tests.steps`: "),
         ("deep", "config.yaml:13: preset deep -> wrong cannot create a field: no field `tests.steps`: "),
@@ -157,7 +157,7 @@ def test_a_faulty_preset_is_named_with_its_chain_and_line(load: Load, preset: st
 @pytest.mark.parametrize("text", ["a: 1\n", "ci_presets: null\n", "ci_presets: [x]\n", "ci_presets: text\n"])
 def test_a_document_without_presets_has_none(load: Load, text: str) -> None:
     assert presets.names(document.parse(text, source="config.yaml")) == []
-    with pytest.raises(ConfigurationError, match="unknown preset `light`: presets: none"):
+    with pytest.raises(ConfigurationError, match="unknown preset `light`: there are no presets"):
         load(text, presets=["light"])
 
 

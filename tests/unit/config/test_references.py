@@ -122,7 +122,7 @@ def test_a_shared_container_is_not_a_loop(load: Load) -> None:
     ("value", "message"),
     [
         ("@tets", "dangling reference '@tets': no field `tets`: the document has no `tets`; did you mean test?"),
-        ("x {@test.b}", "dangling reference 'x {@test.b}': no field `test.b`: `test` has no `b`; its fields: a"),
+        ("x {@test.b}", "dangling reference 'x {@test.b}': no field `test.b`: `test` has no `b`; the fields are a"),
         ("@test.a.b", "dangling reference '@test.a.b': no field `test.a.b`: `test.a` is a int, which has no fields"),
         ("@list[2]", "dangling reference '@list[2]': no field `list[2]`: `list` is a list of 2 items"),
         ("@", "dangling reference '@': '' is not a path"),

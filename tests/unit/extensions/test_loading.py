@@ -28,7 +28,7 @@ def test_parsing_does_not_change_the_mapping() -> None:
     ("spec", "said"),
     [
         ({"check": "exit_statsu"}, r"^unknown check `exit_statsu`: did you mean exit_status\?$"),
-        ({"check": "qqqq"}, r"^unknown check `qqqq`: known: .*exit_status.*$"),
+        ({"check": "qqqq"}, r"^unknown check `qqqq`: the checks are .*exit_status.*$"),
         ({"check": "../model/errors"}, "unknown check"),
         ({"check": "__init__"}, "unknown check"),
         ({"check": "exit_status.Check"}, "unknown check"),

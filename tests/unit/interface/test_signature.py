@@ -377,7 +377,7 @@ def test_every_wrong_argument_is_named_at_once() -> None:
     assert str(caught.value).split("\n  ") == [
         "thing deploy:",
         "unknown argument --nmae: did you mean --name?",
-        "unknown argument --other: its arguments: --count, --name, --tags",
+        "unknown argument --other: the arguments are --count, --name, --tags",
         "--name is missing (str): of the thing; as in note: the catalog.",
         "--count must be int, not 'many'",
     ]

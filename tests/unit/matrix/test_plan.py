@@ -223,7 +223,7 @@ def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines
     ("fields", "said"),
     [
         ({"target": "tpv"}, "no target `tpv`: did you mean tpu"),
-        ({"target": "x"}, "no target `x`: targets and labels: gpu, tpu, v5"),
+        ({"target": "x"}, "no target `x`: the targets and labels are gpu, tpu, v5"),
         ({"resources": {"chip": 5}}, r"no target has the capacity for the cell \(5 chip\): v5"),
         ({"resources": {"licence": 3}, "pools": {"licence": 2}}, "the cell needs 3 licence, but the pool has only 2"),
     ],
@@ -330,7 +330,7 @@ def test_a_name_that_is_also_a_pattern_is_a_name_first(planned: Planned) -> None
 def test_a_pattern_that_no_cell_has_names_the_nearest(planned: Planned) -> None:
     with pytest.raises(UsageError, match=r"^--cells=x=a,y=3: no cell has such a name; did you mean x=a,y=\d"):
         planned({"axes": AXES}, selection=Selection("x=a,y=3"))
-    with pytest.raises(UsageError, match=r"no cell has such a name; cells: x=a,y=1, .* and 2 more$"):
+    with pytest.raises(UsageError, match=r"no cell has such a name; the cells are x=a,y=1, .* and 2 more$"):
         planned({"axes": {**AXES, "y": [1, 2, 3]}}, selection=Selection("?"))
 
 

@@ -70,11 +70,11 @@ def test_values_that_differ_in_their_type_are_not_the_same() -> None:
             {"model": {}},
             "axes.model: the axis has no values: give it at least one, or set the axis to null to remove it",
         ),
-        ({"model": [1, 2, 1]}, ": 1 is on the axis `model` twice"),
-        ({"model": [None, None]}, ": None is on the axis `model` twice"),
+        ({"model": [1, 2, 1]}, "axes.model.2: this value is on the axis `model` twice"),
+        ({"model": [None, None]}, "axes.model.1: this value is on the axis `model` twice"),
         (
             {"model": {"a": {"x": 1, "y": 2}, "b": {"y": 2, "x": 1}}},
-            ": {'y': 2, 'x': 1} is on the axis `model` twice",
+            "axes.model.b: this value is on the axis `model` twice",
         ),
         ({"model": {8: "x"}}, 'axes.model: the label 8 must be a string: write "8"'),
         ({8: ["x"]}, "axes.8.[key]: Input should be a valid string"),
@@ -136,7 +136,7 @@ def test_an_entry_names_axes_that_there_are(field: str) -> None:
 def test_a_condition_names_axes_that_there_are(field: str, entry: dict[str, Any]) -> None:
     entries = [{**entry, "when": {}}, {**entry, "when": {"model": ["a"]}}]
     assert len(getattr(matrix(AXES, **{field: entries}), field)) == 2
-    assert fault(**{field: [{**entry, "when": {"chip": 1}}]}) == f"{field}.0: no axis `chip`: axes: batch, model"
+    assert fault(**{field: [{**entry, "when": {"chip": 1}}]}) == f"{field}.0: no axis `chip`: the axes are batch, model"
 
 
 @pytest.mark.parametrize(("field", "entry"), CONDITIONAL)
@@ -365,6 +365,15 @@ def test_a_configuration_is_validated_by_the_contracts(tmp_path: Path, monkeypat
         "config.yaml:5: `matrix.jobs` must be greater than or equal to 1, not 0",
         "config.yaml:8: `targets.big.capacity` is {'jobs': 0}: `jobs` must be at least 1",
     ]
+
+
+def test_a_value_that_is_on_an_axis_twice_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("matrix:\n  workload: {command: 'true'}\n  axes:\n    batch:\n      - 8\n      - 16\n      - 8\n")
+    with pytest.raises(ConfigurationError) as caught:
+        Configuration.load(Request(file, contracts=[CONTRACTS])).check()
+    (fault,) = caught.value.faults
+    assert fault == f"{file}:7: `matrix.axes.batch[2]` is 8: this value is on the axis `batch` twice"
 
 
 def test_a_value_that_is_not_plain_data_has_no_canonical_json() -> None:

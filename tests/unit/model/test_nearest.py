@@ -17,10 +17,10 @@ def test_no_more_names_than_the_limit() -> None:
     ("name", "known", "hint"),
     [
         ("lihgt", ["light", "gpu"], "did you mean light?"),
-        ("zzz", ["light", "gpu"], "presets: gpu, light"),
-        ("zzz", ["gpu", "gpu"], "presets: gpu"),
-        ("zzz", [], "presets: none"),
-        ("", ["gpu"], "presets: gpu"),
+        ("zzz", ["light", "gpu"], "the presets are gpu, light"),
+        ("zzz", ["gpu", "gpu"], "the presets are gpu"),
+        ("zzz", [], "there are no presets"),
+        ("", ["gpu"], "the presets are gpu"),
     ],
 )
 def test_near_names_go_before_all_names(name: str, known: list[str], hint: str) -> None:
@@ -28,12 +28,15 @@ def test_near_names_go_before_all_names(name: str, known: list[str], hint: str) 
 
 
 def test_two_near_names_are_both_offered() -> None:
-    assert did_you_mean("capture_stat", ["capture", "capture_state"]) == "did you mean capture_state or capture?"
+    assert (
+        did_you_mean("capture_stat", ["capture", "capture_state"], label="commands")
+        == "did you mean capture_state or capture?"
+    )
 
 
 def test_a_long_list_is_cut_and_counted() -> None:
-    hint = did_you_mean("zzz", [f"n{index:02}" for index in range(20)], most=3)
-    assert hint == "known: n00, n01, n02 and 17 more"
+    hint = did_you_mean("zzz", [f"n{index:02}" for index in range(20)], label="names", most=3)
+    assert hint == "the names are n00, n01, n02 and 17 more"
 
 
 @pytest.mark.parametrize(

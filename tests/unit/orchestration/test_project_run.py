@@ -345,9 +345,9 @@ def on_clusters(block: dict[str, Any], cluster: str) -> str:
 @pytest.mark.parametrize(
     ("block", "hint"),
     [
-        ({}, "it has: none"),
+        ({}, "there are no clusters"),
         ({"sut": {"create": {"command": "touch made", "destroy": "true"}}}, r"did you mean sut\?"),
-        ({"sutt": {"machine": {"lock_file": "lock"}}, "lab": {"pool": [{"name": "a"}]}}, "it has: lab"),
+        ({"sutt": {"machine": {"lock_file": "lock"}}, "lab": {"pool": [{"name": "a"}]}}, "the clusters are lab"),
     ],
 )
 def test_a_target_on_an_unknown_cluster_starts_nothing(

@@ -78,7 +78,7 @@ def _absent(objects: Objects, pods: Sequence[Json], params: Mapping[str, Any]) -
     containers = {str(each["name"]) for pod in pods for each in _logs.containers(pod)}
     for name in params["containers"] or ():
         if name not in containers:
-            yield f"no pod has a container {name}: {did_you_mean(name, containers, label='their containers')}"
+            yield f"no pod has a container {name}: {did_you_mean(name, containers, label='containers')}"
 
 
 def seconds(age: str | None) -> int | None:

@@ -32,7 +32,7 @@ from pydantic.fields import FieldInfo
 from toolbox.kubernetes.api.objects import MANAGED_BY
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
-from toolbox.model.text import abbreviated
+from toolbox.model.text import abbreviated, without_kind
 
 ROOT: Final = "/topgallant"
 """The directory in a pod for all of Topgallant's files."""
@@ -487,14 +487,14 @@ def _quantity(value: float, unit: str, thousandth: str) -> str:
 
 def _fault(detail: dict[str, Any]) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"] if part != "[key]")
-    message = detail["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+    field, rule = f"`{where.removeprefix('.')}`", without_kind(detail["msg"])
     if detail["type"] == "extra_forbidden":
         *parents, name = detail["loc"]
         hint = did_you_mean(str(name), _fields_at(parents), label="fields")
-        return f"`{where.removeprefix('.')}` is an unknown field: {hint}"
+        return f"{field} is an unknown field: {hint}"
     if detail["type"] not in {"value_error", "missing"}:
-        message = f"{abbreviated(detail['input'])}: {message[:1].lower()}{message[1:]}"
-    return f"`{where.removeprefix('.')}`: {message}" if where else message
+        return f"{field} {rule}, not {abbreviated(detail['input'])}"
+    return f"{field}: {rule}" if where else rule
 
 
 def _fields_at(parts: list[str | int]) -> list[str]:

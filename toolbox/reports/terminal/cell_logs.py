@@ -173,7 +173,8 @@ class CellLogs:
         begun = [cell.name for cell in run.cells if cell.attempts]
         if not begun:
             return f"no cell of the run {run.run} has begun: the logs of other steps are in {run.directory}"
-        return f"no cell `{self.pattern}` of the run {run.run} has begun: {did_you_mean(self.pattern or '', begun)}"
+        hint = did_you_mean(self.pattern or "", begun, label="cells")
+        return f"no cell `{self.pattern}` of the run {run.run} has begun: {hint}"
 
     def _note(self, text: str) -> None:
         print(printable(text), file=self.stderr, flush=True)
