@@ -38,16 +38,33 @@ class Cost:
 
 def summed(runs: Iterable[RunRow], period: Period) -> list[Cost]:
     """Return the costs by period, project and currency, the latest period first."""
-    costs: dict[tuple[str, str, str], Cost] = {}
-    for run in runs:
-        name = run.started.strftime("%Y-%m-%d" if period is Period.DAY else "%Y-%m")
-        cost = costs.setdefault((name, run.project, run.currency), Cost(name, run.project, run.currency))
-        cost.runs += 1
-        cost.seconds += run.seconds or 0.0
-        cost.unpriced += run.unpriced > 0
-        if run.cost is not None:
-            cost.cost = (cost.cost or 0.0) + run.cost
-    by_name = sorted(costs.values(), key=lambda cost: (cost.project, cost.currency))
+    form = "%Y-%m-%d" if period is Period.DAY else "%Y-%m"
+    return total(
+        Cost(
+            run.started.strftime(form),
+            run.project,
+            run.currency,
+            runs=1,
+            unpriced=int(run.unpriced > 0),
+            seconds=run.seconds or 0.0,
+            cost=run.cost,
+        )
+        for run in runs
+    )
+
+
+def total(costs: Iterable[Cost]) -> list[Cost]:
+    """Return the sums of the costs with the same period, project and currency, the latest period first."""
+    sums: dict[tuple[str, str, str], Cost] = {}
+    for cost in costs:
+        key = cost.period, cost.project, cost.currency
+        sum_ = sums.setdefault(key, Cost(*key))
+        sum_.runs += cost.runs
+        sum_.unpriced += cost.unpriced
+        sum_.seconds += cost.seconds
+        if cost.cost is not None:
+            sum_.cost = (sum_.cost or 0.0) + cost.cost
+    by_name = sorted(sums.values(), key=lambda cost: (cost.project, cost.currency))
     return sorted(by_name, key=lambda cost: cost.period, reverse=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -109,12 +110,15 @@ def _chart(history: History, begin: int, runs: _Runs) -> dict[str, Any]:
 
 
 def of_costs(days: Iterable[Cost]) -> list[dict[str, Any]]:
-    """Return the charts of the cost of the latest days, one per currency."""
-    priced: dict[str, dict[str, float]] = {}
+    """Return the charts of the cost of the latest days, one per currency.
+
+    Args:
+        days: the costs, at most one for each day and currency.
+    """
+    priced: dict[str, dict[str, float]] = defaultdict(dict)
     for day in days:
         if day.cost is not None:
-            costs = priced.setdefault(day.currency, {})
-            costs[day.period] = costs.get(day.period, 0.0) + day.cost
+            priced[day.currency][day.period] = day.cost
     return [_costs(currency, costs) for currency, costs in sorted(priced.items())]
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from toolbox.model.text import truncate
 from toolbox.reports import _web_page
 from toolbox.reports.site import charts, formats, site_directory
 from toolbox.results import project_overview
-from toolbox.results.cost import Cost
+from toolbox.results.cost import Cost, total
 from toolbox.results.histories import BoundsInForce, History
 from toolbox.results.project_overview import Cell, Project
 from toolbox.results.queries import Filter
@@ -201,12 +202,4 @@ def _with_room(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 def _summed_over_projects(costs: Iterable[Cost]) -> list[Cost]:
     """Return the sums of the costs of all projects, by period and currency, latest period first."""
-    sums: dict[tuple[str, str], Cost] = {}
-    for cost in costs:
-        total = sums.setdefault((cost.period, cost.currency), Cost(cost.period, "", cost.currency))
-        total.runs += cost.runs
-        total.unpriced += cost.unpriced
-        total.seconds += cost.seconds
-        if cost.cost is not None:
-            total.cost = (total.cost or 0.0) + cost.cost
-    return [sums[key] for key in sorted(sums, reverse=True)]
+    return total(replace(cost, project="") for cost in costs)
