@@ -19,6 +19,10 @@ class Direction(StrEnum):
     LOWER = "lower"
     HIGHER = "higher"
 
+    def improves(self, before: float, after: float) -> bool:
+        """Return whether a value that has changed has become better."""
+        return (after < before) is (self is Direction.LOWER)
+
 
 class Side(StrEnum):
     """Whether a value is below its lower bound or above its upper bound."""

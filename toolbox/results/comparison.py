@@ -232,7 +232,7 @@ def _change(comparison: Comparison, failed: tuple[Cells, Cells]) -> Change:
         return Change.SAME
     if comparison.direction is None:
         return Change.CHANGED
-    return Change.BETTER if (after < before) is (comparison.direction is Direction.LOWER) else Change.WORSE
+    return Change.BETTER if comparison.direction.improves(before, after) else Change.WORSE
 
 
 def _is_within_margin(comparison: Comparison, before: float, after: float) -> bool:

@@ -6,13 +6,12 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from toolbox.model.bounds import Bound, Direction, Side
+from toolbox.model.bounds import Bound, Side
 from toolbox.results import bounds_formulas as formulas
 from toolbox.results import changes
 from toolbox.results.changes import Change
@@ -22,7 +21,6 @@ LONGEST: Final = 2000  # number of latest values to search for changes, and to d
 BEFORE: Final = 10  # number of values to compare the latest value with
 BoundsInForce = Mapping[tuple[str, str], Bound]  # by the id of the cell and the metric
 Noise = Mapping[tuple[str, str], tuple[int, int]]  # noisy values and all values, by the id of the cell and the metric
-Presets = Mapping[tuple[str, datetime], Sequence[str]]  # by the name and the start of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +87,8 @@ class History:
         """The index of the first value that the bounds apply to; None without bounds."""
         if self.bound is None or not self.bound.is_reported:
             return None
-        since = self.bound.since
-        runs = enumerate(self.series.runs)
-        return 0 if since is None else next((index for index, run in runs if run.started >= since), None)
+        begin = self.series.first_index_since(self.bound.since) if self.bound.since is not None else 0
+        return begin if begin < self.size else None
 
     @cached_property
     def outside(self) -> dict[int, Side]:
@@ -118,19 +115,15 @@ class History:
         return len(self.series.values)
 
 
-def of(all_series: Iterable[Series], bounds: BoundsInForce, noise: Noise, presets: Presets) -> list[History]:
-    """Return the histories of series.
-
-    Args:
-        presets: the presets of all runs of the series.
-    """
+def of(all_series: Iterable[Series], bounds: BoundsInForce, noise: Noise) -> list[History]:
+    """Return the histories of series."""
     keyed = [(series, (series.cell, series.metric)) for series in all_series]
-    return [_history(series, bounds.get(key), noise.get(key), presets) for series, key in keyed]
+    return [_history(series, bounds.get(key), noise.get(key)) for series, key in keyed]
 
 
-def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None, presets: Presets) -> History:
+def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None) -> History:
     series = _latest(whole, LONGEST)
-    shifts = [_shift(series, change, presets) for change in changes.detect(series.values)]
+    shifts = [_shift(series, change) for change in changes.detect(series.values)]
     is_in_force = bound is not None and bound.is_in(series.unit)
     if not is_in_force:
         confirmed = [shift.change.index for shift in shifts if shift.is_confirmed]
@@ -139,10 +132,10 @@ def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None, 
     return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force, noisy)
 
 
-def _shift(series: Series, change: Change, presets: Presets) -> Shift:
-    run, last = series.runs[change.index], series.runs[change.index - 1]
-    new_presets, old_presets = (set(presets.get((each.run, each.started), ())) for each in (run, last))
-    return Shift(change, run, last, _is_worse(change, series.direction), new_presets != old_presets)
+def _shift(series: Series, change: Change) -> Shift:
+    run, last, direction = series.runs[change.index], series.runs[change.index - 1], series.direction
+    is_worse = None if direction is None else not direction.improves(change.before, change.after)
+    return Shift(change, run, last, is_worse, run.presets != last.presets)
 
 
 def _possible_bound(series: Series) -> Bound | None:
@@ -156,9 +149,3 @@ def _latest(series: Series, count: int) -> Series:
     if len(series.values) <= count:
         return series
     return dataclasses.replace(series, values=series.values[-count:], runs=series.runs[-count:])
-
-
-def _is_worse(change: Change, direction: Direction | None) -> bool | None:
-    if direction is None:
-        return None
-    return (change.after > change.before) is (direction is Direction.LOWER)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 
 from toolbox.model.bounds import Bound
@@ -59,15 +58,6 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     return Level(begin, tuple(kept), changed)
 
 
-def first_index_since(series: Series, moment: datetime) -> int:
-    """Return the index of the first value since a moment; the number of values if there is none.
-
-    The time of a value is the start of its run.
-    """
-    indices = (index for index, run in enumerate(series.runs) if run.started >= moment)
-    return next(indices, len(series.values))
-
-
 def _changes(series: Series) -> list[tuple[int, changes.State]]:
     offset = max(0, len(series.values) - bounds_formulas.LOOK_BACK)
     return [(offset + change.index, change.state) for change in changes.detect(series.values[offset:])]
@@ -82,10 +72,10 @@ def _begin(series: Series, bound: Bound | None, shifts: Sequence[tuple[int, chan
     if bound is None or bound.since is None:
         begin = max((index for index, state in shifts if state is changes.State.CONFIRMED), default=0)
         return begin, begin
-    last_begin = first_index_since(series, bound.since) + SHORTEST - 1
+    last_begin = series.first_index_since(bound.since) + SHORTEST - 1
     begin = max((index for index, _ in shifts if index <= last_begin), default=0)
     if bound.accepted_since is not None:
-        first = first_index_since(series, bound.accepted_since)
+        first = series.first_index_since(bound.accepted_since)
         last_begin = max(last_begin, first + SHORTEST - 1)
         begin = first if begin < first + SHORTEST else begin
     return begin, last_begin

@@ -183,8 +183,7 @@ def _project(
     name = str(where.project)
     latest = _latest(rows)
     results = queries.results(connection, where, among=latest, with_metrics=False)
-    presets = {(row.run, row.started): row.presets for row in rows}
-    of_metrics = histories.of(queries.series(connection, where), bounds, queries.noise(connection, where), presets)
+    of_metrics = histories.of(queries.series(connection, where), bounds, queries.noise(connection, where))
     return Project(
         name,
         rows[:RECENT],

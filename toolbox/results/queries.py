@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
@@ -23,7 +23,6 @@ from toolbox.results.series import RunReference, Series
 from toolbox.results.tables import Attempt, Cell, Check, Result, Run, Sample
 from toolbox.results.tables import Series as SeriesRow
 
-Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 _PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
 _RECENT: Final = ("latest", "previous")
 _SOME: Final = 3  # number of runs that an error message names
@@ -60,9 +59,11 @@ class Filter:
     run: int | None = None
 
 
-def runs(connection: Connection, where: Filter, *, limit: int | None = None) -> list[RunRow]:
-    """Return the runs, newest first."""
-    query = select(Run).where(*_of_runs(where)).order_by(Run.started.desc(), Run.id.desc())
+def runs(
+    connection: Connection, where: Filter, *conditions: ColumnElement[bool], limit: int | None = None
+) -> list[RunRow]:
+    """Return the runs that also meet the further conditions, newest first."""
+    query = select(Run).where(*_of_runs(where), *conditions).order_by(Run.started.desc(), Run.id.desc())
     if limit is not None and not (where.revision or where.presets):
         query = query.limit(limit)
     rows = list(islice((row for row in connection.execute(query) if _matches(row, where)), limit))
@@ -77,7 +78,7 @@ def runs(connection: Connection, where: Filter, *, limit: int | None = None) -> 
         func.count(Result.cost).label("priced"),
     )
     ended = ended.where(Result.kind == "cell").group_by(Result.run_id, Result.verdict)
-    for group in connection.execute(_of(ended, Result.run_id, [row.id for row in rows], where)):
+    for group in _batched(connection, ended, Result.run_id, [row.id for row in rows]):
         counts[group.run_id][group.verdict or "not ended"] = group.number
         unpriced[group.run_id] += group.number - group.priced
         if group.cost is not None:
@@ -116,8 +117,9 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
         latest = runs(connection, of_project, limit=index + 1)
         if len(latest) > index:
             return latest[index]
-    rows = _named(connection, of_project, Run.run == name)
-    rows = rows or _named(connection, of_project, func.substr(Run.run, 1, len(name)) == name)
+    begins = func.substr(Run.run, 1, len(name)) == name
+    rows = runs(connection, of_project, Run.run == name, limit=_SOME + 1)
+    rows = rows or runs(connection, of_project, begins, limit=_SOME + 1)
     if not rows:
         newest = ", ".join(row.run for row in runs(connection, of_project, limit=_SOME)) or "none"
         raise UsageError(f"the store has no run `{name}`; the newest runs are {newest}")
@@ -126,16 +128,6 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
         count = str(len(rows)) if len(rows) <= _SOME else f"more than {_SOME}"
         raise UsageError(f"`{name}` matches {count} runs: {some}...: use a longer prefix, or --project")
     return rows[0]
-
-
-def _named(connection: Connection, where: Filter, condition: ColumnElement[bool]) -> list[RunRow]:
-    """Return the newest runs that meet a condition, at most one run more than an error message names."""
-    query = select(Run.id).where(*_of_runs(where), condition).order_by(Run.started.desc(), Run.id.desc())
-    return [
-        row
-        for identity in connection.scalars(query.limit(_SOME + 1)).all()
-        for row in runs(connection, Filter(run=identity))
-    ]
 
 
 def results(
@@ -149,9 +141,8 @@ def results(
     rows = runs(connection, where) if among is None else among
     by_id = {row.id: row for row in rows}
     cells = _cells(connection, where, by_id)
-    query = _of(select(Result), Result.run_id, by_id, where)
-    selected = [row for row in connection.execute(query) if row.cell_id in cells and row.run_id in by_id]
-    attempts = _attempts(connection, where, by_id)
+    selected = [row for row in _batched(connection, select(Result), Result.run_id, by_id) if row.cell_id in cells]
+    attempts = _attempts(connection, by_id)
     metrics = _metrics(connection, where, by_id) if with_metrics else {}
     order = {row.id: index for index, row in enumerate(rows)}
     return [
@@ -174,32 +165,22 @@ def flaky_cells(connection: Connection, project: str, until: datetime) -> set[st
     return observations.known_flaky(results(connection, lately, with_metrics=False))
 
 
-def series(connection: Connection, where: Filter, *, accepted: bool = True) -> list[Series]:
-    """Return the series that have values, sorted by project, cell and metric.
-
-    Args:
-        accepted: whether to omit the values of cells that failed for other reasons than values out of the ranges of
-            earlier runs.
-    """
-    runs_by_id = {
-        row.id: RunReference(row.run, row.started, row.revision, row.directory)
-        for row in connection.execute(
-            select(Run.id, Run.run, Run.started, Run.revision, Run.directory, Run.presets).where(*_of_runs(where))
-        )
-        if _matches(row, where)
-    }
+def series(connection: Connection, where: Filter) -> list[Series]:
+    """Return the series that have accepted values, sorted by project, cell and metric."""
+    in_order = sorted(_selected_runs(connection, where), key=lambda row: (row.started, row.id))
+    references = [
+        RunReference(row.run, row.started, row.revision, row.directory, frozenset(row.presets)) for row in in_order
+    ]
+    index_of = {row.id: index for index, row in enumerate(in_order)}
     cells = _cells(connection, where)
     named = {
         row.id: row
         for row in connection.execute(select(SeriesRow))
         if row.cell_id in cells and (where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric))
     }
-    in_order = sorted(runs_by_id, key=lambda identity: (runs_by_id[identity].started, identity))
-    index_of = {identity: index for index, identity in enumerate(in_order)}
     all_series = []
-    for identity, values, indices, confirmed in _values(connection, named, index_of, accepted=accepted):
+    for identity, values, indices, confirmed in _values(connection, named, index_of):
         row, cell = named[identity], cells[named[identity].cell_id]
-        references = tuple(runs_by_id[in_order[index]] for index in indices)
         direction = Direction(row.direction) if row.direction else None
         all_series.append(
             Series(
@@ -210,7 +191,7 @@ def series(connection: Connection, where: Filter, *, accepted: bool = True) -> l
                 row.metric,
                 row.unit,
                 direction,
-                references,
+                tuple(references[index] for index in indices),
                 values,
                 confirmed,
             )
@@ -220,12 +201,11 @@ def series(connection: Connection, where: Filter, *, accepted: bool = True) -> l
 
 def failed_cells(connection: Connection, where: Filter) -> set[tuple[str, str]]:
     """Return the projects and ids of the cells that have results in the selected runs but passed in none of them."""
-    among = set(_run_ids(connection, where))
-    ended = select(Cell.project, Cell.cell, Result.run_id, Result.verdict).join(Cell, Cell.id == Result.cell_id)
+    run_ids = [run.id for run in _selected_runs(connection, where)]
+    ended = select(Cell.project, Cell.cell, Result.verdict).join(Cell, Cell.id == Result.cell_id)
     passed: dict[tuple[str, str], bool] = {}
-    for project, cell, run_id, verdict in connection.execute(_of(ended, Result.run_id, among, where)):
-        if run_id in among:
-            passed[project, cell] = passed.get((project, cell), False) or verdict in _PASSED
+    for project, cell, verdict in _batched(connection, ended, Result.run_id, run_ids):
+        passed[project, cell] = passed.get((project, cell), False) or verdict in _PASSED
     return {cell for cell, has_passed in passed.items() if not has_passed}
 
 
@@ -234,20 +214,17 @@ def noise(connection: Connection, where: Filter) -> dict[tuple[str, str], tuple[
 
     A noisy value was out of its range in one attempt but not in the other. Metrics without noisy values are omitted.
     """
-    runs_ = _run_ids(connection, where)
+    run_ids = [run.id for run in _selected_runs(connection, where)]
     cells = _cells(connection, where)
     counted = select(SeriesRow.cell_id, SeriesRow.metric, func.sum(case((Sample.noisy, 1), else_=0)), func.count())
     counted = counted.join(SeriesRow, SeriesRow.id == Sample.series_id).group_by(SeriesRow.cell_id, SeriesRow.metric)
     counted = counted.select_from(Sample).where(Sample.accepted)
     counts_of: dict[tuple[str, str], tuple[int, int]] = {}
-    for begin in range(0, len(runs_), _FEW):
-        for cell_id, metric, noisy, values in connection.execute(
-            counted.where(Sample.run_id.in_(runs_[begin : begin + _FEW]))
-        ):
-            if cell_id in cells:
-                key = cells[cell_id].cell, metric
-                earlier = counts_of.get(key, (0, 0))
-                counts_of[key] = earlier[0] + noisy, earlier[1] + values
+    for cell_id, metric, noisy, values in _batched(connection, counted, Sample.run_id, run_ids):
+        if cell_id in cells:
+            key = cells[cell_id].cell, metric
+            earlier = counts_of.get(key, (0, 0))
+            counts_of[key] = earlier[0] + noisy, earlier[1] + values
     return {key: counts for key, counts in counts_of.items() if counts[0]}
 
 
@@ -257,19 +234,23 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
     query = query.select_from(Check).join(Result, Result.id == Check.result_id).join(Cell, Cell.id == Result.cell_id)
     query = query.order_by(Check.result_id, Check.position)
     by_result: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
-    for run_id, cell, *row in connection.execute(_among(query, Result.run_id, [row.run.id for row in results_])):
+    for run_id, cell, *row in _batched(connection, query, Result.run_id, {row.run.id for row in results_}):
         by_result[run_id, cell].append(dict(zip(("check", "passed", "message", "file", "line"), row, strict=True)))
     return by_result
 
 
 def _values(
-    connection: Connection, named: Mapping[int, Any], index_of: Mapping[int, int], *, accepted: bool
-) -> Iterable[tuple[int, Any, Any, tuple[int, ...]]]:
-    """Yield the id of each series, its values in order of runs, the indices of their runs, and of confirmed values."""
-    query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed).where(Sample.value.is_not(None))
-    if accepted:
-        query = query.where(Sample.accepted)
-    rows = connection.execute(_among(query, Sample.series_id, list(named))).fetchall()
+    connection: Connection, named: Collection[int], index_of: Mapping[int, int]
+) -> Iterator[tuple[int, Any, Any, tuple[int, ...]]]:
+    """Yield the id of each series, its accepted values in order of runs, and the indices of runs and confirmed values.
+
+    Args:
+        named: the ids of the series.
+        index_of: the index of each run, by its id.
+    """
+    query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed)
+    query = query.where(Sample.accepted, Sample.value.is_not(None))
+    rows = list(_batched(connection, query, Sample.series_id, named))
     if not rows:
         return
     identities, run_ids, values, confirmed = (np.array(column) for column in zip(*rows, strict=True))
@@ -285,14 +266,13 @@ def _values(
         return
     distinct, starts = np.unique(identities, return_index=True)
     for identity, begin, end in zip(distinct.tolist(), starts, [*starts[1:], len(identities)], strict=True):
-        if identity in named:
-            failed = tuple(np.flatnonzero(confirmed[begin:end]).tolist())
-            yield identity, values[begin:end].copy(), indices[begin:end].tolist(), failed
+        failed = tuple(np.flatnonzero(confirmed[begin:end]).tolist())
+        yield identity, values[begin:end].copy(), indices[begin:end].tolist(), failed
 
 
-def _run_ids(connection: Connection, where: Filter) -> list[int]:
-    query = select(Run.id, Run.revision, Run.presets).where(*_of_runs(where))
-    return [row.id for row in connection.execute(query) if _matches(row, where)]
+def _selected_runs(connection: Connection, where: Filter) -> list[Any]:
+    query = select(Run.id, Run.run, Run.started, Run.revision, Run.directory, Run.presets).where(*_of_runs(where))
+    return [row for row in connection.execute(query) if _matches(row, where)]
 
 
 def _of_runs(where: Filter) -> list[ColumnElement[bool]]:
@@ -317,16 +297,13 @@ def _matches(row: Any, where: Filter) -> bool:
     return set(where.presets) <= set(row.presets)
 
 
-def _of(query: Query, column: Any, runs_: Collection[int], where: Filter) -> Query:
-    """Restrict a query to some runs: by id if the runs are few, by the conditions of the filter if there are many."""
-    if len(runs_) <= _FEW:
-        return query.where(column.in_(runs_))
-    return query.join(Run, Run.id == column).where(*_of_runs(where))
-
-
-def _among(query: Query, column: Any, identities: Sequence[int]) -> Query:
-    """Restrict a query to some rows by id if the rows are few; if there are many, the caller must filter the result."""
-    return query.where(column.in_(identities)) if len(identities) <= _FEW else query
+def _batched(
+    connection: Connection, query: Select[*tuple[Any, ...]], column: Any, identities: Iterable[int]
+) -> Iterator[Any]:
+    """Yield the rows of a query whose column contains one of the ids. Databases limit the length of a list of ids."""
+    listed = list(identities)
+    for begin in range(0, len(listed), _FEW):
+        yield from connection.execute(query.where(column.in_(listed[begin : begin + _FEW])))
 
 
 def _cells(connection: Connection, where: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
@@ -349,10 +326,10 @@ def _has_settings(cell: Any, where: Filter) -> bool:
     )
 
 
-def _attempts(connection: Connection, where: Filter, runs_: Collection[int]) -> dict[int, list[AttemptRow]]:
+def _attempts(connection: Connection, runs_: Collection[int]) -> dict[int, list[AttemptRow]]:
     query = select(Attempt).join(Result, Result.id == Attempt.result_id).order_by(Attempt.result_id, Attempt.attempt)
     by_result: dict[int, list[AttemptRow]] = defaultdict(list)
-    for row in connection.execute(_of(query, Result.run_id, runs_, where)):
+    for row in _batched(connection, query, Result.run_id, runs_):
         by_result[row.result_id].append(AttemptRow(**{name: getattr(row, name) for name in _ATTEMPT_COLUMNS}))
     return by_result
 
@@ -364,7 +341,7 @@ def _metrics(
     query = select(Sample.run_id, SeriesRow.cell_id, SeriesRow.metric, SeriesRow.unit, Sample.value)
     query = query.join(SeriesRow, SeriesRow.id == Sample.series_id).order_by(SeriesRow.id)
     by_result: dict[tuple[int, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
-    for row in connection.execute(_of(query, Sample.run_id, runs_, where)):
+    for row in _batched(connection, query, Sample.run_id, runs_):
         if where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric):
             by_result[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
     return by_result

@@ -21,12 +21,14 @@ class RunReference:
         started: when the run started, with a time zone.
         revision: the revision under test; None if unknown.
         directory: the last known directory of the run.
+        presets: the presets that the run used.
     """
 
     run: str
     started: datetime
     revision: str | None = None
     directory: str = ""
+    presets: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +56,8 @@ class Series:
     runs: tuple[RunReference, ...]
     values: NDArray[np.float64]
     confirmed: tuple[int, ...] = ()
+
+    def first_index_since(self, moment: datetime) -> int:
+        """Return the index of the first value whose run started at a moment or later; the number of values if none."""
+        indices = (index for index, run in enumerate(self.runs) if run.started >= moment)
+        return next(indices, len(self.values))

@@ -226,7 +226,7 @@ def _change(series: Series, change: Change) -> Row:
 def _word(series: Series, change: Change) -> str:
     if series.direction is None:
         return "changed"
-    return "better" if (change.after < change.before) is (series.direction == "lower") else "worse"
+    return "better" if series.direction.improves(change.before, change.after) else "worse"
 
 
 def of_numbers(changes: Iterable[Change]) -> list[Row]:
