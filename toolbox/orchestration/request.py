@@ -180,9 +180,9 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
     if new_plan is not None and not changes:
         if not (file := RunDirectory(directory).plan).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
-        # A plan of an earlier version of Topgallant has no digests of files.
-        original = {"files": {}, **filesystem.read_json(file)}
-        current = json.loads(json.dumps(new_plan.as_json(), default=str))
+        # A plan of an earlier version of Topgallant may have no digests of files, and other words in its notes.
+        original = {"files": {}, **filesystem.read_json(file), "notes": []}
+        current = {**json.loads(json.dumps(new_plan.as_json(), default=str)), "notes": []}
         _refuse_changed_files(directory, original["files"], current["files"])
         changes = list(_differences(original, current, RunDirectory.plan))
     if changes:

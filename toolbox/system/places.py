@@ -110,7 +110,8 @@ def entries(kind: str, pattern: str) -> Iterator[Path]:
 def projects() -> dict[str, Path]:
     """Return the folders in `projects/` that have an `orchestration.py`, by the names of the projects."""
     files = [file for root in reversed(roots()) for file in root.glob("projects/*/orchestration.py")]
-    return dict(sorted((file.parent.name, file.parent) for file in files if file.is_file()))
+    found = {file.parent.name: file.parent for file in files if file.is_file()}
+    return dict(sorted(found.items()))
 
 
 def _named_workspace() -> Path | None:

@@ -168,6 +168,14 @@ def test_a_changed_plan_is_refused(tmp_path: Path, planned: Planned) -> None:
         request.refuse_changes(tmp_path, {}, {}, planned(block))
 
 
+def test_the_notes_of_a_plan_may_have_other_words(tmp_path: Path, planned: Planned) -> None:
+    block: dict[str, Any] = {"axes": {"x": ["a"]}}
+    planned(block).write(tmp_path)
+    frozen = json.loads((tmp_path / "plan.json").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps({**frozen, "notes": ["as an earlier version says it"]}))
+    request.refuse_changes(tmp_path, {}, {}, planned(block))
+
+
 def test_a_plan_of_an_earlier_version_without_files_is_accepted(tmp_path: Path, planned: Planned) -> None:
     block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
     planned(block).write(tmp_path)

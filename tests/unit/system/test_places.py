@@ -65,6 +65,17 @@ def test_a_project_is_a_folder_with_an_orchestration(team: Path) -> None:
     assert not {"unfinished", "readme.md"} & found.keys()
 
 
+@pytest.mark.parametrize("builtin", ["a", "z"])
+def test_a_project_of_the_workspace_precedes_a_builtin_project_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builtin: str
+) -> None:
+    write(tmp_path / builtin / "projects/mine/orchestration.py")
+    expected = write(tmp_path / "m/projects/mine/orchestration.py").parent
+    monkeypatch.setattr(places, "builtin_root", lambda: tmp_path / builtin)
+    monkeypatch.chdir(tmp_path / "m")
+    assert places.projects() == {"mine": expected}
+
+
 def test_a_workspace_is_found_from_below(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(team / "projects/mine/orchestration.py")
     below = write(team / "projects/mine/deep/file").parent
