@@ -10,15 +10,13 @@ lines `[[PROPERTY|name=value]]` of the output, as https://github.com/testmoapp/j
 
 from __future__ import annotations
 
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
-from xml.sax.saxutils import XMLGenerator
-from xml.sax.xmlreader import AttributesImpl
+from xml.etree.ElementTree import Element, tostring
 
 from toolbox.model.events import StepKind
 from toolbox.model.evidence import Metric
@@ -29,7 +27,7 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, StepState
 from toolbox.system import filesystem
 
-_ELEMENTS: Final = {
+_TAGS: Final = {
     Verdict.FAILED: "failure",
     Verdict.XPASSED: "failure",
     Verdict.ERROR: "error",
@@ -56,81 +54,73 @@ def render(summary: RunState) -> str:
     report = _Report(summary)
     counts = _counts(f"{summary.project} {summary.run}", [step for cases in suites.values() for step in cases])
     del counts["skipped"]  # the schema allows this attribute only for a suite
-    report.open("testsuites", counts)
+    document = _element("testsuites", counts)
     for phase, cases in suites.items():
-        report.suite(f"{summary.project}.{phase.partition('__')[2]}", cases)
-    report.close("testsuites")
-    return report.text.getvalue() + "\n"
+        document.append(report.suite(f"{summary.project}.{phase.partition('__')[2]}", cases))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(document, "unicode")}\n'
 
 
 class _Report:
-    """The document, element by element."""
+    """Makes the elements of the document."""
 
     def __init__(self, summary: RunState) -> None:
-        self.text = io.StringIO()
         self._summary = summary
         self._request = RunDirectory(summary.directory).read_request()
         self._excerpts = Excerpts(summary.directory, characters=_EXCERPT_CHARACTERS, withheld=summary.secrets_left)
-        self._xml = XMLGenerator(self.text, "UTF-8", short_empty_elements=True)
-        self._xml.startDocument()
 
-    def open(self, element: str, attributes: Mapping[str, str]) -> None:
-        cleaned = {name: _text(value) for name, value in attributes.items()}
-        self._xml.startElement(element, AttributesImpl(cleaned))
-
-    def close(self, element: str) -> None:
-        self._xml.endElement(element)
-
-    def element(self, element: str, text: str, attributes: Mapping[str, str] | None = None) -> None:
-        """Write an element with text, which may be empty."""
-        self.open(element, attributes or {})
-        self._xml.characters(_text(text))
-        self.close(element)
-
-    def suite(self, name: str, cases: Sequence[StepState]) -> None:
-        """Write a phase."""
+    def suite(self, name: str, cases: Sequence[StepState]) -> Element:
+        """Return the element of a phase."""
         started, host = cases[0].started, self._request.get("host")
         stamp = {"timestamp": started.strftime("%Y-%m-%dT%H:%M:%S")} if started else {}
-        self.open("testsuite", {**_counts(name, cases), **stamp, **({"hostname": str(host)} if host else {})})
-        self._about()
+        suite = _element("testsuite", {**_counts(name, cases), **stamp, **({"hostname": str(host)} if host else {})})
+        suite.append(self._about())
         seen: Counter[str] = Counter()
         for step in cases:
             seen[step.name] += 1  # GitLab reads only the first of several cases with the same name
             number = f" #{seen[step.name]}" if seen[step.name] > 1 else ""
-            self._case({"classname": name, "name": f"{step.name}{number}", "time": _seconds([step])}, step)
+            suite.append(
+                self._case({"classname": name, "name": f"{step.name}{number}", "time": _seconds([step])}, step)
+            )
         if self._summary.attribution and any(step.kind is StepKind.CELL for step in cases):
-            self.element("system-out", "\n".join(_plain(str(finding)) for finding in self._summary.attribution))
-        self.close("testsuite")
+            findings = "\n".join(_plain(str(finding)) for finding in self._summary.attribution)
+            suite.append(_element("system-out", text=findings))
+        return suite
 
-    def _about(self) -> None:
-        presets, revision = ", ".join(self._summary.presets), str(self._request.get("revision") or "")
-        self.open("properties", {})
-        self.element("property", "", {"name": "run", "value": self._summary.run})
-        for name, value in (("presets", presets), ("revision", revision)):
-            if value:
-                self.element("property", "", {"name": name, "value": value})
-        if self._summary.damage:
-            self.element("property", "", {"name": "damage", "value": self._summary.damage_warning})
-        self.close("properties")
+    def _about(self) -> Element:
+        values = {
+            "presets": ", ".join(self._summary.presets),
+            "revision": str(self._request.get("revision") or ""),
+            "damage": self._summary.damage_warning,
+        }
+        named = {"run": self._summary.run, **{name: text for name, text in values.items() if text}}
+        properties = _element("properties")
+        properties.extend(_element("property", {"name": name, "value": text}) for name, text in named.items())
+        return properties
 
-    def _case(self, attributes: Mapping[str, str], step: StepState) -> None:
-        self.open("testcase", attributes)
+    def _case(self, attributes: Mapping[str, str], step: StepState) -> Element:
+        case = _element("testcase", attributes)
         output = list(_properties(step))
-        if (element := _element(step)) is not None:
+        if (tag := _tag(step)) is not None:
             about = {"message": next(iter(step.message.splitlines()), "the step did not end")}
-            if element != "skipped":
+            if tag != "skipped":
                 about["type"] = str(step.cause or step.verdict or Verdict.CANCELLED)
                 output += _evidence(self._excerpts.of(step, is_bad=True))
-            self.element(element, f"{step.message}\n{self._summary.directory / step.step}", about)
+            case.append(_element(tag, about, f"{step.message}\n{self._summary.directory / step.step}"))
         if output:
-            self.element("system-out", "\n".join(output))
-        self.close("testcase")
+            case.append(_element("system-out", text="\n".join(output)))
+        return case
 
 
-def _element(step: StepState) -> str | None:
+def _element(tag: str, attributes: Mapping[str, str] | None = None, text: str = "") -> Element:
+    element = Element(tag, {name: _text(value) for name, value in (attributes or {}).items()})
+    element.text = _text(text)
+    return element
+
+
+def _tag(step: StepState) -> str | None:
     """Return the name of the element inside the test case of a step; None if the step passed."""
-    element = _ELEMENTS.get(step.verdict or Verdict.CANCELLED)
-    return element if step.counts or element is None else "skipped"
+    tag = _TAGS.get(step.verdict or Verdict.CANCELLED)
+    return tag if step.counts or tag is None else "skipped"
 
 
 def _properties(step: StepState) -> Iterator[str]:
@@ -159,13 +149,13 @@ def _plain(text: str) -> str:
 
 
 def _counts(name: str, cases: Sequence[StepState]) -> dict[str, str]:
-    elements = [_element(step) for step in cases]
+    tags = [_tag(step) for step in cases]
     return {
         "name": name,
         "tests": str(len(cases)),
-        "failures": str(elements.count("failure")),
-        "errors": str(elements.count("error")),
-        "skipped": str(elements.count("skipped")),
+        "failures": str(tags.count("failure")),
+        "errors": str(tags.count("error")),
+        "skipped": str(tags.count("skipped")),
         "time": _seconds(cases),
     }
 

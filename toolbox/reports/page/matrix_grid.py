@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from toolbox.matrix.axes import short_names
 from toolbox.model.foreign_text import clean
-from toolbox.reports._web_page import Mark
 from toolbox.reports.page.step_details import StepCard
 
 MOST_BOXES: Final = 10_000
@@ -37,32 +36,20 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Chip:
-    """A cell in the grid.
-
-    Args:
-        text: distinguishes the cell from the other cells of its box; empty if the box has too many cells.
-    """
-
-    anchor: str
-    name: str
-    mark: Mark
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Grid:
     """A table of boxes. Each box contains the cells with the same labels on the two axes of the table.
 
     Args:
         rows: the index of the axis whose labels are the rows.
         columns: the index of the axis whose labels are the columns; None if there is only one column.
+        boxes: each cell of a box with a text that distinguishes it from the other cells of the box; the text is empty
+            if the box has too many cells.
     """
 
     axes: Sequence[Axis]
     rows: int
     columns: int | None
-    boxes: Sequence[Sequence[Sequence[Chip]]]
+    boxes: Sequence[Sequence[Sequence[tuple[StepCard, str]]]]
 
 
 def make(cells: Sequence[StepCard]) -> Grid | None:
@@ -72,17 +59,17 @@ def make(cells: Sequence[StepCard]) -> Grid | None:
         return None
     rows, columns = _first_choice(axes)
     across = len(axes[columns].values) if columns is not None else 1
-    boxes: list[list[list[Chip]]] = [[[] for _ in range(across)] for _ in axes[rows].values]
+    boxes: list[list[list[tuple[StepCard, str]]]] = [[[] for _ in range(across)] for _ in axes[rows].values]
     other_axes = [index for index, axis in enumerate(axes) if index not in {rows, columns} and len(axis.values) > 1]
     for cell in cells:
         places = _places(cell, axes)
         down, column = places[rows], places[columns] if columns is not None else 0
         if min(down, column) >= 0:
             text = ", ".join(axes[index].values[places[index]] for index in other_axes if places[index] >= 0)
-            boxes[down][column].append(Chip(cell.anchor, cell.step.name, cell.mark, text or cell.mark.word))
+            boxes[down][column].append((cell, text or cell.mark.word))
     for box in itertools.chain.from_iterable(boxes):
         if len(box) > _MOST_LABELLED:
-            box[:] = [Chip(chip.anchor, chip.name, chip.mark, "") for chip in box]
+            box[:] = [(cell, "") for cell, _ in box]
     return Grid(axes, rows, columns, boxes)
 
 

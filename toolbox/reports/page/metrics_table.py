@@ -37,28 +37,17 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The row of a cell.
-
-    Args:
-        numbers: one number for each metric of the table; None if the cell does not have the metric.
-    """
-
-    card: StepCard
-    numbers: Sequence[Number | None]
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """The metrics of all cells.
 
     Args:
+        rows: each cell with one number for each metric of the table; None if the cell does not have the metric.
         rows_left_out: the number of rows for which the page has no room.
         columns_left_out: the number of columns for which the page has no room.
     """
 
     names: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[tuple[StepCard, Sequence[Number | None]]]
     rows_left_out: int
     columns_left_out: int
 
@@ -70,13 +59,13 @@ def make(steps: Sequence[StepCard]) -> Table | None:
     if not names:
         return None
     kept, shown_names = begun[:MOST_ROWS], names[:MOST_COLUMNS]
-    rows = [_row(card, shown_names) for card in kept]
+    rows = [(card, _numbers(card, shown_names)) for card in kept]
     return Table(shown_names, rows, len(begun) - len(kept), len(names) - len(shown_names))
 
 
-def _row(card: StepCard, names: Sequence[str]) -> Row:
+def _numbers(card: StepCard, names: Sequence[str]) -> list[Number | None]:
     numbers = {metric.metric: _number(metric, card.bounds.get(metric.metric)) for metric in card.step.metrics}
-    return Row(card, [numbers.get(name) for name in names])
+    return [numbers.get(name) for name in names]
 
 
 def _number(metric: MetricMeasured, planned: Any) -> Number:

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.reports.forge import github, run_markdown
+from toolbox.reports.forge import github
 from toolbox.runs.attribution import Finding
 from toolbox.runs.run_state import CellAttempt, RunState, State, StepState
 
@@ -261,14 +261,14 @@ def is_whole(markdown: str) -> bool:
     return all(markdown.count(f"<{tag}>") + markdown.count(f"<{tag} ") == markdown.count(f"</{tag}>") for tag in tags)
 
 
-@pytest.mark.parametrize("limit", [run_markdown.FEWEST_BYTES, 20_000, 65_536, 1 << 20])
+@pytest.mark.parametrize("limit", [github.FEWEST_BYTES, 20_000, 65_536, 1 << 20])
 @pytest.mark.parametrize(
     "verdicts", [[Verdict.PASSED] * 3000, [Verdict.FAILED] * 3000, [Verdict.PASSED, Verdict.FAILED] * 40]
 )
 @pytest.mark.parametrize("text", ["x", "é|<&`"])
 def test_the_limit_is_kept_and_nothing_is_cut_in_the_middle(limit: int, verdicts: list[Verdict], text: str) -> None:
     run = many(verdicts, text * 200, directory=Path("/") / text)
-    markdown = run_markdown.render(run, limit=limit)
+    markdown = github.render(run, limit=limit)
     assert len(markdown.encode()) <= limit
     assert is_whole(markdown)
     assert markdown.startswith("<h2>")
@@ -299,14 +299,14 @@ def test_a_run_that_fits_is_shown_completely() -> None:
 
 
 def test_the_verdict_always_has_room() -> None:
-    markdown = run_markdown.render(hostile('"' * 10_000), limit=run_markdown.FEWEST_BYTES)
+    markdown = github.render(hostile('"' * 10_000), limit=github.FEWEST_BYTES)
     assert markdown.startswith("<h2>failed (check): ")
     assert is_whole(markdown)
 
 
 def test_a_limit_without_room_for_the_verdict_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 8192 bytes"):
-        run_markdown.render(summary(), limit=100)
+        github.render(summary(), limit=100)
 
 
 def test_cancelled_steps_beside_a_failure_are_counted() -> None:
