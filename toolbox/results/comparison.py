@@ -29,7 +29,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from toolbox.model.bounds import Direction
 from toolbox.results import pooled_noise
 from toolbox.results.pooled_noise import Noise
 from toolbox.results.series import Series
@@ -66,6 +65,7 @@ class Comparison:
     """A metric of a cell, before and after.
 
     Args:
+        series: the later of the two series that are compared.
         before: the mean of the values before; None if there are none.
         after: the mean of the values after; None if there are none.
         ratio: `after` divided by `before`; None if one of them is missing, or `before` is 0.
@@ -75,12 +75,7 @@ class Comparison:
         freedom: the degrees of freedom of the standard error.
     """
 
-    project: str
-    cell: str
-    name: str
-    metric: str
-    unit: str
-    direction: Direction | None
+    series: Series
     before: float | None
     after: float | None
     samples_before: int
@@ -148,12 +143,7 @@ def _compared(before: Series | None, after: Series | None, history: Series | Non
     means = [float(part.mean()) if len(part) else None for part in (old, new)]
     ratio = means[1] / means[0] if means[0] and means[1] is not None else None
     comparison = Comparison(
-        present.project,
-        present.cell,
-        present.name,
-        present.metric,
-        present.unit,
-        present.direction,
+        present,
         means[0] if means[0] is None else float(np.ldexp(means[0], exponent)),
         means[1] if means[1] is None else float(np.ldexp(means[1], exponent)),
         len(old),
@@ -220,19 +210,19 @@ def _variances(old: Values, new: Values, history: Noise | None) -> list[tuple[fl
 
 
 def _change(comparison: Comparison, failed: tuple[Cells, Cells]) -> Change:
-    before, after = comparison.before, comparison.after
+    series, before, after = comparison.series, comparison.before, comparison.after
     if before is None or after is None:
         side, word = (failed[0], Change.NEW) if before is None else (failed[1], Change.GONE)
-        return Change.NOT_MEASURED if (comparison.project, comparison.cell) in side else word
+        return Change.NOT_MEASURED if (series.project, series.cell) in side else word
     if comparison.adjusted_p_value is None:
         return Change.SAME if after == before else Change.UNSURE
     if comparison.adjusted_p_value > FALSE_DISCOVERIES:
         return Change.SAME if _is_within_margin(comparison, before, after) else Change.UNSURE
     if abs(after - before) <= VISIBLE * abs(before):
         return Change.SAME
-    if comparison.direction is None:
+    if series.direction is None:
         return Change.CHANGED
-    return Change.BETTER if comparison.direction.improves(before, after) else Change.WORSE
+    return Change.BETTER if series.direction.improves(before, after) else Change.WORSE
 
 
 def _is_within_margin(comparison: Comparison, before: float, after: float) -> bool:

@@ -67,7 +67,7 @@ def test_a_metric_on_one_side_only_is_new_or_gone() -> None:
 def test_series_are_paired_by_cell_and_metric() -> None:
     other = replace(series(SLOW), cell="1" * 12, name="x=b")
     found = compare([other, series(FAST)], [series(SLOW), other])
-    assert [(row.name, row.ratio) for row in found] == [("x=a", pytest.approx(1.2)), ("x=b", 1.0)]
+    assert [(row.series.name, row.ratio) for row in found] == [("x=a", pytest.approx(1.2)), ("x=b", 1.0)]
 
 
 # With a history

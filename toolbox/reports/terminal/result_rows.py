@@ -122,11 +122,18 @@ def of_comparisons(comparisons: Iterable[Comparison]) -> list[Row]:
     """Return one row per metric of a cell."""
     return [
         {
-            "cell": each.name,
-            "id": each.cell,
-            "project": each.project,
-            **{name: getattr(each, name) for name in COMPARISONS[1:] if name != "percent"},
+            "cell": each.series.name,
+            "id": each.series.cell,
+            "project": each.series.project,
+            "metric": each.series.metric,
             "change": str(each.change),
+            "before": each.before,
+            "after": each.after,
+            "unit": each.series.unit,
+            "samples_before": each.samples_before,
+            "samples_after": each.samples_after,
+            "p_value": each.p_value,
+            "adjusted_p_value": each.adjusted_p_value,
             "percent": _percent(each.before, each.after),
             "ratio": each.ratio,
             "error": each.error,
