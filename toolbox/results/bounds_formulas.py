@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from toolbox.model.bounds import REPORTED_FROM, Bound, Direction, Method
 from toolbox.results import pooled_noise
 from toolbox.results.pooled_noise import Noise
-from toolbox.results.series import RunReference, Series
+from toolbox.results.series import Series
 
 CONFIDENCE: Final = 0.999
 RATIO: Final = 1.2
@@ -28,7 +28,6 @@ LOOK_BACK: Final = 500
 POWER: Final = 0.9
 """The probability with which a run fails if its value is worse by exactly the smallest detectable change."""
 _DIGITS: Final = 6
-_LARGEST: Final = pooled_noise.LARGEST
 
 
 def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: float = CONFIDENCE) -> Bound | None:
@@ -40,26 +39,14 @@ def bound_of(series: Series, *, method: Method = Method.PREDICTION, confidence: 
         ValueError: a value is too large, or the confidence or method is wrong. The message does not name the series.
     """
     begin = _begin(series.values) if method is Method.PREDICTION else 0
-    if len(series.values) - begin < REPORTED_FROM:
-        return None
-    return computed(
-        series.values[begin:], series.runs[begin:], series, method=method, confidence=confidence, noise=None
-    )
+    latest = series.latest(len(series.values) - begin)
+    return None if len(latest.values) < REPORTED_FROM else computed(latest, method, confidence)
 
 
-def computed(
-    values: NDArray[np.float64],
-    runs: Sequence[RunReference],
-    series: Series,
-    *,
-    method: Method,
-    confidence: float,
-    noise: Noise | None,
-) -> Bound:
-    """Return the bounds from some values of a series, with 6 significant digits, rounded outward.
+def computed(series: Series, method: Method, confidence: float, noise: Noise | None = None) -> Bound:
+    """Return the bounds from all values of a series, with 6 significant digits, rounded outward.
 
     Args:
-        series: the series with the unit and direction of the values.
         noise: the noise of earlier levels, which replaces the noise of the values; None for the noise of the values.
             With `noise`, the method is always `prediction`.
 
@@ -67,23 +54,23 @@ def computed(
         ValueError: a value is too large, or the confidence or the method is wrong.
     """
     if noise is None:
-        lower, upper, mean = interval(values, method, confidence)
-        spread = float(values.std(ddof=1))
+        lower, upper, mean = interval(series.values, method, confidence)
+        spread = float(series.values.std(ddof=1))
     else:
         method = Method.PREDICTION
-        lower, upper, mean = interval_with_noise(values, noise, confidence)
+        lower, upper, mean = interval_with_noise(series.values, noise, confidence)
         spread = math.sqrt(noise.at(mean))
     change = smallest_detected(lower, upper, mean, spread, series.direction)
     return Bound(
         lower=_rounded(lower, ROUND_FLOOR),
         upper=_rounded(upper, ROUND_CEILING),
         mean=_rounded(mean, ROUND_HALF_EVEN),
-        samples=len(values),
+        samples=len(series.values),
         method=method,
         unit=series.unit,
         confidence=None if method is Method.RATIO else confidence,
-        since=runs[0].started,
-        until=runs[-1].started,
+        since=series.runs[0].started,
+        until=series.runs[-1].started,
         noise_samples=None if noise is None else noise.freedom + 1,
         minimum_detectable_change=change,
     )
@@ -197,9 +184,9 @@ def _check_confidence(confidence: float) -> None:
 
 def _check_sizes(values: NDArray[np.float64]) -> None:
     """Raise ValueError if a value or its square is not a finite number."""
-    wrong = values[~(np.abs(values) < _LARGEST)]
+    wrong = values[~(np.abs(values) < pooled_noise.LARGEST)]
     if wrong.size:
-        raise ValueError(f"bounds need finite numbers below {_LARGEST:g}, but one number is {wrong[0]}")
+        raise ValueError(f"bounds need finite numbers below {pooled_noise.LARGEST:g}, but one number is {wrong[0]}")
 
 
 def _begin(values: NDArray[np.float64]) -> int:

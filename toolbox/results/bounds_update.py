@@ -15,6 +15,7 @@ from typing import Final
 from toolbox.model.bounds import GATED_FROM, REPORTED_FROM, Bound, Method
 from toolbox.results import bounds_formulas, levels, pooled_noise
 from toolbox.results.levels import Level
+from toolbox.results.pooled_noise import Noise
 from toolbox.results.series import Series
 
 LARGEST_WIDENING: Final = 1.5
@@ -100,7 +101,7 @@ class Update:
         bound = self._computed(series, level, current)
         if bound is None:
             return Decision(series, before, before, Action.KEPT, _too_few(series, level))
-        return self._judged(series, before, bound, level)
+        return self._judged(series, before, current, bound, level)
 
     def _accept(self, series: Series, before: Bound | None, level: Level, acceptance: Acceptance) -> Decision:
         """Decide about the changed level that a person accepts. All its values count, even those that failed cells."""
@@ -136,17 +137,15 @@ class Update:
         if noise is not None and current is not None and current.accepted_at is not None:
             indices = _steady(series, indices, noise, current.accepted_at)
         indices = indices[-bounds_formulas.WINDOW :] if self.method is Method.PREDICTION else indices
-        values, runs = series.values[indices], [series.runs[index] for index in indices]
+        kept = series.at(indices)
 
-        def bound_by(noise: pooled_noise.Noise | None) -> Bound:
-            bound = bounds_formulas.computed(
-                values, runs, series, method=self.method, confidence=self.confidence, noise=noise
-            )
+        def bound_by(noise: Noise | None) -> Bound:
+            bound = bounds_formulas.computed(kept, self.method, self.confidence, noise)
             return bound if current is None else _with_acceptance(bound, current)
 
-        if noise is not None and 0 < len(values) < GATED_FROM:
+        if noise is not None and 0 < len(indices) < GATED_FROM:
             return bound_by(noise)
-        if len(values) < REPORTED_FROM:
+        if len(indices) < REPORTED_FROM:
             return None
         bound = bound_by(None)
         if noise is None or current is None or self.may_widen or _widening(current, bound) <= LARGEST_WIDENING:
@@ -159,9 +158,10 @@ class Update:
         run = series.runs[index]
         return (run.run, run.started) in self.runs.get((series.cell, series.metric), ())
 
-    def _judged(self, series: Series, before: Bound | None, bound: Bound, level: Level) -> Decision:
+    def _judged(
+        self, series: Series, before: Bound | None, current: Bound | None, bound: Bound, level: Level
+    ) -> Decision:
         """Decide whether to write computed bounds."""
-        current = before if before is not None and before.is_in(series.unit) else None
         if current is not None and bound.mean is not None and current.side(bound.mean) is not None:
             why = f"the mean {bound.mean:.6g} is out of the present bounds: {_accept_hint(series)}"
             return Decision(series, before, before, Action.REFUSED, why)
@@ -175,7 +175,7 @@ class Update:
         return Decision(series, before, bound, Action.WRITTEN, why)
 
 
-def _steady(series: Series, indices: Sequence[int], noise: pooled_noise.Noise, accepted_at: datetime) -> list[int]:
+def _steady(series: Series, indices: Sequence[int], noise: Noise, accepted_at: datetime) -> list[int]:
     """Return the indices of the values of a new level, without values that are far from the values before them.
 
     While a level has few values, one slower run that passes moves the mean so far that the next slower run passes too.

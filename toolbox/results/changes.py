@@ -42,7 +42,6 @@ class Change:
         state: suspect if there are too few values after the change to distinguish a new level from an excursion.
         before: the median of the values of the level before the change.
         after: the median of the values of the level after the change.
-        ratio: `after` divided by `before`; None if `before` is 0 or the ratio is too large for a number.
         p_value: the two-sided p-value of the t-test of the two levels, not corrected for the number of tests.
     """
 
@@ -50,8 +49,13 @@ class Change:
     state: State
     before: float
     after: float
-    ratio: float | None
     p_value: float
+
+    @property
+    def ratio(self) -> float | None:
+        """`after` divided by `before`; None if `before` is 0 or the quotient is too large for a number."""
+        ratio = self.after / self.before if self.before else math.inf
+        return ratio if math.isfinite(ratio) else None
 
 
 def percent(before: float, after: float) -> float | None:
@@ -137,12 +141,6 @@ def _described(series: Values, shifts: list[tuple[int, State, float]]) -> list[C
     parts = np.split(np.ldexp(series, -exponent), [index for index, _, _ in shifts])
     levels = [float(np.ldexp(np.median(part), exponent)) for part in parts]
     return [
-        Change(index, state, before, after, _ratio(before, after), p_value)
+        Change(index, state, before, after, p_value)
         for (index, state, p_value), before, after in zip(shifts, levels[:-1], levels[1:], strict=True)
     ]
-
-
-def _ratio(before: float, after: float) -> float | None:
-    """Return `after` divided by `before`; None if the quotient is not a finite number."""
-    ratio = after / before if before else math.inf
-    return ratio if math.isfinite(ratio) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,13 +121,13 @@ def of(all_series: Iterable[Series], bounds: BoundsInForce, noise: Noise) -> lis
 
 
 def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None) -> History:
-    series = _latest(whole, LONGEST)
+    series = whole.latest(LONGEST)
     shifts = [_shift(series, change) for change in changes.detect(series.values)]
     is_in_force = bound is not None and bound.is_in(series.unit)
     if not is_in_force:
         confirmed = [shift.change.index for shift in shifts if shift.is_confirmed]
         since = len(series.values) - max([0, *confirmed])
-        bound = _possible_bound(_latest(series, min(since, formulas.WINDOW)))
+        bound = _possible_bound(series.latest(min(since, formulas.WINDOW)))
     return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force, noisy)
 
 
@@ -143,9 +142,3 @@ def _possible_bound(series: Series) -> Bound | None:
     with contextlib.suppress(ValueError):
         return formulas.bound_of(series)
     return None
-
-
-def _latest(series: Series, count: int) -> Series:
-    if len(series.values) <= count:
-        return series
-    return dataclasses.replace(series, values=series.values[-count:], runs=series.runs[-count:])

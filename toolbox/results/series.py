@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -56,6 +56,16 @@ class Series:
     runs: tuple[RunReference, ...]
     values: NDArray[np.float64]
     confirmed: tuple[int, ...] = ()
+
+    def at(self, indices: Sequence[int]) -> Series:
+        """Return the series of the values at some indices, which are in order."""
+        confirmed = (new for new, index in enumerate(indices) if index in self.confirmed)
+        runs = tuple(self.runs[index] for index in indices)
+        return replace(self, runs=runs, values=self.values[list(indices)], confirmed=tuple(confirmed))
+
+    def latest(self, count: int) -> Series:
+        """Return the series of the latest values, at most `count` values."""
+        return self.at(range(max(0, len(self.values) - count), len(self.values)))
 
     def first_index_since(self, moment: datetime) -> int:
         """Return the index of the first value whose run started at a moment or later; the number of values if none."""
