@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 
@@ -262,6 +263,13 @@ def test_it_works_without_a_script(visit: Visit, failed: Path) -> None:
     assert page.locator("#grid .chip").first.get_attribute("href") == "#" + page.url.partition("#")[2]
     opened = details(page, "model=small,batch=8,precision=float32")
     opened.get_by_text("Settings").wait_for()
+
+
+def test_links_lead_to_the_files_of_the_run(visit: Visit, failed: Path) -> None:
+    page = visit(failed)
+    links = page.locator("a[href^='./']").evaluate_all("links => links.map((link) => link.href)")
+    assert len(links) > 16
+    assert [link for link in links if not Path(unquote(link.removeprefix("file://"))).exists()] == []
 
 
 def test_each_control_has_a_name_and_all_stands_in_landmarks(visit: Visit, failed: Path) -> None:

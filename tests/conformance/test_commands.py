@@ -17,6 +17,7 @@ import pytest
 import yaml
 from jinja2 import meta
 
+from toolbox.ansible import modules
 from toolbox.interface import helptext, options, registry, signature
 from toolbox.interface.registry import Command
 from toolbox.interface.signature import Help
@@ -26,6 +27,7 @@ GROUPS = {name: registry.group(name) for name in registry.group_files()}
 COMMANDS = {command.signature.name: command for group in GROUPS.values() for command in group.commands.values()}
 WITH_ROLE = {name: command for name, command in COMMANDS.items() if command.role}
 ROLES = {path.name: path for path in places.entries("roles", "*") if path.is_dir()}
+CLUSTER_MODULES = {path.stem for path in Path(modules.__file__).parent.glob("[!_]*.py")}
 _HOSTS = registry.HOSTS.name
 _LOCALS = ast.dump(ast.parse("locals()", mode="eval").body)
 
@@ -284,6 +286,15 @@ def test_a_role_starts_programs_without_a_shell_and_leaves_their_arguments_alone
             assert not {"shell", "raw", "script"} & {key.rpartition(".")[2] for key in task}, task
             command = task.get("ansible.builtin.command")
             assert command is None or ("argv" in command and command["expand_argument_vars"] is False), task
+
+
+@each_role
+def test_a_role_tells_each_module_for_clusters_which_cluster_is_meant(name: str) -> None:
+    access = {option: f"{{{{ {name}_{option} | default(omit, true) }}}}" for option in ("kubeconfig", "context")}
+    for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
+        for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe)):
+            for module in CLUSTER_MODULES & task.keys():
+                assert task[module].items() >= access.items(), task
 
 
 @each_role

@@ -47,6 +47,34 @@ CONFIGURATIONS = {
         ["--presets=nope"],
         ["unknown preset `nope`"],
     ),
+    "a preset loop": (
+        "ci_presets:\n  a: {extends: [b]}\n  b: {extends: [a]}\nx: 1\n",
+        ["--presets=a"],
+        ["bad.yaml:3: the presets form a loop: a -> b -> a"],
+    ),
+    "a preset with an unknown field": (
+        "ci_presets:\n  a:\n    tests.gpus: 2\ntests: {gpu: 1}\n",
+        ["--presets=a"],
+        ["bad.yaml:3", "preset a cannot create a field", "tests.gpus", "did you mean gpu?"],
+    ),
+    "presets to apply that are no names": (
+        "ci_presets:\n  to_apply: {a: 1}\n",
+        [],
+        ["bad.yaml:2", "`ci_presets.to_apply`", "list of names"],
+    ),
+    "a dangling reference": (
+        "gpu: {count: 1}\nuse: '@gpu.coun'\n",
+        [],
+        ["bad.yaml:2: `use`: dangling reference '@gpu.coun'", "did you mean count?"],
+    ),
+    "an empty document": ("", [], ["bad.yaml: the document must be a mapping, not empty"]),
+    "two documents": ("a: 1\n---\nb: 2\n", [], ["bad.yaml:2", "broken YAML"]),
+    "an override of nothing": ("a: 1\n", ["--overrides={b.c: 2}"], ["--overrides", "no field `b.c`"]),
+    "a wrong item of a library block": (
+        "secrets:\n  env:\n    - A\n    - [B]\n",
+        [],
+        ["bad.yaml:4: `secrets.env[1]` must be a valid string, not ['B']"],
+    ),
     "a bad library block": (
         "secrets: {dir: 7, env: 5}\n",
         [],
@@ -63,6 +91,12 @@ def test_a_bad_configuration_is_refused(workspace: Workspace, text: str, flags: 
     assert len(outcome.stderr.splitlines()) <= 5
 
 
+@pytest.mark.parametrize("content", [b"a: \xff\xfe", b"\x00\x01", b"a: \x1b[31m"], ids=["latin", "nul", "escape"])
+def test_a_file_that_is_not_text_is_refused(workspace: Workspace, content: bytes) -> None:
+    (workspace.directory / "bad.yaml").write_bytes(content)
+    assert "bad.yaml" in refuse(workspace, *SHOW).stderr
+
+
 @pytest.mark.parametrize("name", ["missing.yaml", "projects", "/dev/null/x"])
 def test_an_unreadable_configuration_file_is_named(workspace: Workspace, name: str) -> None:
     assert name in refuse(workspace, "config", "show", f"--config_file={name}").stderr
@@ -70,6 +104,25 @@ def test_an_unreadable_configuration_file_is_named(workspace: Workspace, name: s
 
 TEMPLATES = {
     "undefined name": ("host capture_state:\n  packages: {{ greting }}\n", ["bad.j2:2", "did you mean greeting?"]),
+    "missing key": (
+        "host capture_stat:\n  packages: null\nother thing:\n",
+        ["bad.j2 has no key `host capture_state`", "\n  host capture_stat\n  other thing\n"],
+    ),
+    "broken Jinja": ("host capture_state:\n  packages: {{ greeting\n", ["bad.j2:"]),
+    "broken YAML": ("host capture_state:\n  packages: [a\n", ["bad.j2", "not YAML"]),
+    "an expression that fails": ("host capture_state:\n  packages: {{ 1 / 0 }}\n", ["bad.j2:2", "ZeroDivisionError"]),
+    "a message of the template": (
+        "host capture_state:\n  packages: {{ 'no GPU here' | raise_exception }}\n",
+        ["bad.j2:2", "no GPU here"],
+    ),
+    "an escape from the sandbox of a path": (
+        "host capture_state:\n  packages: '@commands.tests'\n",
+        ["dangling reference '@commands.tests'"],
+    ),
+    "an argument that is still to be set": (
+        "host capture_state:\n  packages: [SET_AT_RUNTIME]\n",
+        ["--packages is SET_AT_RUNTIME", "--extra"],
+    ),
     "unknown arguments": (
         "host capture_state:\n  package: a\n  accelerator: true\n",
         ["unknown argument --package: did you mean --packages?", "--accelerator"],
@@ -122,6 +175,10 @@ COMMAND_LINES = {
     "timeout that is not a number": (["cluster", "wait_ready", "--timeout=nan"], "--timeout must be a finite number"),
     "lease without a length": (["cluster", "take_lease", "x", "--ttl=0"], "--ttl must be a number above 0"),
     "unknown format": (["project", "list", "--format=xml"], "--format must be one of text, json"),
+    "no jobs at all": (["project", "run", "small", "--jobs=0"], "--jobs must be a number above 0"),
+    "jobs in words": (["project", "run", "small", "--jobs=many"], "--jobs must be "),
+    "resume of a missing directory": (["project", "resume", "nowhere"], "`nowhere` is not a directory"),
+    "resume of what is no run": (["project", "resume", "."], "is not the directory of a run"),
     "status of what is no run": (["project", "status", "config"], "config is not the directory of a run"),
     "config of nothing": (["config", "show"], "or a file with --config_file"),
     "template of nothing": (["from_config", "host", "capture_state"], "--project"),
@@ -274,6 +331,15 @@ def test_a_broken_orchestration_is_named_with_its_line(small: Workspace, source:
     small.write({"projects/small/orchestration.py": source, "projects/small/helper.py": "\n\n#\n#\n{}['x']\n"})
     outcome = refuse(small, *RUN)
     assert [part for part in expected if part not in outcome.stderr] == []
+
+
+@pytest.mark.parametrize(("source", "fault"), [("def (", "SyntaxError"), ("x = 1\n", "no attribute 'Contract'")])
+def test_a_broken_contract_of_a_project_is_named(small: Workspace, source: str, fault: str) -> None:
+    small.write({"projects/small/contracts/commands.py": source})
+    outcome = refuse(small, *RUN)
+    assert "the contract " in outcome.stderr
+    assert "projects/small/contracts/commands.py is broken" in outcome.stderr
+    assert fault in outcome.stderr
 
 
 def test_a_faulty_override_is_named_without_a_line_of_the_file(workspace: Workspace) -> None:

@@ -88,9 +88,23 @@ def test_every_unparsable_line_is_named(small: Workspace) -> None:
 
 ATTACKS = {
     "the command of a workload": "/var matrix.workload.command: [touch, pwned]",
+    "a parent of the command": "/var matrix: {axes: {}, workload: {command: [touch, pwned]}}",
+    "an axis that sets the command": "/var matrix.axes: {matrix.workload.command: [[touch, pwned]]}",
     "the program by a reference": "/var program: ./pwn",
     "a field that is not listed": "/var other: 1",
+    "the list itself": "/var ci.overridable: ['**']",
+    "a preset": "/var ci_presets.to_apply: [loud]",
+    "a target": "/var targets: {local: {backend: ssh, host: evil}}",
+    "an environment variable": "/var matrix.workload.env.A: b",
+    "a file to send": "/var matrix.workload.files: {x: /etc/passwd}",
+    "another secret": "/var secrets.token: other",
     "a secret by a reference": "/var greeting: '*$@secrets.token'",
+    "a secret in a text": "/var greeting: 'a {@token} b'",
+    "a field by a reference": "/var greeting: '@secrets'",
+    "a reference deep in a value": "/var greeting: {a: [{b: '@token'}]}",
+    "a long value": f"/var greeting: {'x' * 20_000}",
+    "a deep value": f"/var greeting: {'[' * 40}{']' * 40}",
+    "many values": f"/var greeting: [{'1,' * 5000}]",
     "a long comment": "x" * 70_000,
 }
 GUARDED = """

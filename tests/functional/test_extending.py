@@ -134,6 +134,33 @@ def test_a_check_and_a_source_that_raise_fail_their_cell_and_are_named(documente
     assert "the source is broken: KeyError: 'no luck'" in message
 
 
+def test_a_command_of_the_workspace_replaces_a_builtin_one_with_a_note(small: Workspace) -> None:
+    small.write(
+        {
+            "commands/config.py": '''
+                """More about configurations."""
+
+
+                class Config:
+                    """More about configurations."""
+
+                    def get(self, name: str) -> str:
+                        """
+                        Say a name.
+
+                        Args:
+                            name: the name.
+                        """
+                        return f"ours is {name}"
+            '''
+        }
+    )
+    outcome = small.run("config", "get", "small")
+    assert outcome.stdout == "ours is small\n"
+    assert "commands/config.py replaces the command `config get` of " in outcome.stderr
+    assert small.run("config", "validate", "small").exit_code == 0
+
+
 def test_a_project_can_contain_a_command_and_its_role(small: Workspace) -> None:
     files = {
         "projects/small/commands/anvil.py": '''

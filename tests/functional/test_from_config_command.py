@@ -134,6 +134,13 @@ def test_show_args_prints_one_argument(echo: Workspace) -> None:
     assert outcome.stdout == "2\n"
 
 
+def test_a_faulty_block_does_not_affect_other_commands(echo: Workspace) -> None:
+    broken = echo.run("from_config", "broken", "do_it", "--project=small", "--show_args")
+    assert broken.exit_code == 2
+    assert "small.yaml.j2:16" in broken.stderr
+    assert said(echo) == ["hello", 1, None]
+
+
 def test_a_configuration_that_breaks_a_contract_runs_nothing_and_shows_its_arguments(echo: Workspace) -> None:
     config = echo.directory / "config/small.yaml"
     config.write_text(f"{config.read_text()}\nsecrets: {{env: 5}}\n")

@@ -17,19 +17,18 @@ MEASURE = """
 """
 AUTO: dict[str, Any] = {
     "workload": {"command": MEASURE, "sample_seconds": None},
-    "metrics": {
-        "time": {"source": "log", "pattern": r"time (\S+)", "aggregate": "last", "unit": "s", "direction": "lower"}
-    },
+    "metrics": {"time": {"source": "log", "pattern": r"time (\S+)", "aggregate": "last", "unit": "s"}},
     "checks": [{"check": "metric", "metric": "time", "bounds": "auto"}],
 }
 
 
-def measuring(grid: Grid, *values: float) -> Grid:
+def measuring(grid: Grid, *values: float, samples: int = 30, direction: str | None = "lower", **matrix: Any) -> Grid:
     """Have one cell measure these values, one an attempt, where 0.9 to 1.1 is in bounds."""
     (grid.root / "values").write_text("".join(f"{value}\n" for value in values))
-    grid.configure("a", **AUTO)
+    metrics = {"time": {**AUTO["metrics"]["time"], "direction": direction}}
+    grid.configure("a", **{**AUTO, "metrics": metrics, **matrix})
     cell = json.loads(grid.workspace.run("project", "plan", "grid", "--format=json").stdout)["cells"][0]["id"]
-    bound = {"lower": 0.9, "upper": 1.1, "mean": 1.0, "unit": "s", "samples": 30, "method": "prediction"}
+    bound = {"lower": 0.9, "upper": 1.1, "mean": 1.0, "unit": "s", "samples": samples, "method": "prediction"}
     bounds = {"cells": {"x=a": {"cell": cell, "metrics": {"time": bound}}}}
     grid.workspace.write({"config/bounds/grid.yaml": json.dumps(bounds, indent=1)})
     return grid
@@ -56,6 +55,41 @@ def test_a_value_out_of_bounds_once_is_noise(grid: Grid) -> None:
     assert [attempt["verdict"] for attempt in attempts(grid)] == ["failed", "passed"]
 
 
+def test_values_out_of_bounds_on_both_sides_are_noise(grid: Grid) -> None:
+    assert measuring(grid, 1.3, 0.5).run().exit_code == 0
+    assert [attempt["cause"] for attempt in attempts(grid)] == ["regression", "check"]
+
+
+def test_a_value_on_the_better_side_fails_but_is_not_a_regression(grid: Grid) -> None:
+    outcome = measuring(grid, 0.5, 0.5).run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert grid.workspace.summary()["cause"] == "check"
+    assert "this is the better side" in outcome.stdout
+
+
+def test_without_a_direction_both_sides_are_a_regression(grid: Grid) -> None:
+    measuring(grid, 0.5, 0.5, direction=None).run()
+    assert grid.workspace.summary()["cause"] == "regression"
+
+
+def test_bounds_from_few_runs_are_reported_but_do_not_fail_the_run(grid: Grid) -> None:
+    outcome = measuring(grid, 1.3, samples=9).run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert "bounds from fewer than 10 values do not fail the check" in outcome.stdout
+    assert len(attempts(grid)) == 1
+
+
+def test_without_bounds_a_value_is_only_recorded(grid: Grid) -> None:
+    measuring(grid, 1.3)
+    (grid.root / "config/bounds/grid.yaml").unlink()
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
+    (check,) = [check for check in cell["checks"] if check["check"] == "metric"]
+    assert check["passed"] is None
+    assert check["message"].startswith("time is 1.3 s; there are no bounds yet: `results update_bounds` writes bounds")
+
+
 def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
     measuring(grid, 1.05)
     generated = grid.root / "config/bounds/grid.yaml"
@@ -66,6 +100,30 @@ def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
     assert outcome.exit_code == 1, str(outcome)
     assert "time is 1.05 s, above [-, 1.02]" in outcome.stdout
     assert "generated file" not in outcome.stderr
+
+
+def test_manual_bounds_in_the_generated_file_are_used_with_a_warning(grid: Grid) -> None:
+    measuring(grid, 1.3, 1.3)
+    file = grid.root / "config/bounds/grid.yaml"
+    file.write_text(text := file.read_text().replace('"unit": "s",', '"unit": "s", "locked": true,'))
+    outcome = grid.run()
+    assert outcome.exit_code == 1, str(outcome)
+    (line,) = [line for line in outcome.stderr.splitlines() if "bounds/grid.yaml:" in line]
+    assert "manual bounds in the generated file are still used; `results update_bounds grid` moves" in line
+    assert [(path.name, path.read_text()) for path in file.parent.iterdir()] == [("grid.yaml", text)]
+
+
+def test_bounds_of_a_cell_with_other_settings_are_not_applied(grid: Grid) -> None:
+    measuring(grid, 1.3)
+    file = grid.root / "config/bounds/grid.yaml"
+    file.write_text(file.read_text().replace('"cell": "', '"cell": "0'))
+    assert grid.run().exit_code == 0
+
+
+def test_a_failure_of_another_check_is_not_noise(grid: Grid) -> None:
+    checks = [*AUTO["checks"], {"check": "log_contains", "text": "Finished"}]
+    assert measuring(grid, 1.3, 1.0, checks=checks).run().exit_code == 1
+    assert len(attempts(grid)) == 1
 
 
 def test_a_killed_run_remembers_the_first_attempt(grid: Grid) -> None:
@@ -125,6 +183,13 @@ def test_a_cell_in_quarantine_runs_but_does_not_count(grid: Grid) -> None:
     assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
     assert "in quarantine until 2999-01-01 (me), so the verdict does not count: #9" in outcome.stdout
     assert grid.resume("--failed").exit_code == 0
+
+
+def test_a_cell_with_an_expired_quarantine_counts_again(grid: Grid) -> None:
+    kept = {"when": {"x": "b"}, "reason": "#9", "owner": "me", "expires": "2020-01-01"}
+    outcome = grid.configure(quarantine=[kept]).mark("fail-b").run()
+    assert outcome.exit_code == 1
+    assert "in quarantine until 2020-01-01 (me: #9): this entry has expired" in outcome.stdout
 
 
 @pytest.mark.parametrize("name", ["grid.yaml", "grid.manual.yaml"])

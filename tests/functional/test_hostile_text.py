@@ -187,9 +187,11 @@ def test_through_config_show(hostile: Workspace, style: str) -> None:
     assert (json.loads if style == "json" else yaml.safe_load)(outcome.stdout) == CONFIGURED
 
 
-def test_the_command_line_that_reproduces_a_step_does(hostile: Workspace) -> None:
+def test_through_the_command_line_and_the_one_that_reproduces_its_step(hostile: Workspace) -> None:
     first = hostile.run("machine", "write", f"--text={SHELL}", f"--texts={flow(HOSTILE)}")
-    assert first.exit_code == 0
+    assert first.exit_code == 0, str(first)
+    assert given(hostile, "toolbox/*/artifacts/given.json") == [SHELL, HOSTILE, None]
+    assert given(hostile, "toolbox/*/artifacts/ran.json") == [SHELL]
     (kept,) = hostile.artifacts.glob("toolbox/*/_python.cmd")
     _, *argv = shlex.split(kept.read_text())
     assert hostile.run(*argv).exit_code == 0

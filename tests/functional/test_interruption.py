@@ -182,6 +182,34 @@ def status(workspace: Workspace, directory: Path) -> str:
     return workspace.run("project", "status", str(directory)).stdout
 
 
+SLEEPING = """
+    from toolbox.orchestration import env, run
+
+
+    def sleep():
+        run.run("echo beg''un")
+        run.sleep(3600)
+
+
+    def test():
+        with run.Parallel("sleep") as parallel:
+            parallel.delayed(sleep)
+
+
+    def post_cleanup():
+        (env.ARTIFACT_DIR / "cleaned").touch()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_task_that_sleeps(small: Workspace, number: signal.Signals) -> None:
+    small.write({"projects/small/orchestration.py": SLEEPING})
+    with small.start("project", "run", "small") as running:
+        running.wait_for("begun")
+        running.send(number)
+        check_the_end(small, running, number)
+
+
 def test_sighup_ends_a_run_like_sigterm(small: Workspace) -> None:
     with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [LONG]})}") as running:
         running.wait_for("begun")

@@ -34,6 +34,7 @@ def test_a_failed_cell_fails_the_run_and_names_its_directory(grid: Grid) -> None
     assert f"look at {cell}" in outcome.stdout
     assert {"settings.yaml", "step.json", "FAILURE", "attempt-1"} <= {path.name for path in cell.iterdir()}
     assert (cell / "attempt-1/exit_code").read_text() == "1\n"
+    assert grid.said.count("begin b") == 1, "a failure of the product is not repeated by default"
     assert {"stdout.log", "stderr.log", "outcome.json"} <= {path.name for path in (cell / "attempt-1").iterdir()}
 
 
@@ -77,6 +78,17 @@ def test_the_worst_cell_determines_the_exit_code(
     assert outcome.exit_code == code, str(outcome)
     assert grid.workspace.summary()["verdict"] == verdict
     assert grid.phases == ["prepare", "cleanup"]
+    assert grid.alive() == []
+
+
+def test_a_cell_that_hangs_is_ended_with_all_its_processes(grid: Grid) -> None:
+    command = "setsid sleep 300 & sleep 300"
+    grid.configure("a", workload={"command": command}, timeouts={"run": 0.3, "grace": 1})
+    outcome = grid.run()
+    assert outcome.exit_code == 1
+    assert grid.workspace.summary()["cause"] == "timeout"
+    assert "it ran longer than 0.3 s" in outcome.stdout
+    assert grid.alive() == []
 
 
 def test_an_axis_with_a_path_sets_the_field_in_each_cell(grid: Grid) -> None:
@@ -98,6 +110,72 @@ def test_only_selected_cells_run(grid: Grid) -> None:
     assert [step["name"] for step in outcome.json["steps"] if step["kind"] == "cell"] == ["x=b", "x=d"]
 
 
+def most_at_once(lines: list[str]) -> int:
+    """Return how many cells ran side by side."""
+    running, most = 0, 0
+    for line in lines:
+        running += 1 if line.startswith("begin") else -1
+        most = max(most, running)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("flags", "block"), [(["--jobs=2"], {}), ([], {"jobs": 9, "pools": {"x": 2}, "resources": {"x": 1}})]
+)
+def test_jobs_and_pools_limit_how_many_cells_run_at_once(grid: Grid, flags: list[str], block: dict[str, Any]) -> None:
+    names = [f"hold-{x}" for x in "abcd"]
+    grid.configure("abcd", **block).mark(*names)
+    with grid.start(*flags) as running:
+        grid.wait_for("begin a", "begin b")
+        grid.unmark(*names)
+        assert running.wait().exit_code == 0
+    assert most_at_once(grid.said) == 2
+
+
+def test_a_failure_is_retried_as_configured_and_every_attempt_is_kept(grid: Grid) -> None:
+    command = "echo again >>{@root}/cells; [ $(wc -l <{@root}/cells) -ge 2 ]"
+    retries = {"product": 1, "backoff": {"first": 0.01}}
+    outcome = grid.configure("a", workload={"command": command}, retries=retries).run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.said == ["again", "again"]
+    assert "the cell passed at attempt 2" in outcome.stdout
+    codes = [(grid.directory / f"001__test/000__x=a/attempt-{n}/exit_code").read_text() for n in (1, 2)]
+    assert codes == ["1\n", "0\n"]
+
+
+def test_cells_are_compared_with_each_other(grid: Grid) -> None:
+    command = """echo '{"seconds": {@cell.seconds}}' >m.json"""
+    metric = {"source": "json_file", "file": "files/m.json", "path": "seconds", "unit": "s"}
+    check = {"check": "relation", "metric": "seconds", "to": {"seconds": 2}, "upper": 3}
+    grid.configure(
+        axes={"seconds": [5, 7, 2]}, workload={"command": command}, metrics={"seconds": metric}, checks=[check]
+    )
+    outcome = grid.run()
+    assert outcome.exit_code == 1, str(outcome)
+    assert grid.verdicts == {"seconds=5": "passed", "seconds=7": "failed", "seconds=2": "passed"}
+    assert "seconds is 3.5 times that of `seconds=2` (7 s against 2 s); required: at most 3" in outcome.stdout
+
+
+def test_the_shell_of_a_command_does_not_execute_the_value_of_an_axis(grid: Grid) -> None:
+    hostile = ["$(touch pwned)", "`touch pwned`", "'; touch pwned; '", '"; touch pwned; "', "a b"]
+    text = (
+        "touch {@root}/pwned && rm {@root}/pwned; cd {@root}; printf '%s\\n' {@cell.x} \"{@cell.x}\" '{@cell.x}' >>said"
+    )
+    grid.configure(axes={"x": hostile}, jobs=1, workload={"command": text})
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert (grid.root / "said").read_text().splitlines() == [value for value in hostile for _ in range(3)]
+    assert not list(grid.root.rglob("pwned"))
+
+
+def test_a_reference_that_cannot_be_quoted_starts_nothing(grid: Grid) -> None:
+    grid.configure(workload={"command": "cat <<EOF\n{@cell.x}\nEOF"})
+    outcome = grid.run()
+    assert outcome.exit_code == 2
+    assert "config/grid.yaml:13: `matrix.workload.command`: the value of {@cell.x} cannot" in outcome.stderr
+    assert grid.workspace.runs() == []
+
+
 # When it stops
 
 
@@ -111,6 +189,14 @@ def test_fail_fast_cancels_everything_at_the_first_failure(grid: Grid) -> None:
     assert grid.verdicts == {"a": "failed", "b": "cancelled"}
     assert "a cell did not pass: no more cells were started" in outcome.stdout
     assert "end b" not in grid.said
+
+
+def test_max_failures_starts_no_more_cells(grid: Grid) -> None:
+    grid.configure("abcd", jobs=1).mark("fail-a", "fail-b")
+    outcome = grid.run("--max_failures=2")
+    assert outcome.exit_code == 1
+    assert grid.verdicts == {"a": "failed", "b": "failed"}
+    assert "2 cells did not pass: no more cells were started" in grid.workspace.summary()["message"]
 
 
 def check_the_end(grid: Grid, code: int, cause: str) -> None:

@@ -48,6 +48,14 @@ def test_plan_applies_presets_and_overrides(grid: Grid) -> None:
     assert [cell["timeouts"]["run"] for cell in planned(grid, "--overrides={matrix.timeouts.run: 5}")] == [5, 5]
 
 
+def test_shards_are_disjoint_and_together_all_cells(grid: Grid) -> None:
+    grid.configure("abcdefgh")
+    shards = [[cell["id"] for cell in planned(grid, f"--shard={part}/3")] for part in (1, 2, 3)]
+    together = [identity for shard in shards for identity in shard]
+    assert sorted(together) == sorted(cell["id"] for cell in planned(grid))
+    assert len(together) == len(set(together)) == 8
+
+
 def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
     assert [cell["name"] for cell in planned(grid, "--cells=x=[bc]")] == ["x=b", "x=c"]
     assert plan(grid, "--cells=x=a").stdout.splitlines()[-1] == "1 cell, of 3 in the matrix: 1 to run"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,29 @@ ENDINGS = {
     "command of the test fails": ({"commands.test": ["exit 7"]}, 1, "failed", "product"),
     "command of the preparation fails": ({"commands.prepare": ["exit 7"]}, 3, "error", "infrastructure"),
     "command of the cleanup fails": ({"commands.cleanup": ["touch $ARTIFACT_DIR/cleaned; false"]}, 3, "error", None),
+    "program that is not there": ({"commands.test": [["no-such-program"]]}, 3, "error", "configuration"),
+    "a later program of a pipe fails": ({"commands.test": ["false | cat"]}, 1, "failed", "product"),
+    "a variable that is not set": ({"commands.test": ["echo $NO_SUCH_VARIABLE"]}, 1, "failed", "product"),
+    "mistake in the orchestration": ({"commands.test": 5}, 3, "error", "internal"),
+    "field that is not there": (
+        {"commands": {"prepare": [], "cleanup": ["touch $ARTIFACT_DIR/cleaned"]}},
+        3,
+        "error",
+        "configuration",
+    ),
+    "metric within bounds": (
+        {**LATENCY, "checks": [{"check": "metric", "metric": "latency", "upper": 12.5}]},
+        0,
+        "passed",
+        None,
+    ),
+    "metric that is not there": (
+        {**LATENCY, "commands.test": [], "checks": [{"check": "metric", "metric": "latency", "upper": 10}]},
+        1,
+        "failed",
+        "check",
+    ),
+    "check that does not exist": ({"checks": [{"check": "metrc"}]}, 3, "error", "configuration"),
     "metric out of bounds": (
         {**LATENCY, "checks": [{"check": "metric", "metric": "latency", "upper": 10}]},
         1,
@@ -75,6 +99,36 @@ def test_the_terminal_shows_failures_causes_and_directories(small: Workspace) ->
     assert "\x1b" not in outcome.stdout, "colour belongs on a terminal"
 
 
+@pytest.mark.parametrize(
+    ("phase", "code", "verdict", "phases"),
+    [
+        ("prepare", 3, "error", ["000__prepare", "001__post_cleanup"]),
+        ("test", 1, "failed", ["000__prepare", "001__test", "002__post_cleanup"]),
+    ],
+)
+def test_the_first_failure_is_reported_before_that_of_the_cleanup(
+    small: Workspace, phase: str, code: int, verdict: str, phases: list[str]
+) -> None:
+    outcome = run(small, {f"commands.{phase}": ["exit 7"], "commands.cleanup": ["exit 8"]})
+    assert (outcome.exit_code, small.summary()["verdict"]) == (code, verdict)
+    first, second = small.summary()["message"].splitlines()
+    assert "status 7" in first
+    assert second.startswith("and then: ")
+    assert "status 8" in second
+    assert list(steps(small)) == phases
+
+
+def test_a_project_without_phases_is_skipped(small: Workspace) -> None:
+    small.write({"projects/small/orchestration.py": '"""Nothing to do."""\n'})
+    assert run(small).exit_code == 4
+    assert small.summary()["verdict"] == "skipped"
+
+
+def test_selected_phases_run_in_their_usual_order(small: Workspace) -> None:
+    assert run(small, {}, "--phases=post_cleanup,prepare").exit_code == 0
+    assert list(steps(small)) == ["000__prepare", "001__post_cleanup"]
+
+
 def test_a_run_saves_its_request_and_its_result(small: Workspace) -> None:
     run(small, {"tag": "1.20"}, "--presets=loud")
     directory = small.run_directory()
@@ -89,11 +143,33 @@ def test_a_run_saves_its_request_and_its_result(small: Workspace) -> None:
     assert (events[0], events[-1], events.count("StepFinished")) == ("RunStarted", "RunFinished", 3)
 
 
+def test_the_files_of_a_run_are_private(small: Workspace) -> None:
+    run(small, {"commands.cleanup": []})
+    directory = small.run_directory()
+    assert [path for path in [directory, *directory.rglob("*")] if path.stat().st_mode & 0o077] == []
+
+
 def test_the_configuration_of_a_run_can_be_run_again(small: Workspace) -> None:
     run(small, {"greeting": "a: b"}, "--presets=failing")
     again = small.run("config", "show", f"--config_file={small.run_directory()}/config.yaml", "--format=json").json
     asked = ("--presets=failing", "--overrides={greeting: 'a: b'}", "--format=json")
     assert again == small.run("config", "show", "small", *asked).json
+
+
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_the_directory_for_runs_can_be_chosen(small: Workspace, tmp_path: Path, way: str) -> None:
+    place = tmp_path / "elsewhere"
+    flags = [f"--artifact_dir={place}"] if way == "flag" else []
+    env = {"ARTIFACT_DIR": str(place)} if way == "environment" else {}
+    assert small.run("project", "run", "small", *flags, env=env).exit_code == 0
+    assert small.summary(place)["verdict"] == "passed"
+    assert small.runs() == []
+
+
+def test_two_runs_at_the_same_time_share_nothing(small: Workspace) -> None:
+    with small.start("project", "run", "small") as one, small.start("project", "run", "small") as other:
+        assert (one.wait().exit_code, other.wait().exit_code) == (0, 0)
+    assert len(small.runs()) == 2
 
 
 def test_with_json_stdout_contains_only_the_summary(small: Workspace) -> None:
@@ -108,6 +184,8 @@ def test_status_shows_the_result_of_a_run(small: Workspace) -> None:
     assert text.exit_code == 0
     assert "failed (product)  small in" in text.stdout
     assert "`exit 7` ended with status 7" in text.stdout
+    with (small.run_directory() / "journal.jsonl").open("a") as journal:
+        journal.write('{"time": "2026-')  # as a power failure tears the last line
     assert small.run("project", "status", str(small.run_directory()), "--format=json").json == small.summary()
 
 

@@ -316,6 +316,16 @@ def test_show_reports_what_failed_cells_have_in_common(workspace: Workspace) -> 
     assert "what failed has in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
 
 
+def test_a_cell_that_fails_at_random_is_not_part_of_what_failed_cells_have_in_common(workspace: Workspace) -> None:
+    cells = {f"model={model},batch={batch}": [Tried()] for model in ("small", "large") for batch in (1, 2, 4)}
+    bad = {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
+    at_random = {"model=small,batch=1": [Tried(Verdict.FAILED, Cause.PRODUCT)]}
+    for day, failed in enumerate([at_random, {}, at_random, {}, bad | at_random]):
+        past = Past(cells | failed, "other", started=START + timedelta(days=day), revision=str(day // 2) * 40)
+        workspace.run("results", "import", str(past.write(workspace.directory / "runs")))
+    assert "what failed has in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
+
+
 MISTAKES = [
     (["list", "--since=banana"], "--since=banana is not a time"),
     (["list", "--since=now", "--until=2026-01-01"], "ends before it begins"),

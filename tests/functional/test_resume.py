@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,15 @@ def test_after_a_kill_results_are_kept_and_running_cells_adopted(grid: Grid) -> 
     assert Counter(grid.said) == once(*"abcd")
     assert grid.phases == ["prepare", "cleanup"]
     assert grid.alive() == []
+
+
+def test_an_adopted_cell_that_fails_fails_the_run(grid: Grid) -> None:
+    grid.configure("ab").mark("hold-a", "fail-a")
+    kill(grid, "begin a", "end b")
+    grid.unmark("hold-a")
+    assert grid.resume().exit_code == 1
+    assert grid.verdicts == {"a": "failed", "b": "passed"}
+    assert Counter(grid.said) == once("a", "b")
 
 
 def test_a_kill_during_prepare_repeats_prepare(grid: Grid) -> None:
@@ -197,6 +207,25 @@ def test_a_resumed_run_gets_its_whole_deadline_again(grid: Grid) -> None:
     assert Counter(grid.said) == once(*"ab") + Counter(["begin b"])
 
 
+def test_failed_cells_run_again_only_with_the_flag_failed(grid: Grid) -> None:
+    grid.mark("fail-b").run()
+    grid.unmark("fail-b")
+    assert grid.resume().exit_code == 1
+    assert Counter(grid.said) == once(*"abc")
+    outcome = grid.resume("--failed")
+    assert outcome.exit_code == 0, str(outcome)
+    assert Counter(grid.said) == once(*"abc") + once("b")
+    assert grid.verdicts == dict.fromkeys("abc", "passed")
+
+
+def test_cells_cancelled_by_fail_fast_run_after_a_resume(grid: Grid) -> None:
+    grid.configure("abc", jobs=1).mark("fail-a")
+    assert grid.run("--fail_fast").exit_code == 1
+    assert grid.resume().exit_code == 1
+    assert grid.verdicts == {"a": "failed", "b": "passed", "c": "passed"}
+    assert Counter(grid.said) == once(*"abc")
+
+
 @pytest.mark.parametrize(("marks", "code"), [([], 0), (["fail-b"], 1)])
 def test_resuming_a_finished_run_returns_its_exit_code(grid: Grid, marks: list[str], code: int) -> None:
     grid.mark(*marks).run()
@@ -207,6 +236,22 @@ def test_resuming_a_finished_run_returns_its_exit_code(grid: Grid, marks: list[s
         assert outcome.exit_code == code, str(outcome)
         assert outcome.json == grid.workspace.summary()
     assert (journal.read_bytes(), grid.said, grid.phases) == (before, said, ["prepare", "cleanup"])
+
+
+def test_a_resumed_run_has_the_summary_of_an_uninterrupted_run(grid: Grid) -> None:
+    grid.mark("hold-b", "fail-c")
+    interrupt(grid, "end a", "begin b", "end c")
+    grid.unmark("hold-b")
+    grid.resume()
+    resumed = grid.workspace.summary()
+    assert grid.run().exit_code == 1
+    whole = grid.workspace.run("project", "status", str(grid.workspace.runs()[-1]), "--format=json").json
+
+    def verdicts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+        return sorted((step["name"], step["verdict"]) for step in summary["steps"])
+
+    assert verdicts(resumed) == verdicts(whole)
+    assert (resumed["verdict"], resumed["cause"], resumed["exit_code"]) == ("failed", "product", 1)
 
 
 # What is refused
@@ -223,6 +268,28 @@ def test_a_second_orchestrator_is_refused_while_the_first_runs(grid: Grid) -> No
         assert running.wait().exit_code == 0
     assert Counter(grid.said) == once("a")
     assert grid.phases == ["prepare", "cleanup"]
+
+
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"timeouts": {"run": 5}}, "$.matrix.timeouts is new"),
+    ({"x": "abz"}, "matrix.axes.x[2] was 'c', is 'z'"),
+    ({"jobs": 1}, "matrix.jobs was 3, is 1"),
+]
+
+
+def test_a_changed_configuration_is_refused_with_the_field_and_starts_nothing(grid: Grid) -> None:
+    grid.mark("hold-b")
+    interrupt(grid, "end a", "begin b")
+    journal, before = grid.directory / "journal.jsonl", grid.said
+    content = journal.read_bytes()
+    for change, message in CHANGES:
+        outcome = grid.configure(**change).resume()
+        assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
+        assert f"has changed since the run {grid.directory.name} began" in outcome.stderr
+        assert message in outcome.stderr
+        assert (grid.said, journal.read_bytes()) == (before, content)
+    grid.configure().unmark("hold-b")
+    assert grid.resume().exit_code == 0
 
 
 def test_a_run_with_changed_files_is_refused_with_their_names(grid: Grid) -> None:

@@ -735,6 +735,13 @@ def test_what_is_written_passes_yamllint(file: Path) -> None:
     assert lint(file) == ""
 
 
+def test_what_an_update_changes_passes_yamllint(file: Path) -> None:
+    text = BY_HAND.replace("[2026-10-01,   2026-11-01]", "[]").replace("upper:  2", "upper: 2")
+    written(file, text.replace("on: ~", "own: ~"))
+    update(file, [SMALL, entry("44a", "large"), entry("44a", "large", "a"), entry("7", "new")])
+    assert lint(file) == lint(manual_of(file)) == ""
+
+
 # Whatever is written there
 
 ODD_NAMES = [*"~1'\"\x85\u2028😀 ?", "on", "null", "1e3", "a: b", "a #b", "- a", "a\nb", "{a}", "&a"]
