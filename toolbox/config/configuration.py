@@ -208,7 +208,7 @@ class Configuration:
         faults: list[str] = []
         for folder in (contract.LIBRARY, *self._contracts):
             or_null = not contract.in_library(folder)
-            for path, model in contract.find([folder]).items():
+            for path, model in contract.find(folder).items():
                 if contract.has_block(self._document, path, or_null=or_null):
                     try:
                         self._validated(path, model, or_null=or_null)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -32,13 +32,9 @@ _PACKAGE = FilePath(__file__).parents[1]
 _ROOT = "root"  # pydantic's name for the only field of a `RootModel`
 
 
-def find(folders: Iterable[FilePath]) -> dict[Path, type[BaseModel]]:
-    """Return the contracts in these folders, by the paths of their blocks."""
-    contracts: dict[Path, type[BaseModel]] = {}
-    for folder in folders:
-        for file in sorted(folder.glob("[!_]*.py")):
-            contracts[tuple(file.stem.split("__"))] = _load(file)
-    return contracts
+def find(folder: FilePath) -> dict[Path, type[BaseModel]]:
+    """Return the contracts in a folder, by the paths of their blocks."""
+    return {tuple(file.stem.split("__")): _load(file) for file in sorted(folder.glob("[!_]*.py"))}
 
 
 def in_library(folder: FilePath) -> bool:
@@ -105,7 +101,9 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     if detail["type"] == "missing":
         return f"{where} is missing"
     value, rule = abbreviated(detail["input"]), without_kind(detail["msg"])
-    return f"{where} {rule}, not {value}" if rule.startswith("must ") else f"{where} is {value}: {_lower_first(rule)}"
+    if rule.startswith("must "):
+        return f"{where} {rule}, not {value}"
+    return f"{where} is {value}: {rule[:1].lower()}{rule[1:]}"
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:
@@ -144,7 +142,3 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _models_in(argument)
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]

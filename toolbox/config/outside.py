@@ -24,8 +24,7 @@ from toolbox.system import filesystem
 BLOCK: Final = "ci"
 FIELD: Final = "overridable"
 _ANY_KEYS: Final = "**"
-_MATRIX: Final = "matrix"
-_WORKLOAD: Final = (_MATRIX, "workload")
+_WORKLOAD: Final = (references.MATRIX, "workload")
 # These fields determine which programs are executed, where, and with which secrets.
 _FORBIDDEN: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
@@ -163,7 +162,7 @@ def _faults(
 
 def _set_by_axis(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the path of the field that an axis sets, if the leaf belongs to an axis whose name is a path."""
-    if leaf[:1] == (_MATRIX,) and leaf[1:2] and leaf[1] in _AXES:
+    if leaf[:1] == (references.MATRIX,) and leaf[1:2] and leaf[1] in _AXES:
         for key in leaf[2:]:
             if "." in key or "[" in key:
                 yield tuple(map(str, paths.parse(key)))

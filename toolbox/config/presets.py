@@ -38,12 +38,7 @@ def to_apply(document: Document) -> list[str]:
     value = block.get(TO_APPLY) if isinstance(block, dict) else None
     if value is None:
         return []
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return value
-    where = document.where((BLOCK, TO_APPLY))
-    raise ConfigurationError(f"{where}: `{BLOCK}.{TO_APPLY}` must be a list of names, not {value!r}")
+    return _names_in(document, TO_APPLY, value=value, rule=f"`{BLOCK}.{TO_APPLY}` must be a list of names")
 
 
 def apply(document: Document, name: str, *, chain: Sequence[str] = ()) -> None:
@@ -63,7 +58,8 @@ def apply(document: Document, name: str, *, chain: Sequence[str] = ()) -> None:
     for key in list(entries):
         value = entries[key]
         if key == EXTENDS:
-            for extended in _extended(document, name, value):
+            rule = f"`{EXTENDS}` of preset `{name}` must be a list of presets"
+            for extended in _names_in(document, name, EXTENDS, value=value, rule=rule):
                 apply(document, extended, chain=[*chain, name])
         else:
             _change(document, name, key, value, chain)
@@ -92,13 +88,13 @@ def _record(document: Document, name: str) -> None:
         block[NAMES] = [*applied, name]
 
 
-def _extended(document: Document, name: str, value: object) -> list[str]:
+def _names_in(document: Document, *field: str, value: object, rule: str) -> list[str]:
+    """Return the names in a field of the block, which may be one name or a list of names."""
     if isinstance(value, str):
         return [value]
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return value
-    where = document.where((BLOCK, name, EXTENDS))
-    raise ConfigurationError(f"{where}: `extends` of preset `{name}` must be a list of presets, not {value!r}")
+    raise ConfigurationError(f"{document.where((BLOCK, *field))}: {rule}, not {value!r}")
 
 
 def _change(document: Document, name: str, key: object, value: object, chain: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ The value of a reference may itself contain references, even in mappings and lis
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeGuard
@@ -22,7 +21,6 @@ from toolbox.system import environ
 
 SECRET: Final = "*$@"  # noqa: S105  # the prefix of a reference to a secret
 _UNSUPPORTED: Final = "*@"
-_INSIDE_TEXT = re.compile(r"\{@(.*?)\}")
 # References to `cell` in the block `matrix` are resolved only in the configuration of a cell.
 CELL: Final = "cell"
 MATRIX: Final = "matrix"
@@ -39,7 +37,7 @@ _SECRETS_DIRECTORY: Final[Path] = ("secrets", "dir", "env_key")
 def is_reference(value: object) -> bool:
     """Tell whether an unresolved value is a text that contains a reference."""
     return isinstance(value, str) and (
-        value.startswith(("@", SECRET, _UNSUPPORTED)) or _INSIDE_TEXT.search(value) is not None
+        value.startswith(("@", SECRET, _UNSUPPORTED)) or shell_text.REFERENCE.search(value) is not None
     )
 
 
@@ -144,7 +142,7 @@ class Resolver:
             self._check_shell_text(text, at)
         values = {
             match[1]: self._target(match[1], text, at, trail)
-            for match in _INSIDE_TEXT.finditer(text)
+            for match in shell_text.REFERENCE.finditer(text)
             if not self._is_unresolved(match[1], at)
         }
         fill = shell_text.fill if is_shell else _fill
@@ -227,7 +225,7 @@ def _is_shell_text(at: Path) -> bool:
 
 
 def _fill(text: str, values: Mapping[str, object]) -> str:
-    return _INSIDE_TEXT.sub(lambda match: as_text(values[match[1]]) if match[1] in values else match[0], text)
+    return shell_text.REFERENCE.sub(lambda match: as_text(values[match[1]]) if match[1] in values else match[0], text)
 
 
 def _revealed(values: Mapping[str, object]) -> dict[str, object]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from toolbox.model.text import as_text
 
-_REFERENCE = re.compile(r"\{@(.*?)\}")
+REFERENCE = re.compile(r"\{@(.*?)\}")
 _ARITHMETIC = r"""\(\((?:[^()'"`\\\#{}$]|\$\w)*\)\)"""
 # Text that a shell reads as a unit, both inside and outside of double quotes. Text with a reference does not match.
 _PIECE = rf"""
@@ -75,7 +75,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
             )
         return _quoted(values[match[1]], match, quotes[match.start()]) if match[1] in values else match[0]
 
-    return _REFERENCE.sub(filled, text)
+    return REFERENCE.sub(filled, text)
 
 
 def _quoted(value: object, match: re.Match[str], quote: str) -> str:

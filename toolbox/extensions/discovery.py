@@ -55,28 +55,25 @@ class Extension:
 
 def available(kind: str) -> dict[str, Extension]:
     """Return the extensions of a kind by name. If a name occurs twice, the extension with precedence counts."""
-    return builtin(kind) | external(kind)
+    external = dict(_installed(kind))
+    if (root := places.workspace()) is not None:
+        for path in (root / kind).glob("[!_]*.py"):
+            external[path.stem] = Extension(path.stem, str(path), functools.partial(_load, kind, path))
+    return builtin(kind) | dict(sorted(external.items()))
 
 
 def builtin(kind: str) -> dict[str, Extension]:
     """Return the extensions of a kind that are a part of Topgallant."""
     names = (path.stem for path in sorted((_PACKAGE / kind).glob("[!_]*.py")))
     return {
-        name: Extension(name, f"toolbox/{kind}/{name}.py", _importer(kind, name), is_builtin=True) for name in names
+        name: Extension(
+            name,
+            f"toolbox/{kind}/{name}.py",
+            functools.partial(importlib.import_module, f"toolbox.{kind}.{name}"),
+            is_builtin=True,
+        )
+        for name in names
     }
-
-
-def external(kind: str) -> dict[str, Extension]:
-    """Return the extensions of a kind from installed packages and from the workspace."""
-    extensions = dict(_installed(kind))
-    if (root := places.workspace()) is not None:
-        for path in sorted((root / kind).glob("[!_]*.py")):
-            extensions[path.stem] = Extension(path.stem, str(path), functools.partial(_load, kind, path))
-    return dict(sorted(extensions.items()))
-
-
-def _importer(kind: str, name: str) -> Callable[[], object]:
-    return functools.partial(importlib.import_module, f"{__package__.partition('.')[0]}.{kind}.{name}")
 
 
 @functools.cache

@@ -184,16 +184,10 @@ class Backend(Protocol):
         """Close the connection to the target. The workloads on the target continue to run."""
 
 
-class OwningBackend(Backend, Protocol):
-    """A backend that creates objects on its target that all attempts of a run share."""
-
-    def teardown_run(self) -> None:
-        """Remove the shared objects of the run. All attempts of the run have been released before this call."""
-
-
 def teardown_of(backend: Backend) -> Callable[[], None] | None:
     """Return the method `teardown_run` of a backend; None if the backend does not have this method.
 
+    The method removes the objects that all attempts of a run share. All attempts have been released before the call.
     `isinstance` would not work for a backend that wraps another backend and finds its methods by `__getattr__`.
     """
     return getattr(backend, "teardown_run", None)

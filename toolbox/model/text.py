@@ -57,6 +57,16 @@ def without_kind(message: str) -> str:
     return message.removeprefix("Value error, ")
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def tally(counts: Mapping[str, int], not_started: int) -> str:
+    """Return the number of cells with each verdict: `3 passed, 1 failed, 2 not started`."""
+    return ", ".join(f"{count} {word}" for word, count in [*counts.items(), ("not started", not_started)] if count > 0)
+
+
 def as_text(value: object) -> str:
     """Return a configuration value as text: strings unchanged, and other values as YAML on one line."""
     if isinstance(value, str):

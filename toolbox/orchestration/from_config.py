@@ -29,10 +29,7 @@ class Call:
     @property
     def key(self) -> str:
         """The key of the call in the template: `[prefix/]group command[/suffix]`."""
-        key = f"{self.group} {self.command}"
-        if self.prefix:
-            key = f"{self.prefix}/{key}"
-        return f"{key}/{self.suffix}" if self.suffix else key
+        return "/".join(filter(None, [self.prefix, f"{self.group} {self.command}", self.suffix]))
 
 
 def arguments(call: Call, configuration: Configuration, template: Template) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from toolbox.matrix.plan import BLOCK, Plan
 from toolbox.matrix.scheduler import Scheduler
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
 from toolbox.model.events import DurationsExpected, FlakyCellsFailed, StepKind
+from toolbox.model.text import counted, tally
 from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.orchestration import session, storing
 from toolbox.runs.layout import RunDirectory
@@ -80,12 +81,9 @@ def _decisive(failed: Mapping[str, CellResult], flaky: Collection[str]) -> CellR
 
 
 def _failure(plan: Plan, results: list[CellResult], decisive: CellResult, remarks: list[str]) -> StepError:
-    counts = Counter(result.outcome.verdict for result in results)
-    counted = ", ".join(f"{count} {name}" for name, count in counts.items())
-    if not_started := len(plan.cells) - len(results):
-        counted += f", {not_started} not started"
-    noun = "cell" if len(plan.cells) == 1 else "cells"
-    lines = [f"of {len(plan.cells)} {noun}: {counted}", *filter(None, remarks)]
+    counts = Counter[str](result.outcome.verdict for result in results)
+    cells = counted(len(plan.cells), "cell")
+    lines = [f"of {cells}: {tally(counts, len(plan.cells) - len(results))}", *filter(None, remarks)]
     reason = f"{decisive.name}: {decisive.outcome.message}"
     return StepError(
         "\n".join([*lines, reason]),

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
+from rich import filesize
 
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import duration, truncate
@@ -25,7 +26,6 @@ from toolbox.model.verdicts import Verdict
 from toolbox.runs.run_state import State
 
 _HERE: Final = Path(__file__).parent
-_KILO: Final = 1000
 _REVISION_DIGITS: Final = 12
 
 
@@ -93,16 +93,6 @@ def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], ico
     return page.render(style=style, script=script, policy=policy, icon=_icon(icon), **context)
 
 
-def size(count: int) -> str:
-    """Return the size of a file as text: `1.5 kB`."""
-    amount = float(count)
-    for unit in ("bytes", "kB", "MB"):
-        if amount < _KILO:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= _KILO
-    return f"{amount:.1f} GB"
-
-
 def revision(name: str | None) -> str:
     """Return the first characters of a revision, and the `+` that marks uncommitted changes."""
     if not name:
@@ -133,7 +123,9 @@ def _environment(templates: Path) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(duration=duration, truncate=truncate, moment=_moment, size=size, revision=revision)
+    environment.filters.update(
+        duration=duration, truncate=truncate, moment=_moment, size=filesize.decimal, revision=revision
+    )
     environment.globals["mark_of"] = mark
     return environment
 

@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -35,22 +34,8 @@ _SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
 _LONGEST_ERROR: Final = 1 << 12  # bytes; longer lines of the standard error of a `Channel` are split
 _LONGEST_TEXT: Final = 1 << 20  # bytes; longer lines of the output of `run` are split
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A process that has ended.
-
-    Args:
-        returncode: the exit status, or the negative number of the signal that ended the process.
-        stdout: the standard output; None if it was not captured.
-        stderr: the standard error; None if it was not captured.
-    """
-
-    args: tuple[str, ...]
-    returncode: int
-    stdout: str | None
-    stderr: str | None
+Completed = subprocess.CompletedProcess[str | None]
+"""A process that has ended. Its `stdout` and `stderr` are None if they were not captured."""
 
 
 def environment(step: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:

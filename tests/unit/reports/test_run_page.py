@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import lxml.html
 import pytest
 from lxml.etree import _Element as Element
+from rich.filesize import decimal as size
 
 from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable
 from toolbox.commands import _project_run
@@ -30,7 +31,6 @@ from toolbox.model.events import (
 )
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
-from toolbox.reports._web_page import size
 from toolbox.runs import run_reader
 from toolbox.runs.journal import Journal
 from toolbox.runs.run_state import RunState, State

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.evidence import Metric
 from toolbox.model.foreign_text import clean
-from toolbox.model.text import LONGEST_LINE, duration, truncate, without_middle
+from toolbox.model.text import LONGEST_LINE, duration, tally, truncate, without_middle
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
@@ -190,13 +190,12 @@ def _head(summary: RunState) -> str:
     lines = [f"<h2>{verdict}: {_code(summary.project, _LONGEST_NAME)}</h2>"]
     counts = Counter(_standing(step, None, summary.state) for step in _cases(summary))
     missing = (summary.planned_cells or 0) - len(summary.cells)
-    counted = ", ".join(
-        [*(f"{n} {words}" for words, n in counts.items()), *([f"{missing} not started"] * (missing > 0))]
-    )
     what = "cells" if summary.cells or missing > 0 else "commands"
     presets = f" with {_code(', '.join(summary.presets))}" if summary.presets else ""
     took = f" in {duration(end.seconds)}" if end else ""
-    lines.append(f"<p>{what}: {counted or 'none'}<br>run {_code(summary.run, _LONGEST_NAME)}{presets}{took}</p>")
+    lines.append(
+        f"<p>{what}: {tally(counts, missing) or 'none'}<br>run {_code(summary.run, _LONGEST_NAME)}{presets}{took}</p>"
+    )
     if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
         lines.append(_pre(end.message.splitlines()))
     return "\n".join(filter(None, lines))

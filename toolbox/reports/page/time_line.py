@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from toolbox.model.text import duration
+from toolbox.model.text import counted, duration
 from toolbox.reports.page.step_details import StepCard
 
 _TICKS: Final = 4
@@ -125,5 +125,4 @@ def _lanes(cells: Sequence[StepCard], span: _Span, depth: int) -> Row:
         placed.append((cell, end, lane))
     height = max(_THINNEST, min(_LANE, _HIGHEST / lanes))
     bars = [span.bar(cell, end, lane * height, round(height - 1, 1)) for cell, end, lane in placed]
-    noun = "cell" if len(cells) == 1 else "cells"
-    return Row(f"{len(cells)} {noun}", depth, bars, lanes * height)
+    return Row(counted(len(cells), "cell"), depth, bars, lanes * height)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from toolbox.model.text import truncate
+from toolbox.model.text import counted, truncate
 from toolbox.model.verdicts import UNEXPECTED, Verdict
 from toolbox.reports import _web_page
 from toolbox.reports._web_page import Mark
@@ -30,11 +30,6 @@ def number(value: float) -> str:
     if not 1 <= abs(value) < _LARGEST:
         return f"{value:.4g}"
     return f"{value:,.{max(0, 4 - len(str(int(abs(value)))))}f}"
-
-
-def counted(count: int, word: str) -> str:
-    """Return a count with its noun: `1 run`, `2 runs`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def percent(value: float) -> str:

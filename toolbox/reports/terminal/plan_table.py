@@ -11,6 +11,7 @@ from rich.text import Text
 from toolbox.matrix.axes import short_names
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.model.foreign_text import clean
+from toolbox.model.text import counted
 
 
 def show(plan: Plan, console: Console) -> None:
@@ -59,5 +60,4 @@ def _closing(plan: Plan) -> str:
     counts = Counter("skipped" if cell.skip else "to run" for cell in plan.cells)
     parts = [f"{counts[kind]} {kind}" for kind in ("to run", "skipped") if counts[kind]]
     selected = "" if len(plan.cells) == plan.total else f", of {plan.total} in the matrix"
-    cells = "1 cell" if len(plan.cells) == 1 else f"{len(plan.cells)} cells"
-    return f"{cells}{selected}: {', '.join(parts) or 'nothing to run'}"
+    return f"{counted(len(plan.cells), 'cell')}{selected}: {', '.join(parts) or 'nothing to run'}"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from toolbox.model.events import StepKind
 from toolbox.model.foreign_text import clean
-from toolbox.model.text import duration
+from toolbox.model.text import counted, duration, tally
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
 from toolbox.runs.evidence_files import last_line
@@ -98,12 +98,10 @@ def _listed(summary: RunState) -> list[StepState]:
     return [step for step in summary.steps.values() if step.kind is not StepKind.CELL or step.step in kept]
 
 
-def _counted(summary: RunState) -> str:
+def _counts(summary: RunState) -> str:
     """Return the counts of the verdicts of the cells."""
-    counts = Counter(step.verdict or _without_verdict(summary) for step in summary.cells)
-    missing = (summary.planned_cells or 0) - len(summary.cells)
-    counted = [f"{count} {verdict}" for verdict, count in counts.items()]
-    return ", ".join([*counted, *([f"{missing} not started"] if missing > 0 else [])])
+    counts = Counter[str](step.verdict or _without_verdict(summary) for step in summary.cells)
+    return tally(counts, (summary.planned_cells or 0) - len(summary.cells))
 
 
 def _failure(step: StepState, directory: Path) -> Text:
@@ -124,8 +122,7 @@ def _closing(summary: RunState) -> Iterator[Text]:
         if text := str(cluster):
             yield Text(f"cluster {name}: {clean(text)}")
     if summary.planned_cells:
-        noun = "cell" if summary.planned_cells == 1 else "cells"
-        yield Text(f"of {summary.planned_cells} {noun}: {_counted(summary)}")
+        yield Text(f"of {counted(summary.planned_cells, 'cell')}: {_counts(summary)}")
     yield from _without_end(summary)
     if end is None:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process ended before the run did"
