@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from toolbox.extensions.protocols import Backend
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
-from toolbox.kubernetes.api.objects import EVENT, JOB, JOB_SET, SERVICE, Kind, Objects, Query
+from toolbox.kubernetes.api.objects import JOB, JOB_SET, SERVICE, Kind, Objects
 from toolbox.kubernetes.api.permissions import Permission
 from toolbox.kubernetes.pods import description, fetching, manifests, pod_results
 from toolbox.kubernetes.pods.attempt_clock import Clock
@@ -391,9 +391,8 @@ class _Kubernetes:
         return True
 
     def _events(self, name: str) -> list[str]:
-        selector = f"involvedObject.name={name},type=Warning"
-        found = self._objects.listed(Query(EVENT, self._cluster.namespace, fields=selector))
-        return [str(event.get("message", "")) for event in found]
+        events = self._objects.events(self._cluster.namespace, fields=f"involvedObject.name={name},type=Warning")
+        return [str(event.get("message", "")) for event in events]
 
 
 def _there(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable
-from toolbox.kubernetes.api.objects import POD, Objects, Query, is_name
+from toolbox.kubernetes.api.objects import POD, Objects, is_name
 from toolbox.model.text import abbreviated
 from toolbox.system import filesystem
 
@@ -59,24 +59,17 @@ def save(
     return files, missing
 
 
-def events(objects: Objects, namespace: str | None, about: Collection[str] | None = None) -> list[Json]:
-    """Return the events of a namespace, oldest first.
+def events(objects: Objects, namespace: str, names: Collection[str], *, fields: str | None = None) -> list[Json]:
+    """Return the events of a namespace about objects, oldest first.
 
     Args:
-        namespace: the namespace; None for all namespaces.
-        about: names of objects; None for all events. An event is returned if the name of its object is one of these
-            names, or begins with one of these names and a hyphen.
+        names: names of objects. An event is returned if the name of its object is one of these names, or begins with
+            one of these names and a hyphen.
+        fields: a field selector; None for all events.
     """
-    selected = [
-        event
-        for event in objects.listed(Query(objects.kind("v1", "Event"), namespace))
-        if about is None or _is_about(str(event["involvedObject"].get("name")), about)
-    ]
-    return sorted(selected, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-
-
-def _is_about(name: str, about: Collection[str]) -> bool:
-    return any(name == each or name.startswith(f"{each}-") for each in about)
+    prefixes = tuple(f"{name}-" for name in names)
+    all_events = objects.events(namespace, fields=fields)
+    return [event for event in all_events if f"{event['involvedObject'].get('name')}-".startswith(prefixes)]
 
 
 def containers(pod: Json) -> list[Json]:

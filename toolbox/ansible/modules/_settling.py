@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from toolbox.ansible.modules import _logs
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Json
-from toolbox.kubernetes.api.objects import Kind, Objects, Query
+from toolbox.kubernetes.api.objects import POD, REPLICA_SET, Kind, Objects, Query
 from toolbox.kubernetes.api.waiting import View, watching_all
 from toolbox.model.errors import InfrastructureError, StepError, ToolboxError
 from toolbox.model.verdicts import Cause, Verdict
@@ -63,7 +64,7 @@ def gone(objects: Objects, references: Sequence[tuple[Kind, str | None, str]], t
             if not view.until(partial(_is_empty, view), deadline - time.monotonic()):
                 reasons = "; ".join(map(deletion_obstacle, view.watched[0].objects))
                 raise InfrastructureError(
-                    f"{kind.name} {name} still exists after {timeout:g} s: {reasons}{silence_note(view)}"
+                    f"{kind.name} {name} still exists after {timeout:g} s: {reasons}{view.silence_note}"
                 )
 
 
@@ -93,13 +94,12 @@ def _judge_readiness(obj: Json, pods: Sequence[Json]) -> str | None:
 
 
 def _judge_images(obj: Json, pods: Sequence[Json]) -> str | None:
-    status = obj.get("status") or {}
-    if int(status.get("observedGeneration", 0)) < int(obj["metadata"]["generation"]):
+    if not readiness.is_processed(obj):
         return None
     if (problems := readiness.permanent_problems(pods)) and _all_pulls_have_ended(pods):
         return "; ".join(problems)
     pods_with_images = [pod for pod in pods if all(error is None for error in readiness.pulls(pod).values())]
-    return "" if len(pods_with_images) >= int(status.get("desiredNumberScheduled", 0)) else None
+    return "" if len(pods_with_images) >= int((obj.get("status") or {}).get("desiredNumberScheduled", 0)) else None
 
 
 def _all_pulls_have_ended(pods: Sequence[Json]) -> bool:
@@ -114,8 +114,7 @@ def _wait(objects: Objects, obj: Json, seconds: float, timeout: float, judge: Ju
         watched_obj, pods, replica_sets = view.watched
 
         def current_state() -> tuple[Json, list[Json]]:
-            # An object from a watch may not contain its kind.
-            current = {**watched_obj.objects[0], "kind": obj["kind"]} if watched_obj.objects else obj
+            current = watched_obj.objects[0] if watched_obj.objects else obj
             current_pods = [current] if current["kind"] == "Pod" else pods.objects
             return current, readiness.current_pods(current, current_pods, replica_sets.objects)
 
@@ -136,7 +135,7 @@ def _wait(objects: Objects, obj: Json, seconds: float, timeout: float, judge: Ju
         current, current_pods = current_state()
         unready_reason = readiness.unready_reason(current) or "some of its pods have not pulled their images"
         details = "; ".join([unready_reason, *readiness.problems(current_pods)[:_MOST_SHOWN]])
-        text = f"{name} {phrases[1]} {timeout:g} s: {details}{_events(objects, obj, details)}{silence_note(view)}"
+        text = f"{name} {phrases[1]} {timeout:g} s: {details}{_events(objects, obj, details)}{view.silence_note}"
         raise InfrastructureError(text)
 
 
@@ -158,15 +157,9 @@ def _queries(objects: Objects, obj: Json) -> tuple[Query | None, ...]:
     """Return the queries for an object, its pods and its ReplicaSets; None if the object has no pods or ReplicaSets."""
     meta, labels = obj["metadata"], readiness.pod_selector(obj)
     kind, namespace = objects.kind(obj["apiVersion"], obj["kind"]), meta.get("namespace")
-    pods = Query(objects.kind("v1", "Pod"), namespace, labels) if labels else None
-    is_deployment = obj["kind"] == "Deployment"
-    replica_sets = Query(objects.kind("apps/v1", "ReplicaSet"), namespace, labels) if is_deployment else None
+    pods = Query(POD, namespace, labels) if labels else None
+    replica_sets = Query(REPLICA_SET, namespace, labels) if obj["kind"] == "Deployment" else None
     return Query(kind, namespace, fields=f"metadata.name={meta['name']}"), pods, replica_sets
-
-
-def silence_note(view: View) -> str:
-    """Return a note for the end of a message if the server does not answer; empty if the server answers."""
-    return f" ({view.silence})" if view.silence else ""
 
 
 def _events(objects: Objects, obj: Json, shown_text: str) -> str:
@@ -178,13 +171,10 @@ def _events(objects: Objects, obj: Json, shown_text: str) -> str:
     meta = obj["metadata"]
     if not meta.get("namespace"):
         return ""
-    kind = objects.kind("v1", "Event")
     texts: dict[str, None] = {}
-    for event in objects.listed(Query(kind, meta["namespace"], fields="type=Warning")):
-        about, reason = str(event["involvedObject"].get("name")), str(event.get("reason"))
-        is_about = about == meta["name"] or about.startswith(f"{meta['name']}-")
-        text = str(event.get("message") or "").strip()
-        if is_about and (reason.startswith("Failed") or reason in _USEFUL_REASONS) and text and text not in shown_text:
+    for event in _logs.events(objects, meta["namespace"], [meta["name"]], fields="type=Warning"):
+        reason, text = str(event.get("reason")), str(event.get("message") or "").strip()
+        if (reason.startswith("Failed") or reason in _USEFUL_REASONS) and text and text not in shown_text:
             texts[text] = None
     last = list(texts)[-_EVENTS_SHOWN:]
     return f"; events: {'; '.join(last)}" if last else ""

@@ -132,8 +132,7 @@ def _refuse_live_runs(objects: Objects, objs: ObjectsWithKinds, run: str | None)
 
 
 def _is_unfinished(kind: Kind, obj: Json) -> bool:
-    ends = (readiness.condition(obj, end) for end in ("Complete", "Failed", "Completed"))
-    return kind.name in {"Job", "JobSet"} and not any(ends)
+    return kind.name in {"Job", "JobSet"} and readiness.condition(obj, *readiness.TERMINAL) is None
 
 
 def _runs_with_leases(objects: Objects) -> set[str] | None:
@@ -190,7 +189,7 @@ def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadlin
             reasons = "; ".join(
                 f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}" for obj in remaining()
             )
-            raise InfrastructureError(f"objects remain after {timeout:g} s: {reasons}{_settling.silence_note(view)}")
+            raise InfrastructureError(f"objects remain after {timeout:g} s: {reasons}{view.silence_note}")
 
 
 def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) -> None:
@@ -206,7 +205,7 @@ def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) ->
             for kind, obj in _objects_in(objects, name, None, [])
             if obj["metadata"].get("finalizers")
         ]
-        reasons = ("; ".join(texts) or "the cluster does not say why") + _settling.silence_note(view)
+        reasons = ("; ".join(texts) or "the cluster does not say why") + view.silence_note
         raise InfrastructureError(f"namespace {name} still exists after {timeout:g} s: {reasons}")
 
 

@@ -30,7 +30,7 @@ from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-unty
 
 from toolbox.ansible.modules import _entry, _evidence, _logs
 from toolbox.kubernetes.api.connection import Json
-from toolbox.kubernetes.api.objects import Objects, Query
+from toolbox.kubernetes.api.objects import POD, Objects, Query
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 
@@ -54,8 +54,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     """
     cluster, directory = objects.cluster, Path(params["directory"])
     selection = _logs.LogSelection(params["containers"], seconds(params["since"]), params["previous"])
-    kind = objects.kind("v1", "Pod")
-    pods = list(objects.listed(Query(kind, cluster.namespace, params["selector"] or None)))
+    pods = list(objects.listed(Query(POD, cluster.namespace, params["selector"] or None)))
     names = [str(pod["metadata"]["name"]) for pod in pods]
     _evidence.write(directory / "pods.yaml", pods)
     _evidence.write(directory / "events.yaml", _logs.events(objects, cluster.namespace, [*names, *params["about"]]))

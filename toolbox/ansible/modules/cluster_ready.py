@@ -28,10 +28,10 @@ from typing import Any, Final
 
 from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
 
-from toolbox.ansible.modules import _entry, _evidence, _settling
+from toolbox.ansible.modules import _entry, _evidence
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Json
-from toolbox.kubernetes.api.objects import Objects, Query
+from toolbox.kubernetes.api.objects import DAEMON_SET, NODE, Objects, Query
 from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.model.errors import InfrastructureError
 
@@ -56,8 +56,8 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     """
     deadline = time.monotonic() + params["timeout"]
     objects.get("/readyz", params["timeout"])
-    node_query = Query(objects.kind("v1", "Node"), labels=params["selector"] or None)
-    system_query = Query(objects.kind("apps/v1", "DaemonSet"), _SYSTEM) if params["system"] else None
+    node_query = Query(NODE, labels=params["selector"] or None)
+    system_query = Query(DAEMON_SET, _SYSTEM) if params["system"] else None
     with watching_all(objects, node_query, system_query, timeout=max(1.0, deadline - time.monotonic())) as view:
         nodes, system = view.watched
 
@@ -72,7 +72,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
         if not is_ready:
             texts = faults()
             more = f"; and {len(texts) - _MOST_SHOWN} more" if len(texts) > _MOST_SHOWN else ""
-            text = "; ".join(texts[:_MOST_SHOWN]) + more + _settling.silence_note(view)
+            text = "; ".join(texts[:_MOST_SHOWN]) + more + view.silence_note
             text = f"(nodes with {params['selector']}) {text}" if params["selector"] else text
             raise InfrastructureError(f"{objects.cluster.label} is not ready after {params['timeout']:g} s: {text}")
         return {"changed": False, "ready": [str(node["metadata"]["name"]) for node in nodes.objects]}
@@ -89,17 +89,14 @@ def node_faults(nodes: Sequence[Json], required: int) -> list[str]:
 
 def node_fault(node: Json) -> str | None:
     """Return why a node is not ready; None if it is ready."""
-    if readiness.condition(node, "Ready") is None:
-        unmet = readiness.condition(node, "Ready", "False") or readiness.condition(node, "Ready", "Unknown") or {}
-        reason = ": ".join(str(unmet[key]) for key in ("reason", "message") if unmet.get(key))
-        return f"it is not ready: {reason}" if reason else "it is not ready"
+    if (reason := readiness.unready_reason(node)) is not None:
+        return reason
     taints = [taint["key"] for taint in node["spec"].get("taints") or () if taint["key"] in _UNFIT_TAINTS]
     return f"it has the taint {', '.join(sorted(set(taints)))}" if taints else None
 
 
 def _daemon_set_faults(daemon_sets: Sequence[Json]) -> list[str]:
-    with_kinds = [{**daemon_set, "kind": "DaemonSet"} for daemon_set in daemon_sets]
-    reasons = {str(obj["metadata"]["name"]): readiness.unready_reason(obj) for obj in with_kinds}
+    reasons = {str(obj["metadata"]["name"]): readiness.unready_reason(obj) for obj in daemon_sets}
     return [f"DaemonSet {name} of {_SYSTEM}: {reason}" for name, reason in reasons.items() if reason is not None]
 
 

@@ -33,10 +33,10 @@ from typing import Any, Final
 
 from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
 
-from toolbox.ansible.modules import _entry, _evidence, _settling
+from toolbox.ansible.modules import _entry, _evidence
 from toolbox.ansible.modules.cluster_objects import is_ours
 from toolbox.kubernetes.api.connection import Json
-from toolbox.kubernetes.api.objects import Kind, Objects, Query
+from toolbox.kubernetes.api.objects import NODE, POD, Objects, Query
 from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 
@@ -84,7 +84,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     """
     pool = _machine_set(objects, params) if params["machine_set"] else _node_pool(objects, params)
     _evidence.write(Path(params["directory"]) / "nodes.yaml", pool.nodes)
-    pods = list(objects.listed(Query(objects.kind("v1", "Pod")))) if params["replicas"] < pool.count else []
+    pods = list(objects.listed(Query(POD))) if params["replicas"] < pool.count else []
     if refusal := refusal_reason(pool, params["replicas"], params["maximum"], [] if params["force"] else pods):
         raise ConfigurationError(f"{pool.label}: {refusal}")
     changed = params["replicas"] != pool.count
@@ -140,7 +140,7 @@ def _allows_removal(pod: Json) -> bool:
 
 
 def _node_pool(objects: Objects, params: Mapping[str, Any]) -> Pool:
-    nodes = list(objects.listed(Query(objects.kind("v1", "Node"), labels=params["selector"])))
+    nodes = list(objects.listed(Query(NODE, labels=params["selector"])))
     label = params["pool"] or f"the nodes with {params['selector']}"
     return Pool(label, len(nodes), nodes, params["autoscaled"], params["zones"])
 
@@ -152,14 +152,14 @@ def _machine_set(objects: Objects, params: Mapping[str, Any]) -> Pool:
         raise ConfigurationError(f"there is no MachineSet {name} in namespace {namespace}")
     machines = objects.listed(Query(objects.kind(_MACHINES, "Machine"), namespace, f"{_SET_LABEL}={name}"))
     names = {((each.get("status") or {}).get("nodeRef") or {}).get("name") for each in machines}
-    nodes = [each for each in objects.listed(Query(objects.kind("v1", "Node"))) if each["metadata"]["name"] in names]
+    nodes = [each for each in objects.listed(Query(NODE)) if each["metadata"]["name"] in names]
     is_autoscaled = _AUTOSCALED in (machine_set["metadata"].get("annotations") or {})
     return Pool(f"MachineSet {name}", int(machine_set["spec"].get("replicas", 1)), nodes, is_autoscaled)
 
 
 def _scale(objects: Objects, params: Mapping[str, Any], *, is_changed: bool) -> None:
     name, namespace, replicas = params["machine_set"], objects.cluster.namespace, params["replicas"]
-    kind: Kind = objects.kind(_MACHINES, "MachineSet")
+    kind = objects.kind(_MACHINES, "MachineSet")
     if is_changed:
         objects.merge(kind, namespace, name, {"spec": {"replicas": replicas}})
     with watching_all(objects, Query(kind, namespace, fields=f"metadata.name={name}")) as view:
@@ -173,7 +173,7 @@ def _scale(objects: Objects, params: Mapping[str, Any], *, is_changed: bool) -> 
             existing, ready = counts()
             raise InfrastructureError(
                 f"MachineSet {name}: {ready} of {replicas} machines are ready after {params['timeout']:g} s, "
-                f"{existing} exist{_settling.silence_note(view)}"
+                f"{existing} exist{view.silence_note}"
             )
 
 

@@ -27,7 +27,7 @@ from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-unty
 from toolbox.ansible.modules import _entry, _evidence, _logs
 from toolbox.ansible.modules.cluster_ready import node_fault
 from toolbox.kubernetes.api.connection import ApiError, Json
-from toolbox.kubernetes.api.objects import Kind, Objects, Query
+from toolbox.kubernetes.api.objects import POD, Kind, Objects, Query
 from toolbox.model.errors import ConfigurationError
 from toolbox.system import filesystem
 
@@ -202,7 +202,7 @@ def _namespaces(objects: Objects, names: Sequence[str] | None) -> list[str | Non
     if names:
         return list(names)
     try:
-        next(objects.listed(Query(objects.kind("v1", "Pod"))), None)
+        next(objects.listed(Query(POD)), None)
     except ApiError:
         return [objects.cluster.namespace]
     return [None]

@@ -311,10 +311,13 @@ def fault_of(error: Exception) -> Fault:
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
-    from websocket import WebSocketException
+    from websocket import WebSocketBadStatusException, WebSocketException
 
+    if isinstance(error, WebSocketBadStatusException):
+        body = json_object(error.resp_body)
+        return Fault(str(body.get("message") or error), error.status_code, str(body.get("reason", "")))
     if isinstance(error, ApiException) and error.status:
-        body = _parsed(error.body)
+        body = json_object(error.body)
         text = str(body.get("message") or error.reason or error.body)
         return Fault(text, error.status, str(body.get("reason", "")), _retry_after(error.headers))
     if isinstance(error, ApiException | HTTPError | WebSocketException | OSError | json.JSONDecodeError):
@@ -329,9 +332,10 @@ def _is_unsent(error: Exception) -> bool:
     return isinstance(error, NewConnectionError | ConnectTimeoutError)
 
 
-def _parsed(body: str | bytes | None) -> Mapping[str, Any]:
+def json_object(content: str | bytes | bytearray | None) -> Mapping[str, Any]:
+    """Return the object that a JSON text contains; empty if the text contains anything else."""
     try:
-        parsed = json.loads(body or "{}")
+        parsed = json.loads(content or "{}")
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) else {}

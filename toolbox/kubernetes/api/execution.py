@@ -6,15 +6,14 @@ websocket of the official client is not used, because it has no timeout and may 
 
 from __future__ import annotations
 
-import json
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolbox.kubernetes.api.connection import Cluster, Unavailable
+from toolbox.kubernetes.api.connection import Cluster, Unavailable, json_object
 from toolbox.kubernetes.api.objects import POD
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Execution:
     def end(self, timeout: float) -> str:
         """Wait until the command ends, and return its error message; empty if the command succeeded."""
         error_output = "\n".join(self.error_lines(timeout)).strip()
-        status = _status(bytes(self._received.pop(_ERROR, b"")))
+        status = json_object(self._received.pop(_ERROR, b""))
         if status.get("status") == "Success":
             return ""
         reason = "the command does not end" if self._connection.connected else "the connection was interrupted"
@@ -109,7 +108,7 @@ class Execution:
         try:
             connection = _connect(cluster, path, query)
         except Exception as error:  # the client raises exceptions of several libraries
-            raise cluster.error_of(_as_api_exception(error)) from error
+            raise cluster.error_of(error) from error
         try:
             yield cls(cluster, connection)
         except (OSError, ValueError, WebSocketException) as error:
@@ -153,23 +152,3 @@ def _security(configuration: Configuration) -> dict[str, Any]:
         "ca_certs": configuration.ssl_ca_cert or certifi.where(),
         "check_hostname": configuration.assert_hostname is not False,
     }
-
-
-def _as_api_exception(error: Exception) -> Exception:
-    """Return the `ApiException` for a failed websocket handshake; return any other error unchanged."""
-    from kubernetes.client import ApiException
-    from websocket import WebSocketBadStatusException
-
-    if not isinstance(error, WebSocketBadStatusException):
-        return error
-    api_exception = ApiException(status=error.status_code, reason=str(error))
-    api_exception.body = (error.resp_body or b"").decode(errors="replace")
-    return api_exception
-
-
-def _status(content: bytes) -> Mapping[str, Any]:
-    try:
-        status = json.loads(content or b"{}")
-    except ValueError:
-        return {}
-    return status if isinstance(status, dict) else {}

@@ -71,9 +71,12 @@ CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
 NAMESPACE: Final = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
 EVENT: Final = Kind("v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
+NODE: Final = Kind("v1", "Node", "nodes", is_namespaced=False)
 POD: Final = Kind("v1", "Pod", "pods")
 SECRET: Final = Kind("v1", "Secret", "secrets")
 SERVICE: Final = Kind("v1", "Service", "services")
+DAEMON_SET: Final = Kind("apps/v1", "DaemonSet", "daemonsets")
+REPLICA_SET: Final = Kind("apps/v1", "ReplicaSet", "replicasets")
 JOB: Final = Kind("batch/v1", "Job", "jobs")
 JOB_SET: Final = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets")
 
@@ -101,9 +104,17 @@ class Query:
         selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {**{name: text for name, text in selectors.items() if text}, **further}
 
-    def page(self, token: str) -> dict[str, Any]:
-        """Return the query parameters of one page of the list. An empty token requests the first page."""
-        return self.parameters(limit=_PAGE, **({"continue": token} if token else {}))
+    def pages(self, cluster: Cluster, timeout: float) -> Iterator[tuple[list[Json], Json]]:
+        """Yield each page of the list of objects: its objects, and the metadata of the list."""
+        # The server leaves the API version and the kind out of the objects in a list.
+        kind_fields = {"apiVersion": self.kind.api_version, "kind": self.kind.name}
+        query = self.parameters(limit=_PAGE)
+        while True:
+            page = cluster.request("GET", self.path, query=query, timeout=timeout)
+            yield [{**kind_fields, **obj} for obj in page.get("items") or ()], page["metadata"]
+            query["continue"] = page["metadata"].get("continue")
+            if not query["continue"]:
+                return
 
 
 class Objects:
@@ -170,15 +181,17 @@ class Objects:
 
     def listed(self, query: Query, *, timeout: float = TIMEOUT) -> Iterator[Json]:
         """Yield the objects that a query selects."""
-        page = ""
-        while True:
-            answer = self.cluster.request("GET", query.path, query=query.page(page), timeout=timeout)
-            # The server leaves the API version and the kind out of the objects in a list.
-            kind_fields = {"apiVersion": query.kind.api_version, "kind": query.kind.name}
-            yield from ({**kind_fields, **obj} for obj in answer.get("items") or ())
-            page = str(answer["metadata"].get("continue") or "")
-            if not page:
-                return
+        for objects, _ in query.pages(self.cluster, timeout):
+            yield from objects
+
+    def events(self, namespace: str | None, *, fields: str | None = None, timeout: float = TIMEOUT) -> list[Json]:
+        """Return the events of a namespace, oldest first.
+
+        Args:
+            fields: a field selector; None for all events.
+        """
+        events = self.listed(Query(EVENT, namespace, fields=fields), timeout=timeout)
+        return sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
 
     def lacks_namespace(self, name: str) -> bool:
         """Return whether a namespace does not exist; False if this account may not read namespaces."""

@@ -14,6 +14,7 @@ _NO_SUCH_IMAGE: Final = ("not found", "manifest unknown", "unauthorized", "denie
 _STARTING: Final = ("ContainerCreating", "PodInitializing")
 _REVISION: Final = "deployment.kubernetes.io/revision"
 _GENERATION: Final = "deprecated.daemonset.template.generation"
+TERMINAL: Final = ("Complete", "Failed", "Completed")  # the conditions of an ended Job; only JobSets have `Completed`
 _RESTARTS: Final = 3  # after this number of restarts, a crashing container is a permanent problem
 # The kubelet gives these reasons for the waiting state of a container only after it has pulled the image.
 _PULLED_REASONS: Final = (
@@ -40,15 +41,20 @@ def failure(obj: Json) -> str | None:
     return None
 
 
-def condition(obj: Json, kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Return the condition of an object that has this type and status; None if there is no such condition.
+def condition(obj: Json, *kinds: str, status: str = "True") -> Mapping[str, Any] | None:
+    """Return the condition of an object that has one of these types and this status; None if there is none.
 
     Args:
-        kind: the type of the condition, such as `Ready`.
+        kinds: the types of conditions, such as `Ready`.
         status: `True`, `False` or `Unknown`.
     """
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == kind and each["status"] == status), None)
+    return next((each for each in conditions if each["type"] in kinds and each["status"] == status), None)
+
+
+def is_processed(obj: Json) -> bool:
+    """Return whether the status of an object takes the last change of the object into account."""
+    return int((obj.get("status") or {}).get("observedGeneration", 0)) >= int(obj["metadata"]["generation"])
 
 
 def pod_selector(obj: Json) -> str | None:
@@ -131,7 +137,7 @@ def pulls(pod: Json) -> dict[str, str | None]:
 
 
 def _problems(pod: Json) -> Iterator[str]:
-    if (unscheduled := condition(pod, "PodScheduled", "False")) is not None:
+    if (unscheduled := condition(pod, "PodScheduled", status="False")) is not None:
         yield _reason_and_message(unscheduled)
     status = pod.get("status") or {}
     if status.get("reason"):
@@ -196,7 +202,7 @@ def _reason_and_message(details: Mapping[str, Any]) -> str:
 def _unready_workload(obj: Json) -> str | None:
     """Return why a Deployment or a StatefulSet is not ready; None if it is ready."""
     desired, status = int(obj["spec"].get("replicas", 1)), obj.get("status") or {}
-    if int(status.get("observedGeneration", 0)) < int(obj["metadata"]["generation"]):
+    if not is_processed(obj):
         return "the cluster has not processed it yet"
     total, updated = int(status.get("replicas", 0)), int(status.get("updatedReplicas", 0))
     older = total - updated
@@ -211,7 +217,7 @@ def _unready_workload(obj: Json) -> str | None:
 
 def _unready_daemon_set(obj: Json) -> str | None:
     status = obj.get("status") or {}
-    if int(status.get("observedGeneration", 0)) < int(obj["metadata"]["generation"]):
+    if not is_processed(obj):
         return "the cluster has not processed it yet"
     desired = int(status.get("desiredNumberScheduled", 0))
     ready = min(int(status.get("numberAvailable", 0)), int(status.get("updatedNumberScheduled", 0)))
@@ -222,7 +228,7 @@ def _unready_without(kind: str, text: str) -> Any:
     def judge(obj: Json) -> str | None:
         if condition(obj, kind) is not None:
             return None
-        unmet = condition(obj, kind, "False") or {}
+        unmet = condition(obj, kind, status="False") or condition(obj, kind, status="Unknown") or {}
         return f"{text}: {_reason_and_message(unmet)}" if unmet.get("reason") or unmet.get("message") else text
 
     return judge
@@ -247,4 +253,5 @@ _UNREADY_REASONS: Final = {
     "Pod": _unready_pod,
     "CustomResourceDefinition": _unready_without("Established", "it is not established"),
     "Namespace": _unready_namespace,
+    "Node": _unready_without("Ready", "it is not ready"),
 }

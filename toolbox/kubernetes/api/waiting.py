@@ -63,9 +63,10 @@ class View:
         self.watched = tuple(WatchedObjects(self._changes) for _ in range(count))
 
     @property
-    def silence(self) -> str:
-        """The error message while a watch cannot reach the server; empty while all watches work."""
-        return next((watched_objects.silence for watched_objects in self.watched if watched_objects.silence), "")
+    def silence_note(self) -> str:
+        """A note for the end of a message while a watch cannot reach the server; empty while all watches work."""
+        silence = next((watched_objects.silence for watched_objects in self.watched if watched_objects.silence), "")
+        return f" ({silence})" if silence else ""
 
     def until(self, judge: Callable[[], T | None], seconds: float) -> T | None:
         """Wait until `judge` returns a result that is not None, and return this result; None after `seconds`.

@@ -123,21 +123,18 @@ class Watch:
         raise Unavailable(f"{self._cluster.label}: the list expired {_LIST_TRIES} times before it was complete")
 
     def _list_once(self, timeout: float) -> None:
-        pages = self._pages(timeout)
-        self._handler.listed(pages)
-        for _ in pages:  # read also the last page, which contains the version to watch from
+        objects = self._objects(timeout)
+        self._handler.listed(objects)
+        for _ in objects:  # read also the last page, which contains the version to watch from
             pass
         self._last_answer = time.monotonic()
 
-    def _pages(self, timeout: float) -> Iterator[Json]:
-        page = ""
-        while True:
-            answer = self._cluster.request("GET", self._query.path, query=self._query.page(page), timeout=timeout)
-            yield from answer.get("items") or ()
-            page = str(answer["metadata"].get("continue") or "")
-            if not page:
-                self._version = answer["metadata"]["resourceVersion"]
-                return
+    def _objects(self, timeout: float) -> Iterator[Json]:
+        version = ""
+        for objects, metadata in self._query.pages(self._cluster, timeout):
+            yield from objects
+            version = metadata["resourceVersion"]
+        self._version = version
 
     def _watch(self) -> None:
         import orjson

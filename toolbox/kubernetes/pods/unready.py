@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.api.objects import EVENT, Objects, Query
+from toolbox.kubernetes.api.objects import Objects
 from toolbox.kubernetes.pods.object_store import Store
 from toolbox.kubernetes.pods.views import JobView, PodView
 from toolbox.model.errors import StepError
@@ -39,13 +39,11 @@ class NewestEvents:
 
     def fetch(self) -> None:
         """Fetch all events of the namespace, in one request for all waiting attempts."""
-        query = Query(EVENT, self._cluster.namespace)
         try:
-            events = list(Objects(self._cluster).listed(query, timeout=_REQUEST_SECONDS))
+            events = Objects(self._cluster).events(self._cluster.namespace, timeout=_REQUEST_SECONDS)
         except StepError as error:
             log.debug("%s: %s", self._cluster.label, error)
             return
-        events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
         newest = {str(event["involvedObject"].get("name")): str(event.get("message", "")) for event in events}
         self.by_object = {name: newest[name] for name in newest if self._store.has_object(name)}
 

@@ -6,13 +6,15 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from toolbox.agent import log_transfer
+from toolbox.kubernetes.api import readiness
+from toolbox.kubernetes.api.connection import Json
 
 WORKLOAD: Final = "workload"
 FILES: Final = "files"
@@ -21,7 +23,7 @@ INDEX: Final = "batch.kubernetes.io/job-completion-index"
 SLICE: Final = "jobset.sigs.k8s.io/job-index"
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _OVER: Final = ("Succeeded", "Failed")  # the phases in which no container of a pod runs any more
-_TERMINAL: Final = ("Complete", "Failed", "Completed")  # terminal conditions; only JobSets have `Completed`
+TERMINAL: Final = ("Complete", "Failed", "Completed")  # terminal conditions; only JobSets have `Completed`
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +132,10 @@ class JobView:
         return not (self.is_deleted or self.condition or self.is_suspended)
 
 
-def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
+def job(found: Json, *, is_gone: bool = False) -> JobView:
     """Return the view of a Job or a JobSet."""
     meta, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
-    terminal = _condition(status, _TERMINAL) or {}
+    terminal = readiness.condition(found, *TERMINAL) or {}
     return JobView(
         str(meta["name"]),
         str(meta["uid"]),
@@ -148,13 +150,13 @@ def job(found: Mapping[str, Any], *, is_gone: bool = False) -> JobView:
     )
 
 
-def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
+def pod(found: Json, *, is_gone: bool = False) -> PodView:
     """Return the view of a pod that has the label `ATTEMPT_LABEL`."""
     meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     containers = {str(each["name"]): each.get("state") or {} for each in status.get("containerStatuses") or ()}
     main = containers.get(WORKLOAD, {})
     waiting = main.get("waiting") or {}
-    scheduled = _condition(status, ("PodScheduled",), value="False") or {}
+    scheduled = readiness.condition(found, "PodScheduled", status="False") or {}
     return PodView(
         name=str(meta["name"]),
         uid=str(meta["uid"]),
@@ -168,7 +170,7 @@ def pod(found: Mapping[str, Any], *, is_gone: bool = False) -> PodView:
         is_over=is_gone or status.get("phase") in _OVER,
         has_files=any(each["name"] == FILES for each in spec.get("containers") or ()),
         files=_ended(containers.get(FILES, {})),
-        disruption=_disruption(status),
+        disruption=_disruption(found),
         is_deleted=is_gone or "deletionTimestamp" in meta,
         deleted_at=_deleted_at(meta),
         grace_seconds=_grace(meta, spec),
@@ -226,16 +228,11 @@ def _report(message: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _condition(status: Mapping[str, Any], kinds: Iterable[str], value: str = "True") -> Mapping[str, Any] | None:
-    conditions = status.get("conditions") or ()
-    return next((each for each in conditions if each["type"] in kinds and each["status"] == value), None)
-
-
-def _disruption(status: Mapping[str, Any]) -> str:
+def _disruption(pod: Json) -> str:
     """Return why a pod was removed from its node; see "Pod disruption conditions" in the Kubernetes documentation."""
-    found = _condition(status, ("DisruptionTarget",))
-    if found is not None:
-        return f"{found.get('reason', '')}: {found.get('message', '')}".strip(": ")
+    target, status = readiness.condition(pod, "DisruptionTarget"), pod.get("status") or {}
+    if target is not None:
+        return f"{target.get('reason', '')}: {target.get('message', '')}".strip(": ")
     reason = str(status.get("reason") or "")  # Evicted, Preempting, NodeLost, NodeShutdown, Terminated
     return f"{reason}: {status.get('message', '')}".strip(": ") if reason else ""
 

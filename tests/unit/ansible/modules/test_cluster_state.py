@@ -16,7 +16,7 @@ def node(**status: Any) -> dict[str, Any]:
     }
     meta = {"name": "n1", "labels": labels}
     taints = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
-    return {"metadata": meta, "spec": {"taints": taints}, "status": status}
+    return {"kind": "Node", "metadata": meta, "spec": {"taints": taints}, "status": status}
 
 
 READY = [{"type": "Ready", "status": "True"}]
