@@ -34,22 +34,19 @@ class RoleEvents:
         self._redact = step.recorder.redactor
         self._events = _open(StepDirectory(step.directory).role_events)
         self._log = _open(StepDirectory(step.directory).role_log)
-        self._failures: list[TaskFinished] = []
-        self._causes: list[str] = []  # the cause that each failed task reported, or ""
+        self._failures: list[tuple[TaskFinished, str]] = []  # each failed task, and the cause that it reported or ""
         self._rescued = False
         self._tail: deque[str] = deque(maxlen=_MOST_LINES)
 
     @property
     def failed(self) -> TaskFinished | None:
         """The task that made the role fail: the first failed task, or the last one if a `rescue` handled a failure."""
-        if not self._failures:
-            return None
-        return self._failures[self._index]
+        return self._failures[self._index][0] if self._failures else None
 
     @property
     def cause(self) -> Cause | None:
         """The cause that the failed task reported; None if the task did not report a cause."""
-        reported = self._causes[self._index] if self._failures else ""
+        reported = self._failures[self._index][1] if self._failures else ""
         return Cause(reported) if reported in set(Cause) else None
 
     @property
@@ -58,7 +55,7 @@ class RoleEvents:
 
     def hosts_of(self, failed: TaskFinished) -> list[str]:
         """Return the hosts on which a task failed."""
-        return list(dict.fromkeys(failure.host for failure in self._failures if failure.name == failed.name))
+        return list(dict.fromkeys(failure.host for failure, _ in self._failures if failure.name == failed.name))
 
     def last_lines(self) -> str:
         """Return the last lines of Ansible's output, for an error that is not the failure of a task."""
@@ -98,8 +95,7 @@ class RoleEvents:
             for text in self._redact.redact_nested((data.get("res") or {}).get("warnings") or []):
                 self._step.recorder.record(Note(self._step.identity, str(text)))
             if finished.status in {"failed", "unreachable"}:
-                self._failures.append(finished)
-                self._causes.append(str((data.get("res") or {}).get(CAUSE_KEY, "")))
+                self._failures.append((finished, str((data.get("res") or {}).get(CAUSE_KEY, ""))))
 
     def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
         # Redact before `_command` quotes the command for a shell: a quoted secret might not be recognized.

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.extensions.protocols import Backend
+from toolbox.hosts import staging
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.objects import JOB, JOB_SET, SERVICE, Kind, Objects
@@ -141,7 +142,7 @@ class Target(BaseModel):
         required = REQUIRED_PERMISSIONS
         if any(pod.slices > 1 for pod in pods):
             required += SLICE_PERMISSIONS
-        if any(pod.slices == 1 and pod.hosts > 1 for pod in pods):
+        if any(pod.needs_service for pod in pods):
             required += HOST_PERMISSIONS
         try:
             lacking = permissions.missing(cluster, required, timeout=_VERIFY_SECONDS)
@@ -216,15 +217,13 @@ class _Kubernetes:
         attempt = self._tracker.get(handle.name)
         outcome = attempt.status.outcome
         for pod in self._tracker.pods_of(attempt):
-            report, place = pod.report, attempt.place(pod.index or 0)
-            logs = pod_results.incomplete_logs(pod, place)
+            report, logs = pod.report, pod_results.incomplete_logs(attempt, pod)
             # If the agent was killed, only a look at the files can show what the workload left.
             if pod.holds_files and (logs or report is None or report.get("left")):
-                selection = Selection(
-                    tuple(workload.collect), logs, filesystem.make_directory(place), self._context.limits
-                )
+                place = filesystem.make_directory(attempt.place(pod.index).path)
+                selection = Selection(tuple(workload.collect), logs, place, self._context.limits)
                 fetching.fetch(self._cluster, pod.name, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
-                logs = pod_results.incomplete_logs(pod, place)
+                logs = pod_results.incomplete_logs(attempt, pod)
             if logs and report is not None and not (outcome and outcome.log_fault):
                 message = f"{self._context.name}: the logs of {pod.name} are incomplete: {', '.join(logs)}"
                 if "logs" not in report:
@@ -250,7 +249,7 @@ class _Kubernetes:
             return
         self._delete(job)
         if attempt is not None:
-            if attempt.pod.hosts > 1 and attempt.pod.slices == 1:
+            if attempt.pod.needs_service:
                 self._objects.delete(SERVICE, self._cluster.namespace, job)
             self._tracker.forget(attempt)
 
@@ -260,8 +259,7 @@ class _Kubernetes:
         job = manifests.job_name(self._context.run, name)
         attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
         self._watch(pod, wait)
-        kind = JOB_SET if pod.slices > 1 else JOB
-        if self._objects.read(kind, self._cluster.namespace, attempt.job, timeout=wait) is None:
+        if self._objects.read(pod.kind, self._cluster.namespace, attempt.job, timeout=wait) is None:
             return None
         self._tracker.add(attempt)
         return Handle(name, directory)
@@ -308,12 +306,7 @@ class _Kubernetes:
             env={name: value for name, value in workload.env.items() if not isinstance(value, Secret)},
             secret_env=secret_env,
             limits={
-                "cwd": workload.cwd,
-                "run_seconds": times.run,
-                "silence_seconds": times.silence,
-                "grace_seconds": times.grace,
-                "log_bytes": workload.log_bytes,
-                "sample_seconds": workload.sample_seconds,
+                **staging.limits(workload),
                 "secrets": sorted({*secret_env, *attempt.pod.secrets}),
                 "collect": list(workload.collect),
                 "hold_seconds": 0 if keeps_files else keeps,
@@ -341,7 +334,7 @@ class _Kubernetes:
         try:
             if service:
                 self._make(SERVICE, service, timeout)
-            self._make(JOB_SET if pod.slices > 1 else JOB, manifest, timeout)
+            self._make(pod.kind, manifest, timeout)
         except (ToolboxError, Cancelled) as error:
             if isinstance(error, ApiError | Unavailable) and not error.may_be_done:
                 raise
@@ -362,7 +355,7 @@ class _Kubernetes:
                 raise
 
     def _delete(self, job: str) -> None:
-        self._objects.delete(JOB_SET if self._tracker.is_set(job) else JOB, self._cluster.namespace, job)
+        self._objects.delete(self._tracker.kind_of(job), self._cluster.namespace, job)
 
     def _delete_all(self, job: str) -> None:
         """Remove the objects of an attempt of an earlier session: a Job, perhaps with a Service, or a JobSet."""

@@ -45,8 +45,15 @@ def order(
     return {
         "command": list(workload.command),
         "env": {**variables, **revealed},
-        "cwd": workload.cwd,
         "secrets": sorted(secrets),
+        **limits(workload),
+    }
+
+
+def limits(workload: Workload) -> dict[str, Any]:
+    """Return the part of an order that is the same on all targets: the working directory and the limits."""
+    return {
+        "cwd": workload.cwd,
         "run_seconds": workload.timeouts.run,
         "silence_seconds": workload.timeouts.silence,
         "grace_seconds": workload.timeouts.grace,

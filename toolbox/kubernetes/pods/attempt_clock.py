@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.api.objects import JOB, JOB_SET
 from toolbox.kubernetes.pods import endings, unready
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.tracker import Tracker
@@ -114,8 +113,9 @@ class Clock:
             is_late: whether to end the attempt if it has not started by now.
         """
         try:
-            kind = JOB_SET if attempt.pod.slices > 1 else JOB
-            is_certain = self._store.refresh(attempt.job, kind, functools.partial(self._is_certain, attempt))
+            is_certain = self._store.refresh(
+                attempt.job, attempt.pod.kind, functools.partial(self._is_certain, attempt)
+            )
             self._tracker.look(attempt.job, is_fresh=True, is_certain=is_certain)
             if is_late:
                 self._end_late(attempt)

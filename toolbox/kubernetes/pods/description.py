@@ -29,7 +29,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from toolbox.kubernetes.api.objects import MANAGED_BY
+from toolbox.kubernetes.api.objects import JOB, JOB_SET, MANAGED_BY, Kind
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.text import abbreviated, without_kind
@@ -373,6 +373,16 @@ class Pod(_Part):
         if self.tpu.all_chips != self.hosts * self.tpu.chips:
             needed = f"`hosts` {self.hosts} with `tpu.chips` {self.tpu.chips} each have {self.hosts * self.tpu.chips}"
             yield f"`tpu.topology` {self.tpu.topology} has {self.tpu.all_chips} chips, but {needed}"
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the object that creates the pods: a JobSet for several slices, else a Job."""
+        return JOB_SET if self.slices > 1 else JOB
+
+    @property
+    def needs_service(self) -> bool:
+        """Whether the pods need a Service to find one another. A JobSet creates its own Service."""
+        return self.hosts > 1 and self.slices == 1
 
     @property
     def interpreter(self) -> str:

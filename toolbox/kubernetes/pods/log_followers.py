@@ -20,7 +20,6 @@ from toolbox.kubernetes.pods.pod_logs import LiveCopy
 from toolbox.kubernetes.pods.views import WORKLOAD, PodView
 from toolbox.model import backoff
 from toolbox.model.errors import StepError
-from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
 from toolbox.system.cancellation import CancelScope
 
@@ -56,7 +55,7 @@ class LogFollowers:
             if pod.name in attempt.logs:
                 attempt.logs[pod.name].is_over = not pod.is_running
             elif pod.is_running:
-                file = AttemptDirectory(attempt.place(pod.index or 0)).stdout
+                file = attempt.place(pod.index).stdout
                 attempt.logs[pod.name] = LiveCopy(
                     self._cluster, pod.name, file, log_bytes=attempt.log_bytes, may_hold=not pod.has_files
                 )

@@ -115,7 +115,7 @@ def manifest(request: JobRequest, pod: Pod) -> dict[str, Any]:
     """
     if pod.image is None:
         raise ValueError("the pod has no `image`: set one in the target or in the cell")
-    whole = _without_nulls(_job_set(request, pod) if pod.slices > 1 else _job(request, pod))
+    whole = _without_nulls(_object(request, pod))
     patched: dict[str, Any] = _without_nulls(merged(whole, pod.patch))
     for path in _held(request, ("spec", "replicatedJobs", 0, "template") if pod.slices > 1 else ()):
         if _at(whole, path) != _at(patched, path):
@@ -125,39 +125,32 @@ def manifest(request: JobRequest, pod: Pod) -> dict[str, Any]:
 
 def service(request: JobRequest, pod: Pod) -> dict[str, Any] | None:
     """Return the headless Service by which the hosts of a cell find one another; None if the cell needs none."""
-    if pod.hosts == 1 or pod.slices > 1:  # a JobSet creates its own Service
+    if not pod.needs_service:
         return None
     # The hosts look one another up before they are ready.
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": request.name}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _without_nulls(_top(request, {}, {})), "spec": spec}
 
 
-def _job(request: JobRequest, pod: Pod) -> Any:
+def _object(request: JobRequest, pod: Pod) -> Any:
+    """Return the Job or the JobSet."""
+    annotations, spec = dict(pod.annotations), _job_spec(request, pod)
+    if pod.slices > 1:
+        # A slice occupies a whole node pool of GKE.
+        annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "cloud.google.com/gke-nodepool"
+        template = {"metadata": _metadata(request, pod), "spec": spec}
+        jobs = [{"name": _SLICE, "replicas": pod.slices, "template": template}]
+        spec = {"failurePolicy": {"maxRestarts": 0}, "replicatedJobs": jobs}
+    # Only the Job or JobSet has the label of the queue, or else each pod would be queued.
+    labels = {**pod.labels, QUEUE_LABEL: pod.queue} if pod.queue else pod.labels
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": _top(request, _queue(pod, pod.labels), pod.annotations),
+        "apiVersion": pod.kind.api_version,
+        "kind": pod.kind.name,
+        "metadata": _top(request, labels, annotations),
         "spec": {
             "suspend": True if pod.queue else None,  # Kueue lets it start
             "ttlSecondsAfterFinished": pod.ttl_seconds,
-            **_job_spec(request, pod),
-        },
-    }
-
-
-def _job_set(request: JobRequest, pod: Pod) -> Any:
-    # A slice occupies a whole node pool of GKE.
-    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
-    template = {"metadata": _metadata(request, pod), "spec": _job_spec(request, pod)}
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": _top(request, _queue(pod, pod.labels), {**pod.annotations, **exclusive}),
-        "spec": {
-            "suspend": True if pod.queue else None,
-            "ttlSecondsAfterFinished": pod.ttl_seconds,
-            "failurePolicy": {"maxRestarts": 0},
-            "replicatedJobs": [{"name": _SLICE, "replicas": pod.slices, "template": template}],
+            **spec,
         },
     }
 
@@ -174,11 +167,6 @@ def _top(request: JobRequest, labels: Mapping[str, str], annotations: Mapping[st
 
 def _metadata(request: JobRequest, pod: Pod) -> dict[str, Any]:
     return {"labels": {**pod.labels, **request.labels}, "annotations": pod.annotations or None}
-
-
-def _queue(pod: Pod, labels: Mapping[str, str]) -> dict[str, str]:
-    """Add the label of the queue. Only the Job or JobSet has this label, or else each pod would be queued."""
-    return {**labels, QUEUE_LABEL: pod.queue} if pod.queue else dict(labels)
 
 
 def _job_spec(request: JobRequest, pod: Pod) -> dict[str, Any]:
@@ -205,7 +193,7 @@ def _pod_spec(request: JobRequest, pod: Pod) -> dict[str, Any]:
         "imagePullSecrets": [{"name": name} for name in pod.image_pull_secrets] or None,
         "nodeSelector": _node_selector(pod) or None,
         "tolerations": [*_tolerations(pod)],
-        "subdomain": request.name if service(request, pod) else None,
+        "subdomain": request.name if pod.needs_service else None,
         "securityContext": {"seccompProfile": _SECCOMP, **_user(pod)},
         "containers": [_workload(request, pod), *([_files(request, pod)] if request.keeps_files else [])],
         "volumes": [*_volumes(request, pod)],

@@ -135,6 +135,10 @@ class Attempt:
         """Return whether the attempt has waited too long for its start."""
         return self.is_open and not self.has_started and now - max(self.submitted, self.queued_until) > self.wait
 
-    def place(self, index: int) -> Path:
-        """Return the local directory for a pod's logs and files. That of the first pod is that of the attempt."""
-        return AttemptDirectory(self.directory).host(index).path
+    def place(self, index: int | None) -> AttemptDirectory:
+        """Return the local directory of the pod with this index. The first pod has the directory of the attempt.
+
+        Args:
+            index: the index; None for a pod without an index, which is the only pod of its attempt.
+        """
+        return AttemptDirectory(self.directory).host(index or 0)

@@ -15,7 +15,6 @@ from toolbox.kubernetes.pods import pod_logs
 from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.views import PodView
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
-from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
@@ -23,11 +22,11 @@ log = logging.getLogger(__name__)
 OLDER_AGENT: Final = "an older agent reported no checksums of its logs"
 
 
-def incomplete_logs(pod: PodView, place: Path) -> tuple[str, ...]:
-    """Return the streams of a pod whose logs in a directory are not known to be exactly those that the agent wrote."""
+def incomplete_logs(attempt: Attempt, pod: PodView) -> tuple[str, ...]:
+    """Return the streams of a pod whose local logs are not known to be exactly those that the agent wrote."""
     record = (pod.report or {}).get("logs")
     known = record if isinstance(record, dict) else {}
-    logs = AttemptDirectory(place).logs()
+    logs = attempt.place(pod.index).logs()
     return tuple(stream for stream, file in logs.items() if log_transfer.checksum(str(file)) != known.get(stream))
 
 
@@ -35,7 +34,7 @@ def write_logs(attempt: Attempt, pods: Sequence[PodView]) -> None:
     """Write the logs that termination messages carry over the live copies. Log a warning if writing fails."""
     for pod in pods:
         contents = log_transfer.unpack((pod.report or {}).get("logs"), STREAMS) or {}
-        directory = AttemptDirectory(attempt.place(pod.index or 0))
+        directory = attempt.place(pod.index)
         for stream, content in contents.items():
             try:
                 if content:
@@ -63,12 +62,12 @@ def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
     """Write the outcome of an attempt, and an empty log where one is missing. Log a warning if writing fails."""
     try:
         for index in range(attempt.expected):
-            place = filesystem.make_directory(attempt.place(index))
-            for file in AttemptDirectory(place).logs().values():
+            filesystem.make_directory(attempt.place(index).path)
+            for file in attempt.place(index).logs().values():
                 file.touch(filesystem.PRIVATE_FILE)
-        filesystem.write_json(AttemptDirectory(attempt.directory).outcome, outcome.as_json())
+        filesystem.write_json(attempt.place(0).outcome, outcome.as_json())
         if outcome.exit_code is not None:
-            filesystem.write_text(AttemptDirectory(attempt.directory).exit_code, f"{outcome.exit_code}\n")
+            filesystem.write_text(attempt.place(0).exit_code, f"{outcome.exit_code}\n")
     except OSError as error:
         log.warning("the result of %s cannot be written: %s", attempt.name, error)
 
@@ -93,8 +92,7 @@ def _with_logs(
 ) -> WorkloadOutcome:
     """Add to an outcome why logs are incomplete, or what the container printed if there is no report."""
     for pod in pods:
-        place = attempt.place(pod.index or 0)
-        if pod.report and not pod.holds_files and incomplete_logs(pod, place):
+        if pod.report and not pod.holds_files and incomplete_logs(attempt, pod):
             why = "its pod was deleted" if pod.is_deleted else "they were not fetched in time"
             why = why if "logs" in pod.report else OLDER_AGENT
             text = f"{why}; what was copied while the workload ran may lack lines"

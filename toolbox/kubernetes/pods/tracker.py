@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.api.objects import JOB, JOB_SET, POD
+from toolbox.kubernetes.api.objects import JOB, JOB_SET, POD, Kind
 from toolbox.kubernetes.api.watching import Watch
 from toolbox.kubernetes.pods import endings, fetching, pod_results
 from toolbox.kubernetes.pods.log_followers import LogFollowers
@@ -111,11 +111,13 @@ class Tracker:
         view = self.store.job(job)
         return view is not None and not view.is_deleted
 
-    def is_set(self, job: str) -> bool:
-        """Return whether the attempt of this name runs as a JobSet instead of a Job."""
+    def kind_of(self, job: str) -> Kind:
+        """Return the kind of the object with this name: a Job or a JobSet."""
         with self._lock:
             view, attempt = self.store.job(job), self._by_job.get(job)
-        return view.is_set if view is not None else attempt is not None and attempt.pod.slices > 1
+        if view is not None:
+            return JOB_SET if view.is_set else JOB
+        return attempt.pod.kind if attempt is not None else JOB
 
     def add(self, attempt: Attempt) -> None:
         """Start tracking an attempt. It may replace an attempt of the same name, whose logs are no longer copied."""

@@ -23,7 +23,6 @@ INDEX: Final = "batch.kubernetes.io/job-completion-index"
 SLICE: Final = "jobset.sigs.k8s.io/job-index"
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _OVER: Final = ("Succeeded", "Failed")  # the phases in which no container of a pod runs any more
-TERMINAL: Final = ("Complete", "Failed", "Completed")  # terminal conditions; only JobSets have `Completed`
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class JobView:
 def job(found: Json, *, is_gone: bool = False) -> JobView:
     """Return the view of a Job or a JobSet."""
     meta, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
-    terminal = readiness.condition(found, *TERMINAL) or {}
+    terminal = readiness.condition(found, *readiness.TERMINAL) or {}
     return JobView(
         str(meta["name"]),
         str(meta["uid"]),
