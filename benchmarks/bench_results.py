@@ -156,7 +156,7 @@ def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
         reading, series = timed(lambda: queries.series(connection, Filter()))
         bounding, _ = timed(lambda: _update_bounds(series, directory / f"{kind}.yaml"))
         detecting, detected = timed(lambda: [changes.detect(each.values) for each in series])
-        drawing, index = timed(lambda: dashboard.write(connection, directory / kind))
+        drawing, index = timed(lambda: dashboard.write(connection, directory / kind, Filter()))
     pages = sorted((page.stat().st_size, page.name) for page in index.parent.rglob("*") if page.is_file())
     size, name = pages[-1]
     ratio = reading / floor

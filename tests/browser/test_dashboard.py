@@ -15,6 +15,7 @@ from tests.browser.test_report import LEVELS, OUTSIDE, OVERFLOW, SIZES, UNNAMED
 from tests.unit.reports.site.history import NOW, Ended, Past, wobbling
 from toolbox.model.bounds import Bound, Method
 from toolbox.reports.site import dashboard
+from toolbox.results.queries import Filter
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -48,7 +49,7 @@ def year(directory: Path) -> Path:
         past.run(cells, days_ago=DAYS - 1 - day, directory=str(run))
     past.run({"only": Ended()}, project=f"other {HOSTILE}")
     with past.stored(directory) as connection:
-        return dashboard.write(connection, directory / "site", bounds=BOUNDS, now=NOW)
+        return dashboard.write(connection, directory / "site", Filter(), bounds=BOUNDS, now=NOW)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,7 @@ def few(directory: Path, *, count: int, seconds: float) -> Path:
     for number in range(count):
         past.run({"small": Ended(metrics={"step_time": 1.0}, cost=2.5)}, days_ago=number * seconds / 86400)
     with past.stored(directory) as connection:
-        return dashboard.write(connection, directory / "site", now=NOW)
+        return dashboard.write(connection, directory / "site", Filter(), now=NOW)
 
 
 def test_the_costs_of_one_day_stand_in_the_month_before_it(visit: Visit, tmp_path: Path) -> None:

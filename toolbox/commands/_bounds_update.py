@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import getpass
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection
 
-from toolbox.commands import _results
 from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.reports.terminal import result_rows
+from toolbox.reports.terminal.result_rows import Row
 from toolbox.results import queries
 from toolbox.results.bounds_file import BoundsFiles
 from toolbox.results.bounds_parser import Entry
@@ -23,14 +22,6 @@ from toolbox.results.queries import Filter
 from toolbox.results.series import Series
 
 _LONGEST_REASON: Final = 100  # characters: the file contains the reason on one line
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The output of an update: rows, and remarks for people."""
-
-    rows: Sequence[dict[str, Any]]
-    remarks: Sequence[str]
 
 
 def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
@@ -51,8 +42,13 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
     return Acceptance(covers, _user(), reason, datetime.now(UTC).replace(microsecond=0))
 
 
-def update(connection: Connection, selection: Filter, files: BoundsFiles, how: Update, *, dry_run: bool) -> Outcome:
+def update(
+    connection: Connection, selection: Filter, files: BoundsFiles, how: Update, *, dry_run: bool
+) -> tuple[Sequence[Row], Sequence[str]]:
     """Decide on the bounds of all metrics that the filter selects, and write the bounds unless `dry_run` is set.
+
+    Returns:
+        the rows of the decisions, and remarks for people.
 
     Raises:
         ConfigurationError: the file cannot be updated.
@@ -60,9 +56,9 @@ def update(connection: Connection, selection: Filter, files: BoundsFiles, how: U
     """
     # `--since` and `--revision` select the runs for the bounds, but levels are always computed from all runs.
     all_runs = replace(selection, since=None, revision=None)
-    series = _results.newest_units(queries.series(connection, all_runs))
+    series = _newest_units(queries.series(connection, all_runs))
     if all_runs != selection:
-        how = replace(how, runs=_runs(queries.series(connection, selection)))
+        how = replace(how, runs={run for item in queries.series(connection, selection) for run in item.runs})
     decisions, faults = _decisions(series, how, files)
     if how.acceptance is not None:
         _require_change(decisions, how.acceptance)
@@ -80,7 +76,7 @@ def update(connection: Connection, selection: Filter, files: BoundsFiles, how: U
         *([f"{few} series have too few accepted values for bounds"] if few else []),
         f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {files.path}",
     ]
-    return Outcome(rows, remarks)
+    return rows, remarks
 
 
 def _decisions(series: Sequence[Series], how: Update, files: BoundsFiles) -> tuple[list[Decision], list[str]]:
@@ -106,11 +102,14 @@ def _require_change(decisions: Sequence[Decision], accepted: Acceptance) -> None
         raise UsageError(f"--accept matches {len(covered)} metrics, but none of them has a changed level")
 
 
-def _runs(series: Sequence[Series]) -> Mapping[tuple[str, str], set[tuple[str, datetime]]]:
-    runs: dict[tuple[str, str], set[tuple[str, datetime]]] = defaultdict(set)
+def _newest_units(series: Sequence[Series]) -> list[Series]:
+    """Return one series for each metric of each cell: the series with the unit that the newest run used."""
+    newest: dict[tuple[str, str, str], Series] = {}
     for item in series:
-        runs[item.cell, item.metric] |= {(run.run, run.started) for run in item.runs}
-    return runs
+        key = item.project, item.cell, item.metric
+        if key not in newest or newest[key].runs[-1].started < item.runs[-1].started:
+            newest[key] = item
+    return list(newest.values())
 
 
 def _user() -> str:
@@ -120,7 +119,7 @@ def _user() -> str:
         return ""
 
 
-def _warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _warnings(rows: Sequence[Row]) -> list[str]:
     """Return remarks about bounds that a person should review before committing the file."""
     refused = sum(row["action"] == Action.REFUSED for row in rows)
     worse = sum(row["change"] == "worse" for row in rows)

@@ -20,7 +20,6 @@ from toolbox.reports.terminal import live_view, rows
 from toolbox.reports.terminal.rows import Format, Row
 from toolbox.results import queries
 from toolbox.results.queries import Filter
-from toolbox.results.series import Series
 from toolbox.results.store import Store, default_location
 from toolbox.system import places
 
@@ -37,16 +36,21 @@ def location(database: str | None, project: str | None) -> str:
 
 
 @contextmanager
-def opened(database: str | None, project: str | None) -> Iterator[tuple[Store, Connection]]:
+def opened(database: str | None, selection: Filter) -> Iterator[tuple[Store, Connection]]:
     """Yield the store, and a connection that reads the store.
 
     Raises:
-        UsageError: `database` does not exist, or the store has no run of the project.
+        UsageError: `database` does not exist, the store has no run of the project that the filter names, or the filter
+            has a pattern for metrics that matches no metric in the store.
     """
+    project, metric = selection.project, selection.metric
     with Store(location(database, project), may_create=database is None) as store, store.reading() as connection:
         if project is not None and project not in (projects := queries.projects(connection)):
             hint = did_you_mean(project, projects, label="projects")
             raise UsageError(f"the store {store.location} has no run of the project `{project}`: {hint}")
+        if metric is not None and not fnmatch.filter(names := queries.metrics(connection, project), metric):
+            hint = did_you_mean(metric, names, label="metrics")
+            raise UsageError(f"no metric matches --metric={metric}; {hint}")
         yield store, connection
 
 
@@ -94,24 +98,6 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
             return of_revision
         raise
     return replace(run_filter, project=run.project, run=run.id)
-
-
-def refuse_unknown_metric(connection: Connection, run_filter: Filter) -> None:
-    """Raise a `UsageError` if the filter has a pattern for metrics that matches no metric in the store."""
-    names = queries.metrics(connection, run_filter.project)
-    if run_filter.metric is not None and not fnmatch.filter(names, run_filter.metric):
-        hint = did_you_mean(run_filter.metric, names, label="metrics")
-        raise UsageError(f"no metric matches --metric={run_filter.metric}; {hint}")
-
-
-def newest_units(series: Sequence[Series]) -> list[Series]:
-    """Return one series for each metric of each cell: the series with the unit that the newest run used."""
-    newest: dict[tuple[str, str, str], Series] = {}
-    for item in series:
-        key = item.project, item.cell, item.metric
-        if key not in newest or newest[key].runs[-1].started < item.runs[-1].started:
-            newest[key] = item
-    return list(newest.values())
 
 
 def render(

@@ -36,6 +36,7 @@ from toolbox.results import (
 from toolbox.results.bounds_update import Update
 from toolbox.results.cost import Period
 from toolbox.results.flakiness import State
+from toolbox.results.queries import Filter
 from toolbox.results.recording import Recorded
 from toolbox.results.store import Store
 from toolbox.runs import run_reader, summary
@@ -103,8 +104,7 @@ class Results:
             since=since,
             until=until,
         )
-        with _results.opened(database, project) as (store, connection):
-            _results.refuse_unknown_metric(connection, selection)
+        with _results.opened(database, selection) as (store, connection):
             runs = queries.runs(connection, selection, limit=limit + 1)
             remarks = [f"only the newest {limit} runs are listed (--limit)"] if len(runs) > limit else []
             rows: Sequence[dict[str, Any]] = result_rows.of_runs(runs[:limit])
@@ -132,7 +132,7 @@ class Results:
             run: the name of the run, or the beginning of its name; `latest` is the newest run.
         """
         selection = _results.run_filter(project=project, cells=cells, settings=settings, metric=metric)
-        with _results.opened(database, project) as (store, connection):
+        with _results.opened(database, Filter(project)) as (store, connection):
             stored = queries.run(connection, run, project)
             results = queries.results(connection, selection, [stored])
             rows = result_rows.of_cells(results, queries.checks(connection, results))
@@ -176,8 +176,7 @@ class Results:
         selection = _results.run_filter(
             project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
         )
-        with _results.opened(database, project) as (store, connection):
-            _results.refuse_unknown_metric(connection, selection)
+        with _results.opened(database, selection) as (store, connection):
             old = _results.side_filter(connection, before, "before", selection)
             new = _results.side_filter(connection, after, "after", selection)
             failed = queries.failed_cells(connection, old), queries.failed_cells(connection, new)
@@ -236,12 +235,9 @@ class Results:
         selection = _results.run_filter(
             project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
         )
-        with _results.opened(database, project) as (store, connection):
-            _results.refuse_unknown_metric(connection, selection)
-            outcome = _bounds_update.update(connection, selection, files, how, dry_run=dry_run)
-            return _results.render(
-                outcome.rows, result_rows.BOUNDS, format, store=store.location, remarks=outcome.remarks
-            )
+        with _results.opened(database, selection) as (store, connection):
+            rows, remarks = _bounds_update.update(connection, selection, files, how, dry_run=dry_run)
+            return _results.render(rows, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
 
     def changes(
         self,
@@ -273,11 +269,8 @@ class Results:
                 raise UsageError("results changes: with --csv, only --column and --format are allowed")
             return _changes_of_csv(csv, column, format)
         period = _results.run_filter(since=since, until=until)
-        with _results.opened(database, project) as (store, connection):
-            selection = _results.run_filter(
-                project=project, cells=cells, settings=settings, metric=metric, presets=presets
-            )
-            _results.refuse_unknown_metric(connection, selection)
+        selection = _results.run_filter(project=project, cells=cells, settings=settings, metric=metric, presets=presets)
+        with _results.opened(database, selection) as (store, connection):
             series = queries.series(connection, selection)
         rows = [
             row
@@ -311,7 +304,7 @@ class Results:
         selection = _results.run_filter(
             project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
         )
-        with _results.opened(database, project) as (store, connection):
+        with _results.opened(database, selection) as (store, connection):
             results = queries.results(connection, selection, with_metrics=False)
             noise = queries.noise(connection, selection)
         rows = [
@@ -327,14 +320,11 @@ class Results:
             return _results.render(rows, result_rows.FLAKY, format, store=store.location)
         unhealthy = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
         unknown = len({(result.run.project, result.cell) for result in results}) - len(rows)
-        remarks = [
-            *(
-                [f"{len(rows) - len(unhealthy)} {'other cells' if unhealthy else 'cells'} are healthy"]
-                if len(unhealthy) < len(rows)
-                else []
-            ),
-            *([f"the state of {unknown} cells is unknown: none of their runs has passed or failed"] if unknown else []),
-        ]
+        remarks = []
+        if healthy := len(rows) - len(unhealthy):
+            remarks.append(f"{healthy} {'other cells' if unhealthy else 'cells'} are healthy")
+        if unknown:
+            remarks.append(f"the state of {unknown} cells is unknown: none of their runs has passed or failed")
         if results and not unhealthy:
             return "\n".join(remarks)
         return _results.render(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
@@ -357,7 +347,7 @@ class Results:
             by: the period for which costs are summed up. A period begins at midnight UTC.
         """
         selection = _results.run_filter(project=project, since=since, until=until, presets=presets)
-        with _results.opened(database, project) as (store, connection):
+        with _results.opened(database, selection) as (store, connection):
             costs = cost.summed(queries.runs(connection, selection), by)
         return _results.render(result_rows.of_costs(costs), result_rows.COSTS, format, store=store.location)
 
@@ -402,13 +392,10 @@ class Results:
         """
         from toolbox.reports.site import dashboard
 
-        begin = _results.run_filter(since=since).since
+        selection = _results.run_filter(project=project, presets=presets, since=since)
         bounds = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
-        with _results.opened(database, project) as (_, connection):
-            index = dashboard.write(
-                connection, output, since=begin, bounds=bounds, project=project, presets=presets or ()
-            )
-        return str(index)
+        with _results.opened(database, selection) as (_, connection):
+            return str(dashboard.write(connection, output, selection, bounds=bounds))
 
     def import_(self, *run_dirs: Path, database: Database = None) -> int:
         """

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from toolbox.model.bounds import GATED_FROM, REPORTED_FROM, Bound, Method
 from toolbox.results import bounds_formulas, levels, pooled_noise
 from toolbox.results.levels import Level
 from toolbox.results.pooled_noise import Noise
-from toolbox.results.series import Series
+from toolbox.results.series import RunReference, Series
 
 LARGEST_WIDENING: Final = 1.5
 """Bounds may become this many times as wide, relative to their means, without `--allow_wider`."""
@@ -71,15 +71,14 @@ class Update:
     Args:
         method: the formula; `prediction` uses the latest 30 values of the level, the other methods use all values.
         acceptance: the changed levels that a person accepts; None if no level is accepted.
-        runs: the names and starts of the runs whose values are used, by cell id and metric; None for all runs. Levels
-            are always found in the values of all runs.
+        runs: the runs whose values are used; None for all runs. Levels are always found in the values of all runs.
     """
 
     method: Method = Method.PREDICTION
     confidence: float = bounds_formulas.CONFIDENCE
     may_widen: bool = False
     acceptance: Acceptance | None = None
-    runs: Mapping[tuple[str, str], Collection[tuple[str, datetime]]] | None = None
+    runs: Collection[RunReference] | None = None
 
     def decide(self, series: Series, before: Bound | None, *, is_manual: bool = False) -> Decision:
         """Decide what to do with the bounds of a metric of a cell.
@@ -129,7 +128,7 @@ class Update:
         self, series: Series, level: Level, current: Bound | None, *, is_accepted: bool = False
     ) -> Bound | None:
         """Return the bounds of a level; None if the level has too few values."""
-        indices = [index for index in level.indices if self._counts(series, index)]
+        indices = [index for index in level.indices if self.runs is None or series.runs[index] in self.runs]
         noise = None
         if is_accepted or (current is not None and current.accepted_since is not None):
             failed = [index for index in series.confirmed if index < level.begin]
@@ -151,12 +150,6 @@ class Update:
         if noise is None or current is None or self.may_widen or _widening(current, bound) <= LARGEST_WIDENING:
             return bound
         return bound_by(noise)  # the noise of the new level itself would make the bounds too wide
-
-    def _counts(self, series: Series, index: int) -> bool:
-        if self.runs is None:
-            return True
-        run = series.runs[index]
-        return (run.run, run.started) in self.runs.get((series.cell, series.metric), ())
 
     def _judged(
         self, series: Series, before: Bound | None, current: Bound | None, bound: Bound, level: Level

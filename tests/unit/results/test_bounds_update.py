@@ -218,8 +218,7 @@ def test_manual_bounds_are_kept() -> None:
 
 def test_only_the_values_of_the_runs_that_count_make_bounds() -> None:
     series = with_history(14).series
-    latest = {(run.run, run.started) for run in series.runs[-12:]}
-    decision = Update(runs={("3f2a", "time"): latest}).decide(series, None)
+    decision = Update(runs=series.runs[-12:]).decide(series, None)
     assert decision.after is not None
     assert decision.after.samples == 12
 
@@ -227,8 +226,7 @@ def test_only_the_values_of_the_runs_that_count_make_bounds() -> None:
 def test_choosing_the_runs_of_a_changed_level_does_not_adopt_it() -> None:
     nights = with_history(15)
     nights.nights(12, 1.08 * LEVEL)
-    chosen = {(run.run, run.started) for run in nights.series.runs[HISTORY:]}
-    decision = Update(runs={("3f2a", "time"): chosen}).decide(nights.series, nights.bound)
+    decision = Update(runs=nights.series.runs[HISTORY:]).decide(nights.series, nights.bound)
     assert (decision.action, decision.after) == (Action.REFUSED, nights.bound)
 
 

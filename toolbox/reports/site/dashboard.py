@@ -35,10 +35,8 @@ _MOST_OTHERS: Final = 1500  # cells on a page that only lists cells
 def write(
     connection: Connection,
     output: Path,
+    where: Filter,
     *,
-    project: str | None = None,
-    presets: Sequence[str] = (),
-    since: datetime | None = None,
     bounds: Mapping[str, BoundsInForce] | None = None,
     now: datetime | None = None,
 ) -> Path:
@@ -46,8 +44,7 @@ def write(
 
     Args:
         output: the directory of the site. An earlier site of Topgallant in this directory is replaced.
-        presets: show only the runs with all these presets.
-        since: show only the runs that started at or after this time.
+        where: the runs to show.
         now: the time of the site, up to which regressions count as recent; None for the current time.
 
     Raises:
@@ -56,7 +53,6 @@ def write(
     """
     target = site_directory.resolved(output)
     as_of = now or datetime.now(UTC)
-    where = Filter(project=project, presets=presets, since=since)
     projects = project_overview.collect(connection, where, bounds or {}, now=as_of)
     with site_directory.replacing(target) as directory:
         pages = _Pages(directory, target, where, as_of)

@@ -19,16 +19,18 @@ from toolbox.model.errors import UsageError
 from toolbox.reports.site import dashboard, site_directory
 from toolbox.reports.site.site_directory import file_name
 from toolbox.results.flakiness import CLEAN_KEYS
+from toolbox.results.queries import Filter
 
 HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)></title>{{ 7 * 7 }}"
 LARGEST = 2_000_000
+ALL = Filter()
 ASSETS = Path(dashboard.__file__).parent / "assets"
 
 
-def site(past: Past, directory: Path, **options: object) -> Path:
+def site(past: Past, directory: Path, where: Filter = ALL, **options: object) -> Path:
     """Write the dashboard of a past, and return its directory."""
     with past.stored(directory) as connection:
-        return dashboard.write(connection, directory / "site", now=NOW, **options).parent  # type: ignore[arg-type]
+        return dashboard.write(connection, directory / "site", where, now=NOW, **options).parent  # type: ignore[arg-type]
 
 
 def pages(directory: Path) -> dict[str, str]:
@@ -226,7 +228,7 @@ def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None
 
 def test_since_limits_the_runs(tmp_path: Path) -> None:
     past = nightly([1.0] * 10)
-    found = pages(site(past, tmp_path, since=NOW - timedelta(days=3)))
+    found = pages(site(past, tmp_path, Filter(since=NOW - timedelta(days=3))))
     assert "1 project, 3 runs since 2026-11-18" in said(found["index.html"])
     assert "Values 3" in said(found["cells/grid~small-id.html"])
 
@@ -309,13 +311,13 @@ def test_project_limits_the_site_to_one_project(tmp_path: Path) -> None:
     past = Past()
     for project in ("grid", "train"):
         past.run({"small": Ended(cost=1)}, project=project)
-    found = pages(site(past, tmp_path, project="train"))
+    found = pages(site(past, tmp_path, Filter(project="train")))
     assert list(found) == ["cells/train~small-id.html", "index.html", "projects/train.html"]
     assert "grid" not in said(found["index.html"])
 
 
 def test_a_project_without_runs_makes_a_page_that_says_so(tmp_path: Path) -> None:
-    found = pages(site(nightly([1.0]), tmp_path, project="other", presets=["full"]))
+    found = pages(site(nightly([1.0]), tmp_path, Filter(project="other", presets=["full"])))
     assert "The store has no runs of other with the preset full." in said(found["index.html"])
 
 
@@ -323,7 +325,7 @@ def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Pat
     past = Past()
     for value, presets in enumerate((["nightly"], ["nightly", "full"], [])):
         past.run({"small": Ended(metrics={"step_time": value}, noisy=True)}, presets=presets)
-    found = pages(site(past, tmp_path, presets=["nightly", "full"]))
+    found = pages(site(past, tmp_path, Filter(presets=["nightly", "full"])))
     assert "1 project, 1 run with the presets nightly, full, as of" in said(found["index.html"])
     assert "1 run with the presets nightly, full, 1 cell," in said(found["projects/grid.html"])
     assert "step_time noisy in 1 of 1 run 1.000 s" in said(found["projects/grid.html"])
@@ -409,7 +411,7 @@ def test_an_older_site_is_replaced_whole_and_nothing_else_changes(tmp_path: Path
     directory = site(nightly([1.0], cell="small"), tmp_path / "one")
     second = nightly([1.0], cell="large")
     with second.stored(tmp_path / "two") as connection:
-        dashboard.write(connection, directory, now=NOW)
+        dashboard.write(connection, directory, ALL, now=NOW)
     assert [path.name for path in (directory / "cells").iterdir()] == ["grid~large-id.html"]
     assert {path.name for path in directory.parent.iterdir()} == {"store", "site"}
 
