@@ -24,9 +24,14 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     if isinstance(result, int) and not isinstance(result, bool):
         return result
     if result is not None:
-        text = result if isinstance(result, str) else filesystem.dump_yaml(result).removesuffix("...\n").rstrip("\n")
+        text = result if isinstance(result, str) else yaml_text(result)
         print(_escaped(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
+
+
+def yaml_text(value: object) -> str:
+    """Return a value as YAML to print: without the last line break, and without the end mark `...` of a scalar."""
+    return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")
 
 
 def _escaped(text: str, *, is_json: bool) -> str:

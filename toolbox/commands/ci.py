@@ -6,17 +6,16 @@ import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from toolbox.ci import slash
 from toolbox.ci.slash import CommentRequest
-from toolbox.commands import _project_run
+from toolbox.commands import _invoke, _project_run
 from toolbox.interface.options import ArtifactDir, Format, SummaryFormat
 from toolbox.model.errors import UsageError
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs.layout import RunDirectory
-from toolbox.system import filesystem
 
 
 class Ci:
@@ -38,11 +37,7 @@ class Ci:
         content = asdict(comment)
         if comment.help:
             content["help"] = slash.HELP
-        return (
-            json.dumps(content, indent=2, default=list)
-            if format == "json"
-            else filesystem.dump_yaml(_lists(content)).rstrip()
-        )
+        return json.dumps(content, indent=2, default=list) if format == "json" else _invoke.yaml_text(content)
 
     def run(
         self,
@@ -86,7 +81,3 @@ def _request(comment: CommentRequest, artifact_dir: Path | None) -> RunRequest:
     )
     request.configure(run_request)
     return run_request
-
-
-def _lists(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(item) if isinstance(item, tuple) else item for key, item in value.items()}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from toolbox.commands import _invoke
 from toolbox.config import overrides as overrides_text
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
@@ -17,7 +18,8 @@ from toolbox.interface.signature import Help
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import MASK, Secret
 from toolbox.orchestration import projects
-from toolbox.system import environ, filesystem, redaction
+from toolbox.system import environ, redaction
+from toolbox.system.filesystem import dump_yaml_line
 
 Style = Literal["yaml", "json"]
 Project = Annotated[str | None, Help("the name of the project; may be left out with --config_file.")]
@@ -141,10 +143,10 @@ def _difference(
 
 def _difference_line(row: Mapping[str, Any]) -> str:
     if "before" not in row:
-        return f"+ {row['path']}: {_yaml_line(row['after'])}  ({row['by']})"
+        return f"+ {row['path']}: {dump_yaml_line(row['after'])}  ({row['by']})"
     if "after" not in row:
-        return f"- {row['path']}: {_yaml_line(row['before'])}  ({row['by']})"
-    return f"  {row['path']}: {_yaml_line(row['before'])} --> {_yaml_line(row['after'])}  ({row['by']})"
+        return f"- {row['path']}: {dump_yaml_line(row['before'])}  ({row['by']})"
+    return f"  {row['path']}: {dump_yaml_line(row['before'])} --> {dump_yaml_line(row['after'])}  ({row['by']})"
 
 
 def _load(
@@ -168,11 +170,7 @@ def _load(
 def _dump(value: Any, style: Style) -> str:
     if style == "json":
         return json.dumps(_with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
-    return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")
-
-
-def _yaml_line(value: Any) -> str:
-    return filesystem.dump_yaml_line(value)
+    return _invoke.yaml_text(value)
 
 
 def _as_text(value: object) -> str:
@@ -190,16 +188,16 @@ def _with_text_keys(value: Any) -> Any:
 def _explanation(configuration: Configuration, path: str) -> Iterator[str]:
     path = _up_to_reference(configuration, path)
     value, resolved = configuration.written(path), configuration.get(path)
-    yield f"{path} = {_yaml_line(value)}" + (f" --> {_yaml_line(resolved)}" if resolved != value else "")
+    yield f"{path} = {dump_yaml_line(value)}" + (f" --> {dump_yaml_line(resolved)}" if resolved != value else "")
     history = configuration.history(path)
     for change in reversed(history):
         at = paths.render(change.path)
-        target = "it" if at == path else f"{at} to {_yaml_line(change.value)}"
+        target = "it" if at == path else f"{at} to {dump_yaml_line(change.value)}"
         source = f"{change.layer}{_in_parentheses(change.location)}"
-        yield f"  {source} set {target}, in place of {_yaml_line(change.replaced)}"
+        yield f"  {source} set {target}, in place of {dump_yaml_line(change.replaced)}"
     first = history[0].replaced_location if history else configuration.location(path)
     if first:
-        yield f"  {first} wrote {_yaml_line(history[0].replaced)}" if history else f"  {first} wrote it"
+        yield f"  {first} wrote {dump_yaml_line(history[0].replaced)}" if history else f"  {first} wrote it"
     if is_whole_reference(value):
         lines = (
             _axis_explanation(configuration, value)

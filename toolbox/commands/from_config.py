@@ -13,7 +13,7 @@ from toolbox.model.errors import UsageError
 from toolbox.orchestration import from_config as orchestration
 from toolbox.orchestration import projects, session
 from toolbox.orchestration.session import Session
-from toolbox.system import environ, filesystem, redaction
+from toolbox.system import environ, redaction
 
 
 def from_config(
@@ -49,7 +49,7 @@ def from_config(
     values = orchestration.arguments(call, work.configuration, work.template)
     if show_args is not False and show_args != "False":
         output = values if show_args in {True, "True"} else orchestration.argument(values, str(show_args), call.key)
-        return filesystem.dump_yaml(output).removesuffix("...\n").rstrip("\n")
+        return _invoke.yaml_text(output)
     work.configuration.check_contracts()
     toolbox_command = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)
