@@ -12,7 +12,7 @@ import os
 import re
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -78,10 +78,11 @@ class Signature:
     parameters: tuple[Parameter, ...]
     summary: str
     description: str = ""
-    names: frozenset[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", frozenset(parameter.name for parameter in self.parameters))
+    @property
+    def names(self) -> set[str]:
+        """The names of the parameters."""
+        return {parameter.name for parameter in self.parameters}
 
 
 def of(function: Callable[..., Any], *, name: str, extra: Sequence[Parameter] = ()) -> Signature:

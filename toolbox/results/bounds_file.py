@@ -75,7 +75,7 @@ class BoundsFiles:
     @property
     def bounds(self) -> dict[Key, Bound]:
         """The bounds in force: a manual bound replaces a generated bound."""
-        return {key: entry.bound for key, entry in {**self.generated, **self.manual}.items()}
+        return _bounds({**self.generated, **self.manual})
 
     def update(self, entries: Sequence[Entry], *, dry_run: bool = False) -> list[Difference]:
         """Write generated bounds, and return the changed bounds, sorted by the names of cells and metrics.
@@ -99,7 +99,7 @@ class BoundsFiles:
         if moved:
             word = "would move" if dry_run else "moved"
             log.warning("%s: manual bounds and comments %s to %s", self.path, word, manual_path(self.path).name)
-        before = {key: entry.bound for key, entry in self.generated.items()}
+        before = _bounds(self.generated)
         return [
             Difference(entry.cell, entry.name, entry.metric, before.get(key), entry.bound)
             for key, entry in sorted(new.items(), key=lambda item: (item[1].name, item[1].metric, item[1].cell))
@@ -127,8 +127,7 @@ class BoundsFiles:
             entries = bounds_parser.parse(text, self.path)
         except ConfigurationError:
             return False
-        misplaced = {key: entry.bound for key, entry in self.misplaced.items()}
-        return {key: entry.bound for key, entry in _by_key(entries).items()} == misplaced
+        return _bounds(_by_key(entries)) == _bounds(self.misplaced)
 
     def _updated(self, new: Mapping[Key, Entry]) -> str:
         """Return the text of the generated file with new bounds."""
@@ -176,11 +175,7 @@ def load(path: Path) -> BoundsFiles:
 def read(path: Path) -> dict[Key, Bound]:
     """Return the bounds in force, and log a warning if the generated file contains manual bounds.
 
-    Args:
-        path: the path of the generated file.
-
-    Raises:
-        ConfigurationError: a file is wrong; the message names the line and the expected value.
+    The argument and the errors are those of `load`.
     """
     files = load(path)
     if files.misplaced:
@@ -192,6 +187,10 @@ def read(path: Path) -> dict[Key, Bound]:
 
 def _by_key(entries: Sequence[Entry]) -> dict[Key, Entry]:
     return {(entry.cell, entry.metric): entry for entry in entries}
+
+
+def _bounds(entries: Mapping[Key, Entry]) -> dict[Key, Bound]:
+    return {key: entry.bound for key, entry in entries.items()}
 
 
 def _read(path: Path) -> str:

@@ -79,7 +79,7 @@ class History:
         """The increase from the median of the `BEFORE` values before the last value to the last value, in percent."""
         before = self.series.values[-BEFORE - 1 : -1]
         usual = float(np.median(before)) if len(before) else 0.0
-        return 100 * (self.latest / usual - 1) if usual > 0 else None
+        return changes.percent(usual, self.latest) if usual > 0 else None
 
     @cached_property
     def bounded_from(self) -> int | None:

@@ -224,19 +224,15 @@ def _cells(
     measured = _grouped(histories, lambda history: history.series.cell)
     assessed = {each.cell: each for each in flakiness.assess(observations.of(results))}
     begin = now - timedelta(days=RECENT_DAYS)
-    return [
-        Cell(
-            project,
-            identity,
-            name,
-            of_cells.get(identity, []),
-            _by_run(of_cells.get(identity, []), runs),
-            measured.get(identity, []),
-            assessed.get(identity),
-            _since(measured.get(identity, []), begin),
-        )
-        for identity, name in names.items()
-    ]
+    cells = []
+    for identity, name in names.items():
+        of_cell, of_metrics = of_cells.get(identity, []), measured.get(identity, [])
+        by_run = {result.run.id: result for result in of_cell}
+        recent = [by_run.get(run.id) for run in runs]
+        shifts = [(history, shift) for history in of_metrics for shift in history.regressions]
+        regressions = [(history, shift) for history, shift in shifts if shift.run.started >= begin]
+        cells.append(Cell(project, identity, name, of_cell, recent, of_metrics, assessed.get(identity), regressions))
+    return cells
 
 
 def _grouped(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, list[Item]]:
@@ -244,15 +240,6 @@ def _grouped(items: Iterable[Item], key: Callable[[Item], str]) -> dict[str, lis
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
-
-
-def _by_run(results: Sequence[ResultRow], runs: Sequence[RunRow]) -> list[ResultRow | None]:
-    by_run = {result.run.id: result for result in results}
-    return [by_run.get(run.id) for run in runs]
-
-
-def _since(histories: Sequence[History], begin: datetime) -> list[tuple[History, Shift]]:
-    return [(history, shift) for history in histories for shift in history.regressions if shift.run.started >= begin]
 
 
 def _urgency(cell: Cell) -> tuple[int, str, str]:

@@ -1,4 +1,7 @@
-"""The runs, results and attempts that `queries` reads from the store, as frozen dataclasses."""
+"""The runs, results and attempts that `queries` reads from the store, as frozen dataclasses.
+
+A field with the name of a column contains the value of the column, which `toolbox.results.tables` documents.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +41,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """An attempt.
-
-    Args:
-        revision: the revision under test; empty if unknown.
-        deviates: whether the attempt failed only because values were out of the ranges of earlier runs.
-        out_of_range: whether the attempt failed only because values were out of the ranges of earlier runs or out of
-            configured ranges.
-        image: the container image, as `NAME@sha256:...`; empty if unknown.
-    """
+    """An attempt."""
 
     verdict: str | None
     cause: str | None
@@ -64,7 +59,6 @@ class ResultRow:
 
     Args:
         metrics: the value and unit of each metric, by metric; the value is None if it could not be read.
-        out_of_range: whether the last attempt failed only because measured values were out of their ranges.
     """
 
     run: RunRow
