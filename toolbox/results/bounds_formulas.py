@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolbox.model.bounds import REPORTED_FROM, Bound, Direction, Method
-from toolbox.results import pooled_noise
+from toolbox.results import changes, pooled_noise
 from toolbox.results.pooled_noise import Noise
 from toolbox.results.series import Series
 
@@ -23,8 +23,6 @@ RATIO: Final = 1.2
 LEAST_SHARE: Final = 0.015
 """The minimum distance of bounds from the mean, as a share of the mean, for `torchprime` and `prediction`."""
 WINDOW: Final = 30
-LOOK_BACK: Final = 500
-"""Number of latest values to search for changes: earlier values cannot affect the window."""
 POWER: Final = 0.9
 """The probability with which a run fails if its value is worse by exactly the smallest detectable change."""
 _DIGITS: Final = 6
@@ -191,11 +189,8 @@ def _check_sizes(values: NDArray[np.float64]) -> None:
 
 def _begin(values: NDArray[np.float64]) -> int:
     """Return the index of the first value to use: at most 30 values, all after the last confirmed change."""
-    from toolbox.results import changes
-
-    begin = max(0, len(values) - LOOK_BACK)
-    detected = changes.detect(values[begin:])
-    confirmed = [begin + change.index for change in detected if change.state is changes.State.CONFIRMED]
+    detected = changes.detect_latest(values)
+    confirmed = [change.index for change in detected if change.state is changes.State.CONFIRMED]
     return max(0, len(values) - WINDOW, *confirmed)
 
 

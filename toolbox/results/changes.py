@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from toolbox.results.segmentation import FALSE_ALARMS, REACH, SHORTEST, Values, compared, segmented
 
+LOOK_BACK: Final = 500
+"""Number of latest values to search for the current level: earlier values cannot affect it."""
 SUSPECT_POINTS: Final = (3, 4, 5)
 """The numbers of points at the end of a series that are tested for a suspected change."""
 LEAST_SUSPECT_EFFECT: Final = 4.0
@@ -96,6 +98,12 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
         p_value, index = min(suspects)
         shifts.append((last + index, State.SUSPECT, p_value))
     return _described(series, shifts)
+
+
+def detect_latest(values: NDArray[np.float64]) -> list[Change]:
+    """Return the changes among the latest `LOOK_BACK` values of a series; `Change.index` counts all values."""
+    begin = max(0, len(values) - LOOK_BACK)
+    return [replace(change, index=begin + change.index) for change in detect(values[begin:])]
 
 
 def _scaled(series: Values) -> tuple[Values, float]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from toolbox.model.bounds import Bound
-from toolbox.results import bounds_formulas, changes
+from toolbox.results import changes
+from toolbox.results.changes import Change
 from toolbox.results.segmentation import REACH, SHORTEST
 from toolbox.results.series import Series
 
@@ -41,12 +42,12 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     Args:
         bound: the bounds in force, in the unit of the series.
     """
-    shifts = _changes(series)
+    shifts = changes.detect_latest(series.values)
     begin, last_begin = _begin(series, bound, shifts)
     failed = _failed(series, bound)
     kept: list[int] = []
     changed: int | None = None
-    edges = [begin, *(index for index, _ in shifts if index > last_begin), len(series.values)]
+    edges = [begin, *(shift.index for shift in shifts if shift.index > last_begin), len(series.values)]
     for number, (first, last) in enumerate(pairwise(edges)):
         stretch = [index for index in range(first, last) if index not in failed]
         if number == 0 or _is_same_level(series, kept, range(first, last)):
@@ -58,22 +59,17 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     return Level(begin, tuple(kept), changed)
 
 
-def _changes(series: Series) -> list[tuple[int, changes.State]]:
-    offset = max(0, len(series.values) - bounds_formulas.LOOK_BACK)
-    return [(offset + change.index, change.state) for change in changes.detect(series.values[offset:])]
-
-
-def _begin(series: Series, bound: Bound | None, shifts: Sequence[tuple[int, changes.State]]) -> tuple[int, int]:
+def _begin(series: Series, bound: Bound | None, shifts: Sequence[Change]) -> tuple[int, int]:
     """Return the index at which the accepted level begins, and the last index at which it may begin.
 
     The index of a change may move a little when values are added. No level is shorter than `SHORTEST`, so a change
     less than `SHORTEST` values after the recorded start of the level is the start of the level, not of another level.
     """
     if bound is None or bound.since is None:
-        begin = max((index for index, state in shifts if state is changes.State.CONFIRMED), default=0)
+        begin = max((shift.index for shift in shifts if shift.state is changes.State.CONFIRMED), default=0)
         return begin, begin
     last_begin = series.first_index_since(bound.since) + SHORTEST - 1
-    begin = max((index for index, _ in shifts if index <= last_begin), default=0)
+    begin = max((shift.index for shift in shifts if shift.index <= last_begin), default=0)
     if bound.accepted_since is not None:
         first = series.first_index_since(bound.accepted_since)
         last_begin = max(last_begin, first + SHORTEST - 1)
