@@ -132,7 +132,7 @@ def hostile(directory: Path) -> RunState:
     (attempt / "files" / "javascript:alert(1)").touch()
     (attempt / HOSTILE.replace("/", "")).touch()
     result = run.write(Verdict.FAILED, HOSTILE)
-    asked = {
+    request = {
         "host": HOSTILE,
         "revision": HOSTILE,
         "argv": [HOSTILE],
@@ -140,7 +140,7 @@ def hostile(directory: Path) -> RunState:
         "overrides": {"a": HOSTILE},
         "changes": [change("a", HOSTILE, f"preset {HOSTILE}", "x.yaml:1")],
     }
-    (directory / "run.json").write_text(json.dumps(asked), encoding="utf-8")
+    (directory / "run.json").write_text(json.dumps(request), encoding="utf-8")
     (directory / "config.yaml").write_text(f"a: {json.dumps(HOSTILE)}\n", encoding="utf-8")
     return result
 
@@ -196,6 +196,6 @@ def failing(directory: Path) -> RunState:
                 )
     found = run.write(Verdict.FAILED, "1 cell failed")
     (directory / "config.yaml").write_text("training:\n  steps: 10\n  seed: 0\n", encoding="utf-8")
-    asked = {"changes": [change("training.steps", "10", "preset smoke", "grid.yaml:3")]}
-    (directory / "run.json").write_text(json.dumps(asked), encoding="utf-8")
+    request = {"changes": [change("training.steps", "10", "preset smoke", "grid.yaml:3")]}
+    (directory / "run.json").write_text(json.dumps(request), encoding="utf-8")
     return found

@@ -105,14 +105,14 @@ def test_an_injected_script_would_not_run(browser: Browser, failed: Path) -> Non
     text = failed.read_text(encoding="utf-8")
     injected = "<script>document.title = 'owned'</script><p onclick=\"document.title = 'owned'\">here</p></main>"
     failed.write_text(text.replace("</main>", injected), encoding="utf-8")
-    said: list[str] = []
+    messages: list[str] = []
     with browser.new_context() as context:
         page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
+        page.on("console", lambda message: messages.append(message.text))
         page.goto(failed.as_uri())
         page.get_by_text("here", exact=True).click()
         assert page.title() == "failed: grid r-1"
-    assert len([text for text in said if "Content Security Policy" in text]) == 2
+    assert len([text for text in messages if "Content Security Policy" in text]) == 2
 
 
 def test_the_grid_is_laid_out_by_any_two_axes(visit: Visit, failed: Path) -> None:

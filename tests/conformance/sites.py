@@ -169,7 +169,7 @@ class Orchestrator:
         self.site = site
         self.mark = mark
         self.secrets: Sequence[str] = ()
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self._news = threading.Condition()
         context = TargetContext("there", run, mark, {}, lambda: self.secrets, self._take)
         self.backend: Backend = site.description.open(context)
@@ -203,7 +203,7 @@ class Orchestrator:
 
     def _take(self, name: str) -> None:
         with self._news:
-            self.told.append(name)
+            self.notified.append(name)
             self._news.notify_all()
 
 

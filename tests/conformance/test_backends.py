@@ -56,7 +56,7 @@ def test_a_log_can_be_read_while_the_workload_runs(bench: Bench, tmp_path: Path)
 
 def test_an_end_is_told_once(bench: Bench) -> None:
     attempt, _ = bench.run("true")
-    assert attempt.by.told.count(attempt.handle.name) == 1
+    assert attempt.by.notified.count(attempt.handle.name) == 1
 
 
 def test_arguments_and_variables_arrive_as_they_are(bench: Bench) -> None:
@@ -246,7 +246,7 @@ def test_a_release_leaves_nothing_on_another_machine(bench: Bench) -> None:
     attempt.by.backend.release(attempt.handle)
     assert attempt.text("exit_code") == "0\n"
     assert bench.site.remains(attempt.handle) == []
-    assert attempt.by.told.count(attempt.handle.name) == 1
+    assert attempt.by.notified.count(attempt.handle.name) == 1
 
 
 def test_a_run_that_leaves_has_nothing_left_on_the_target(bench: Bench) -> None:

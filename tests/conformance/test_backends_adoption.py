@@ -73,7 +73,7 @@ def test_a_workload_outlives_its_orchestrator_and_is_adopted(bench: Bench, stop:
     wait_for_more(adopted)
     stop.touch()
     check_end(adopted)
-    assert first.told == []
+    assert first.notified == []
 
 
 def test_a_workload_that_ends_while_nobody_looks_is_adopted_with_its_end(bench: Bench, stop: Path) -> None:
@@ -98,7 +98,7 @@ def test_no_line_is_lost_or_repeated_however_often_the_connection_drops(bench: B
     wait_for_more(attempt)
     stop.touch()
     check_end(attempt)
-    assert orchestrator.told == [attempt.handle.name]
+    assert orchestrator.notified == [attempt.handle.name]
 
 
 def test_an_end_during_an_outage_is_told_afterwards(bench: Bench, stop: Path) -> None:
@@ -181,7 +181,7 @@ def test_many_workloads_survive_a_dropped_connection(bench: Bench, stop: Path) -
     for number, attempt in enumerate(attempts):
         attempt.collect()
         assert attempt.text() == f"{number}\n"
-    assert sorted(orchestrator.told) == sorted(attempt.handle.name for attempt in attempts)
+    assert sorted(orchestrator.notified) == sorted(attempt.handle.name for attempt in attempts)
 
 
 def test_a_server_may_be_started_again(bench: Bench, stop: Path) -> None:

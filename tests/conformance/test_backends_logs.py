@@ -92,8 +92,8 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site) -> P
     program.write_text(
         f"#!{sys.executable}\n"
         "import sys, time\n"
-        "asked = ['--query-gpu=index,utilization.gpu,memory.used', '--format=csv,noheader,nounits', '--loop-ms=200']\n"
-        "assert sys.argv[1:] == asked\n"
+        "argv = ['--query-gpu=index,utilization.gpu,memory.used', '--format=csv,noheader,nounits', '--loop-ms=200']\n"
+        "assert sys.argv[1:] == argv\n"
         "while True:\n"
         "    print('0, 35, 1024\\n1, [N/A], 0', flush=True)\n"
         "    time.sleep(0.2)\n"

@@ -114,8 +114,8 @@ def unused(command: Command, role: Path) -> list[str]:
 
 def unset(command: Command, role: Path) -> set[str]:
     """Return the variables that the role reads and the command does not set."""
-    asked = {name for name in variables(role) if name.startswith(f"{command.role}_")}
-    return asked - set(prefixed(command).values())
+    own_variables = {name for name in variables(role) if name.startswith(f"{command.role}_")}
+    return own_variables - set(prefixed(command).values())
 
 
 @each_group

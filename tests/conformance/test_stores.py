@@ -364,7 +364,7 @@ def test_what_the_checks_said_is_asked_for_by_the_run_and_the_cell(store: Store,
     recording.record(store, past(cells={SMALL: [Tried(checks=checks)]}).write(tmp_path))
     with store.reading() as connection:
         found = queries.checks(connection, queries.results(connection, Filter()))
-    assert [check["message"] for said in found.values() for check in said] == ["fine"]
+    assert [check["message"] for judged in found.values() for check in judged] == ["fine"]
 
 
 def test_a_cell_is_not_flaky_where_its_image_has_changed(store: Store, tmp_path: Path) -> None:

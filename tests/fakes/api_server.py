@@ -1,10 +1,10 @@
 """An API server that answers as a test says, for the official client: over HTTP, from a thread of this process.
 
     with api_server.serving(directory) as server:
-        server.says("GET", "/api/v1/nodes", failure(503), {"items": []})
+        server.answers("GET", "/api/v1/nodes", failure(503), {"items": []})
 
 An answer is JSON, an `Answer`, or a function that returns one of them; of several answers each is given once, and the
-last one from then on. Nobody has said anything of other paths: there is nothing (404).
+last one from then on. All other paths do not exist (404).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "AlreadyExists", 410:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was asked. A `GET` that watches is a `WATCH`."""
+class Request:
+    """A request. A `GET` that watches is a `WATCH`."""
 
     method: str
     path: str
@@ -69,7 +69,7 @@ class Talk:
     script: Callable[[Conversation], None]
 
 
-Said: TypeAlias = "dict[str, Any] | Answer | Talk | Callable[[Asked], dict[str, Any] | Answer]"
+Reply: TypeAlias = "dict[str, Any] | Answer | Talk | Callable[[Request], dict[str, Any] | Answer]"
 
 
 def failure(status: int, message: str = "no", **headers: str) -> Answer:
@@ -96,18 +96,18 @@ def listing(version: int, *names: str, more: str = "") -> dict[str, Any]:
 
 
 class ApiServer(ThreadingHTTPServer):
-    """The server. `asked` is what it was asked, in this order."""
+    """The server. `requests` are those that it has received, in this order."""
 
     daemon_threads = True
 
     def __init__(self, kubeconfig: Path, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.kubeconfig = kubeconfig
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self.is_over = threading.Event()
         self._certificate: Path | None = None
         self._lock = threading.Lock()
-        self._said: dict[tuple[str, str], list[Said]] = {}
+        self._answers: dict[tuple[str, str], list[Reply]] = {}
         self.admit("first")
 
     def secure(self) -> None:
@@ -132,22 +132,22 @@ class ApiServer(ThreadingHTTPServer):
         }
         self.kubeconfig.write_text(yaml.safe_dump(content))
 
-    def says(self, method: str, path: str, *answers: Said) -> None:
-        """Have it answer so from now on."""
+    def answers(self, method: str, path: str, *answers: Reply) -> None:
+        """Set the answers to a request from now on."""
         with self._lock:
-            self._said[method, path] = list(answers)
+            self._answers[method, path] = list(answers)
 
     def count(self, method: str, path: str) -> int:
-        """Return how often something was asked."""
-        return sum((each.method, each.path) == (method, path) for each in self.asked)
+        """Return the number of such requests."""
+        return sum((each.method, each.path) == (method, path) for each in self.requests)
 
-    def answer(self, asked: Asked) -> Answer | Talk:
-        """Return the answer to what is asked."""
+    def answer(self, request: Request) -> Answer | Talk:
+        """Return the answer to a request."""
         with self._lock:
-            self.asked.append(asked)
-            answers = self._said.get((asked.method, asked.path)) or [failure(404)]
-            said = answers.pop(0) if len(answers) > 1 else answers[0]
-        found = said(asked) if callable(said) else said
+            self.requests.append(request)
+            answers = self._answers.get((request.method, request.path)) or [failure(404)]
+            reply = answers.pop(0) if len(answers) > 1 else answers[0]
+        found = reply(request) if callable(reply) else reply
         return Answer(json.dumps(found).encode()) if isinstance(found, dict) else found
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -164,8 +164,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = parse_qs(url.query)
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         method = "WATCH" if "watch" in query else self.command
-        asked = Asked(method, url.path, query, dict(self.headers), json.loads(content) if content else None)
-        answer = self.server.answer(asked)
+        request = Request(method, url.path, query, dict(self.headers), json.loads(content) if content else None)
+        answer = self.server.answer(request)
         if isinstance(answer, Talk):
             self._talk(answer)
         elif isinstance(answer.body, bytes):
@@ -218,7 +218,7 @@ class Conversation:
     reader: BufferedIOBase
     writer: Any
 
-    def say(self, channel: int, content: bytes) -> None:
+    def send(self, channel: int, content: bytes) -> None:
         """Say something, as one message."""
         self.begin(len(content), channel, content)
 
@@ -238,7 +238,7 @@ class Conversation:
 
     def end(self, **status: str) -> None:
         """Tell how the command ended, and close."""
-        self.say(3, json.dumps(status or {"status": "Success"}).encode())
+        self.send(3, json.dumps(status or {"status": "Success"}).encode())
         self.writer.write(b"\x88\x00")
 
     def hold(self) -> None:

@@ -1,7 +1,7 @@
 """Machines on which nothing runs, for the tests of who decides: a test says how each workload ends, and after what.
 
-A workload is known by the first word of its command. Whatever is asked of the machines, and each end, is said in
-`Machines.said`, in its order: `submit a`, `adopt a`, `watch a` (when it is first looked at), `end a`, `collect a`,
+A workload is known by the first word of its command. Each call of the machines, and each end, is in
+`Machines.log`, in order: `submit a`, `adopt a`, `watch a` (when it is first looked at), `end a`, `collect a`,
 `cancel a`, `release a`.
 """
 
@@ -37,7 +37,7 @@ class Ending:
     Args:
         code: the exit status of the workload.
         by: what ends it.
-        after: what has been said before it ends, so many times: `("submit b",)`. It ends also when it is cancelled.
+        after: the entries of the log before it ends, as often as here: `("submit b",)`. It ends also if cancelled.
         leaves: the files that it leaves, by name.
         refusal: what keeps it from being started.
         lost: why its target cannot be reached any more.
@@ -90,7 +90,7 @@ class Machines:
         self._endings = {word: [own] if isinstance(own, Ending) else list(own) for word, own in (endings or {}).items()}
         self._attempts: dict[str, _Attempt] = {}
         self._lock = threading.RLock()
-        self.said: list[str] = []
+        self.log: list[str] = []
         self.peaks: Counter[str] = Counter()  # how many ran at once, by target; `all` for all of them
         self.targets_of: dict[str, list[str]] = {}  # where the attempts of a workload were started
         self.closed: list[str] = []
@@ -102,7 +102,7 @@ class Machines:
 
     def began(self) -> list[str]:
         """Return the words of the attempts that were started, in their order."""
-        return [text.removeprefix("submit ") for text in self.said if text.startswith("submit ")]
+        return [text.removeprefix("submit ") for text in self.log if text.startswith("submit ")]
 
     def find(self, word: str, name: str, context: TargetContext, directory: Path) -> Handle | None:
         """Adopt an attempt, if there is one of this name."""
@@ -113,7 +113,7 @@ class Machines:
                 return None
             # Who watches it now is another process.
             self._attempts[name].context = context
-            self._say(f"adopt {word}")
+            self._record(f"adopt {word}")
             return Handle(name, directory)
 
     def submit(self, word: str, name: str, context: TargetContext) -> None:
@@ -128,7 +128,7 @@ class Machines:
                 status = AttemptStatus(AttemptState.RUNNING, message=ending.waits)
                 self._attempts[name] = _Attempt(word, context.name, ending, context, status)
             self._count()
-            self._say(f"submit {word}")
+            self._record(f"submit {word}")
             if ending.refusal is not None:
                 raise ending.refusal
 
@@ -138,7 +138,7 @@ class Machines:
             attempt = self._attempts[name]
             if not attempt.is_watched:
                 attempt.is_watched = True
-                self._say(f"watch {attempt.word}")
+                self._record(f"watch {attempt.word}")
             return attempt.status
 
     def collect(self, name: str, directory: Path) -> None:
@@ -151,34 +151,34 @@ class Machines:
         filesystem.write_json(directory / "outcome.json", {**dataclasses.asdict(outcome), "log_dropped": {}})
         if outcome.exit_code is not None:
             filesystem.write_text(directory / "exit_code", f"{outcome.exit_code}\n")
-        self.say(f"collect {attempt.word}")
+        self.record(f"collect {attempt.word}")
 
     def cancel(self, name: str) -> None:
         """End an attempt."""
         with self._lock:
-            self._say(f"cancel {self._attempts[name].word}")
+            self._record(f"cancel {self._attempts[name].word}")
             self._end(name, AttemptStatus(AttemptState.ENDED, WorkloadOutcome(EndedBy.CANCELLED, 143)))
 
     def release(self, name: str) -> None:
         """Forget an attempt."""
-        self.say(f"release {self._attempts[name].word}")
+        self.record(f"release {self._attempts[name].word}")
 
-    def say(self, text: str) -> None:
+    def record(self, text: str) -> None:
         """Take note of what happened, which may be what an attempt waits for."""
         with self._lock:
-            self._say(text)
+            self._record(text)
 
-    def _say(self, text: str) -> None:
-        self.said.append(text)
+    def _record(self, text: str) -> None:
+        self.log.append(text)
         for name, attempt in list(self._attempts.items()):
-            if not Counter(attempt.ending.after) - Counter(self.said):
+            if not Counter(attempt.ending.after) - Counter(self.log):
                 self._end(name, attempt.ending.status())
 
     def _end(self, name: str, status: AttemptStatus) -> None:
         attempt = self._attempts[name]
         if not attempt.status.state.is_over:
             attempt.status = status
-            self._say(f"end {attempt.word}")
+            self._record(f"end {attempt.word}")
             attempt.context.notify(name)
 
     def _count(self) -> None:
@@ -230,7 +230,7 @@ class FakeBackend:
         return self.machines.find(workload.command[0], name, self.context, directory)
 
     def teardown_run(self) -> None:
-        self.machines.say(f"leave {self.context.name}")
+        self.machines.record(f"leave {self.context.name}")
 
     def close(self) -> None:
         self.machines.closed.append(self.context.name)

@@ -27,7 +27,7 @@ def install(directory: Path, cluster: str, pool: str, *, zones: int = 1, autosca
         described["autoscaling"] = {"enabled": True, "maxNodeCount": 8}
     directory.mkdir(exist_ok=True)
     state = directory / "state.json"
-    state.write_text(json.dumps({"cluster": cluster, "pool": described, "asked": []}))
+    state.write_text(json.dumps({"cluster": cluster, "pool": described, "calls": []}))
     program = directory / "gcloud"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__)} "$@"\n')
     program.chmod(0o755)
@@ -50,31 +50,31 @@ def main() -> None:
     resize.add_argument("--node-pool", required=True)
     resize.add_argument("--num-nodes", type=int, required=True)
     resize.add_argument("--quiet", action="store_true", required=True)  # it would ask, and nobody would answer
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     file = Path(os.environ[STATE])
     state = json.loads(file.read_text())
-    state["asked"].append(sys.argv[1:])
+    state["calls"].append(sys.argv[1:])
     file.write_text(json.dumps(state))
-    _describe(asked, state) if asked.verb == "describe" else _resize(asked, state)
+    _describe(arguments, state) if arguments.verb == "describe" else _resize(arguments, state)
 
 
-def _describe(asked: argparse.Namespace, state: dict[str, Any]) -> None:
-    if (asked.cluster, asked.name) != (state["cluster"], state["pool"]["name"]):
-        _refuse("node-pools.describe", f"clusters/{asked.cluster}/nodePools/{asked.name}")
+def _describe(arguments: argparse.Namespace, state: dict[str, Any]) -> None:
+    if (arguments.cluster, arguments.name) != (state["cluster"], state["pool"]["name"]):
+        _refuse("node-pools.describe", f"clusters/{arguments.cluster}/nodePools/{arguments.name}")
     json.dump(state["pool"], sys.stdout)
 
 
-def _resize(asked: argparse.Namespace, state: dict[str, Any]) -> None:
-    if (asked.name, asked.node_pool) != (state["cluster"], state["pool"]["name"]):
-        _refuse("clusters.resize", f"clusters/{asked.name}")
-    wanted = asked.num_nodes * len(state["pool"]["locations"])
+def _resize(arguments: argparse.Namespace, state: dict[str, Any]) -> None:
+    if (arguments.name, arguments.node_pool) != (state["cluster"], state["pool"]["name"]):
+        _refuse("clusters.resize", f"clusters/{arguments.name}")
+    wanted = arguments.num_nodes * len(state["pool"]["locations"])
     with config.new_client_from_config() as api:
         core: Any = client.CoreV1Api(api)
-        nodes = core.list_node(label_selector=f"{_POOL_LABEL}={asked.node_pool}").items
+        nodes = core.list_node(label_selector=f"{_POOL_LABEL}={arguments.node_pool}").items
         for node in nodes[wanted:]:
             core.delete_node(node.metadata.name)
         for _ in range(wanted - len(nodes)):
-            add_node(core, asked.node_pool)
+            add_node(core, arguments.node_pool)
 
 
 def add_node(core: Any, pool: str) -> str:

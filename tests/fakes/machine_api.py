@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.fakes import api_server
-from tests.fakes.api_server import Answer, ApiServer, Asked, failure
+from tests.fakes.api_server import Answer, ApiServer, Request, failure
 
 MACHINES: Final = "/apis/machine.openshift.io/v1beta1"
 SETS: Final = f"{MACHINES}/namespaces/openshift-machine-api/machinesets"
@@ -59,24 +59,24 @@ class MachineApi(ApiServer):
             found["metadata"]["resourceVersion"] = str(self.version)
             self.news.notify_all()
 
-    def answer(self, asked: Asked) -> Answer:
-        """Return the answer to what is asked."""
-        if asked.path in _KINDS:
+    def answer(self, request: Request) -> Answer:
+        """Return the answer to a request."""
+        if request.path in _KINDS:
             kinds = [
                 {"kind": kind, "name": plural, "namespaced": namespaced, "verbs": _VERBS}
-                for kind, plural, namespaced in _KINDS[asked.path]
+                for kind, plural, namespaced in _KINDS[request.path]
             ]
             return _json({"resources": kinds})
-        if asked.method == "WATCH":
-            return self._changes(asked.path, int(asked.get("resourceVersion") or 0))
-        if asked.path in self.lists:
-            return _json({"metadata": {"resourceVersion": str(self.version)}, "items": self.lists[asked.path]})
-        folder, _, name = asked.path.rpartition("/")
+        if request.method == "WATCH":
+            return self._changes(request.path, int(request.get("resourceVersion") or 0))
+        if request.path in self.lists:
+            return _json({"metadata": {"resourceVersion": str(self.version)}, "items": self.lists[request.path]})
+        folder, _, name = request.path.rpartition("/")
         found = next((each for each in self.lists.get(folder, []) if each["metadata"]["name"] == name), None)
         if found is None:
             return failure(404, "not found")
-        if asked.method == "PATCH":
-            self.merge(found, asked.body)
+        if request.method == "PATCH":
+            self.merge(found, request.body)
         return _json(found)
 
     def _changes(self, path: str, since: int) -> Answer:

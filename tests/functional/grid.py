@@ -90,8 +90,8 @@ class Grid:
         return self.workspace.run_directory()
 
     @property
-    def said(self) -> list[str]:
-        """What the cells have said: `begin a`, `end a`."""
+    def lines(self) -> list[str]:
+        """The lines that the cells have written: `begin a`, `end a`."""
         return self._lines("cells")
 
     @property
@@ -105,9 +105,9 @@ class Grid:
         steps = self.workspace.summary()["steps"]
         return {step["name"].removeprefix("x="): step["verdict"] for step in steps if step["kind"] == "cell"}
 
-    def wait_for(self, *said: str) -> None:
-        """Wait until the cells have said so."""
-        wait(lambda: set(said) <= set(self.said), f"{said} in {self.said}")
+    def wait_for(self, *lines: str) -> None:
+        """Wait until the cells have written these lines."""
+        wait(lambda: set(lines) <= set(self.lines), f"{lines} in {self.lines}")
 
     def alive(self) -> list[int]:
         """Return the processes of the workspace that are alive."""

@@ -10,7 +10,7 @@ from typing import Any
 from toolbox.testing import Outcome, Running, Workspace
 
 ORCHESTRATION = '''
-    """Says what it does, and waits while it is told to."""
+    """Writes what it does, and waits while the file `hold` is there."""
     from toolbox.orchestration import clusters, config, run
 
 
@@ -20,11 +20,11 @@ ORCHESTRATION = '''
 
 
     def test():
-        run.run("echo begin >>said; while [ -e hold ]; do sleep 0.02; done; echo end >>said")
+        run.run("echo begin >>lines; while [ -e hold ]; do sleep 0.02; done; echo end >>lines")
 
 
     def post_cleanup():
-        run.run("echo cleanup >>said")
+        run.run("echo cleanup >>lines")
         for command in config.project.get_config("cleanup"):
             run.run(command, env={"KUBECONFIG": clusters.access("sut").kubeconfig or ""})
 '''
@@ -43,9 +43,9 @@ class Team:
         return cls(Workspace(directory, files))
 
     @property
-    def said(self) -> list[str]:
-        """What its phases have said."""
-        file = self.workspace.directory / "said"
+    def lines(self) -> list[str]:
+        """The words that its phases have written."""
+        file = self.workspace.directory / "lines"
         return file.read_text().split() if file.exists() else []
 
     def configure(self, cluster: dict[str, Any], *, name: str = "sut", **fields: Any) -> Team:

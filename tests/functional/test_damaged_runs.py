@@ -57,15 +57,15 @@ def test_damage_is_reported_by_status_import_and_all_reports(damaged: tuple[Grid
 def test_a_damaged_run_is_resumed_only_with_damaged_ignore(damaged: tuple[Grid, str]) -> None:
     grid, place = damaged
     journal = grid.directory / "journal.jsonl"
-    before, said = journal.read_bytes(), grid.said
+    before, cell_lines = journal.read_bytes(), grid.lines
     refused = grid.resume()
     assert (refused.exit_code, refused.stdout) == (2, ""), str(refused)
     assert place in refused.stderr
     assert "--damaged=ignore" in refused.stderr
-    assert (journal.read_bytes(), grid.said) == (before, said)
+    assert (journal.read_bytes(), grid.lines) == (before, cell_lines)
     assert grid.resume("--damaged=ignore").exit_code == 1
     assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
-    assert Counter(grid.said) == Counter(said), "the attempt of the cell ended, and its end is in the journal"
+    assert Counter(grid.lines) == Counter(cell_lines), "the attempt of the cell ended, and its end is in the journal"
 
 
 def test_events_that_occur_twice_count_once(grid: Grid) -> None:
@@ -103,7 +103,7 @@ def test_a_missing_file_that_a_resumed_run_needs_is_named(grid: Grid, name: str)
         assert str(directory / name) in outcome.stderr
         (directory / name).write_bytes(whole)
     assert grid.resume().exit_code == 0
-    assert Counter(grid.said) == Counter(["begin a", "end a", "begin b", "end b"])
+    assert Counter(grid.lines) == Counter(["begin a", "end a", "begin b", "end b"])
 
 
 def test_derived_files_are_written_again(grid: Grid) -> None:

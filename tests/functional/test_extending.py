@@ -45,7 +45,7 @@ def test_the_examples_of_the_documentation_work_together(documented: Workspace) 
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("{probe.waits: 1}", "`probe.waits` must be "),
         ("{targets.here: {backend: few_thread}}", "unknown backend `few_thread`: did you mean few_threads"),
@@ -53,10 +53,10 @@ def test_the_examples_of_the_documentation_work_together(documented: Workspace) 
         ("{matrix.metrics: {x: {source: percentle, file: f}}}", "unknown source `percentle`: did you mean percentile"),
     ],
 )
-def test_misuse_of_an_extension_is_reported_before_the_run(documented: Workspace, override: str, said: str) -> None:
+def test_misuse_of_an_extension_is_reported_before_the_run(documented: Workspace, override: str, message: str) -> None:
     outcome = documented.run("project", "run", "probe", f"--overrides={override}")
     assert outcome.exit_code == 2, str(outcome)
-    assert said in outcome.stderr
+    assert message in outcome.stderr
     assert documented.runs() == []
 
 

@@ -25,7 +25,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 
 def run_on(grid: Grid, store: str) -> str:
-    """Run the project on a store that is out of order, and return what was said of it."""
+    """Run the project on a store that is out of order, and return the message about it."""
     grid.configure(blocks={"results": {"database": store}})
     outcome = grid.run()
     assert outcome.exit_code == 0, str(outcome)
@@ -79,27 +79,27 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_store_is_a_warning_and_the_run_can_be_imported_later(grid: Grid, fault: str) -> None:
-    make, said = FAULTS[fault]
+    make, message = FAULTS[fault]
     file = grid.root / "results.sqlite"
     make(file)
-    assert said in run_on(grid, str(file))
+    assert message in run_on(grid, str(file))
     listed = grid.workspace.run("results", "list", f"--database={file}")
     assert (listed.exit_code, listed.stdout) == (3, "")
-    assert said in listed.stderr
+    assert message in listed.stderr
     assert len(listed.stderr.splitlines()) <= 5
     imported(grid, WORKING)
 
 
 def test_an_unreachable_server_is_reported_without_its_password(grid: Grid) -> None:
-    said = run_on(grid, "postgresql://ci:hunter2@127.0.0.1:1/results")
-    assert "Connection refused" in said
-    assert "hunter2" not in said
+    message = run_on(grid, "postgresql://ci:hunter2@127.0.0.1:1/results")
+    assert "Connection refused" in message
+    assert "hunter2" not in message
     imported(grid, WORKING)
 
 
 def test_a_read_only_directory_for_the_store_is_reported(grid: Grid, read_only: Path) -> None:
-    said = run_on(grid, str(read_only / "results.sqlite"))
-    assert "Read-only file system" in said
+    message = run_on(grid, str(read_only / "results.sqlite"))
+    assert "Read-only file system" in message
     imported(grid, WORKING)
 
 
@@ -114,11 +114,11 @@ def test_a_read_only_store_can_be_read(grid: Grid, read_only: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wal", "code", "said"),
+    ("wal", "code", "message"),
     [(b"", 0, ""), (b"\0" * 4152, 3, "results.sqlite-wal remains; open the store once as a user who may")],
 )
 def test_a_leftover_write_ahead_log_is_ignored_or_named(
-    grid: Grid, read_only: Path, wal: bytes, code: int, said: str
+    grid: Grid, read_only: Path, wal: bytes, code: int, message: str
 ) -> None:
     subprocess.run(["mount", "-o", "remount,rw", str(read_only)], check=True)
     store = read_only / "results.sqlite"
@@ -126,7 +126,7 @@ def test_a_leftover_write_ahead_log_is_ignored_or_named(
     store.with_name("results.sqlite-wal").write_bytes(wal)
     subprocess.run(["mount", "-o", "remount,ro", str(read_only)], check=True)
     outcome = grid.workspace.run("results", "list", f"--database={store}", "--format=csv")
-    assert (outcome.exit_code, said in outcome.stderr) == (code, True), str(outcome)
+    assert (outcome.exit_code, message in outcome.stderr) == (code, True), str(outcome)
 
 
 @pytest.mark.parametrize("variables", [{"HOME": ""}, {"HOME": "", "XDG_STATE_HOME": "relative"}])

@@ -56,7 +56,7 @@ def echo(small: Workspace) -> Workspace:
     return small.write(ECHO)
 
 
-def said(workspace: Workspace, *argv: str) -> Any:
+def received(workspace: Workspace, *argv: str) -> Any:
     """Return what a call of `echo say` was given."""
     outcome = workspace.run("from_config", "echo", "say", "--project=small", *argv)
     assert outcome.exit_code == 0, str(outcome)
@@ -79,13 +79,13 @@ def said(workspace: Workspace, *argv: str) -> Any:
 def test_the_arguments_come_from_the_key_and_from_extra(
     echo: Workspace, flags: list[str], expected: list[object]
 ) -> None:
-    assert said(echo, *flags) == expected
+    assert received(echo, *flags) == expected
 
 
 def test_extra_replaces_an_undefined_field_and_anchors_are_not_passed_on(echo: Workspace) -> None:
     block = "echo say:\n  _spare: &spare {{ tag }}\n  text: *spare\n  times: {{ no.such.field }}\n"
     echo.write({"command_args/small.yaml.j2": block})
-    assert said(echo, "--extra={times: 3}") == ["1.10", 3, None]
+    assert received(echo, "--extra={times: 3}") == ["1.10", 3, None]
     outcome = echo.run("from_config", "echo", "say", "--project=small")
     assert outcome.exit_code == 2
     assert "small.yaml.j2:4: 'no' is undefined" in outcome.stderr
@@ -138,7 +138,7 @@ def test_a_faulty_block_does_not_affect_other_commands(echo: Workspace) -> None:
     broken = echo.run("from_config", "broken", "do_it", "--project=small", "--show_args")
     assert broken.exit_code == 2
     assert "small.yaml.j2:16" in broken.stderr
-    assert said(echo) == ["hello", 1, None]
+    assert received(echo) == ["hello", 1, None]
 
 
 def test_a_configuration_that_breaks_a_contract_runs_nothing_and_shows_its_arguments(echo: Workspace) -> None:

@@ -36,7 +36,7 @@ def measuring(grid: Grid, *values: float, samples: int = 30, direction: str | No
 
 def test_a_value_within_the_bounds_of_earlier_runs_passes(grid: Grid) -> None:
     assert measuring(grid, 1.05).run().exit_code == 0
-    assert len(grid.said) == 1
+    assert len(grid.lines) == 1
 
 
 def test_a_value_out_of_bounds_twice_is_a_regression(grid: Grid) -> None:
@@ -200,7 +200,7 @@ def test_a_faulty_bounds_file_is_refused_before_the_run(grid: Grid, text: str, n
     outcome = grid.run()
     assert outcome.exit_code == 2
     assert f"config/bounds/{name}:1: " in outcome.stderr
-    assert not grid.said
+    assert not grid.lines
 
 
 def attempts(grid: Grid) -> list[dict[str, Any]]:

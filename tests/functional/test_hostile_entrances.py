@@ -134,14 +134,19 @@ def test_comments_change_only_the_field_that_the_project_lists(
     understood = 0
     for comment in (comment for text in watched.texts for comment in comments(text)):
         with suppress(UsageError):
-            asked = slash.parse(comment)
-            if asked.project is not None:
+            comment_request = slash.parse(comment)
+            if comment_request.project is not None:
                 _, configuration = request.configure(
-                    RunRequest(asked.project, asked.presets, overrides=asked.overrides, is_from_outside=True)
+                    RunRequest(
+                        comment_request.project,
+                        comment_request.presets,
+                        overrides=comment_request.overrides,
+                        is_from_outside=True,
+                    )
                 )
                 assert configuration.get("matrix") == config["matrix"]
-                assert repr(configuration.get("text")) == repr(asked.overrides.get("text", ""))
-                understood += bool(asked.overrides)
+                assert repr(configuration.get("text")) == repr(comment_request.overrides.get("text", ""))
+                understood += bool(comment_request.overrides)
     assert understood > len(watched.texts) // 2
 
 

@@ -123,7 +123,7 @@ def test_a_missing_run_is_named_with_the_searched_directory(cells: Workspace, co
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["nowhere"], "`nowhere` is not a directory"),
         (["2", "x=a"], "`2` matches 2 runs: 2"),
@@ -132,12 +132,12 @@ def test_a_missing_run_is_named_with_the_searched_directory(cells: Workspace, co
         (["--cell=x=c", "--follow"], "did you mean x="),
     ],
 )
-def test_missing_runs_and_cells_are_wrong_usage(cells: Workspace, argv: list[str], said: str) -> None:
+def test_missing_runs_and_cells_are_wrong_usage(cells: Workspace, argv: list[str], message: str) -> None:
     for _ in range(2):
         assert cells.run("project", "run", "grid").exit_code == 0
     outcome = cells.run("project", "logs", *argv)
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
-    assert said in outcome.stderr
+    assert message in outcome.stderr
 
 
 def test_a_run_without_cells_names_the_directory_of_its_logs(cells: Workspace) -> None:

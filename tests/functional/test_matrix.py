@@ -19,7 +19,7 @@ def test_a_run_passes_if_all_cells_pass(grid: Grid) -> None:
     outcome = grid.run()
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == {"a": "passed", "b": "passed", "c": "passed"}
-    assert sorted(grid.said) == sorted(f"{word} {x}" for x in "abc" for word in ("begin", "end"))
+    assert sorted(grid.lines) == sorted(f"{word} {x}" for x in "abc" for word in ("begin", "end"))
     assert "of 3 cells: 3 passed" in outcome.stdout
 
 
@@ -34,7 +34,7 @@ def test_a_failed_cell_fails_the_run_and_names_its_directory(grid: Grid) -> None
     assert f"look at {cell}" in outcome.stdout
     assert {"settings.yaml", "step.json", "FAILURE", "attempt-1"} <= {path.name for path in cell.iterdir()}
     assert (cell / "attempt-1/exit_code").read_text() == "1\n"
-    assert grid.said.count("begin b") == 1, "a failure of the product is not repeated by default"
+    assert grid.lines.count("begin b") == 1, "a failure of the product is not repeated by default"
     assert {"stdout.log", "stderr.log", "outcome.json"} <= {path.name for path in (cell / "attempt-1").iterdir()}
 
 
@@ -129,7 +129,7 @@ def test_jobs_and_pools_limit_how_many_cells_run_at_once(grid: Grid, flags: list
         grid.wait_for("begin a", "begin b")
         grid.unmark(*names)
         assert running.wait().exit_code == 0
-    assert most_at_once(grid.said) == 2
+    assert most_at_once(grid.lines) == 2
 
 
 def test_a_failure_is_retried_as_configured_and_every_attempt_is_kept(grid: Grid) -> None:
@@ -137,7 +137,7 @@ def test_a_failure_is_retried_as_configured_and_every_attempt_is_kept(grid: Grid
     retries = {"product": 1, "backoff": {"first": 0.01}}
     outcome = grid.configure("a", workload={"command": command}, retries=retries).run()
     assert outcome.exit_code == 0, str(outcome)
-    assert grid.said == ["again", "again"]
+    assert grid.lines == ["again", "again"]
     assert "the cell passed at attempt 2" in outcome.stdout
     codes = [(grid.directory / f"001__test/000__x=a/attempt-{n}/exit_code").read_text() for n in (1, 2)]
     assert codes == ["1\n", "0\n"]
@@ -159,12 +159,12 @@ def test_cells_are_compared_with_each_other(grid: Grid) -> None:
 def test_the_shell_of_a_command_does_not_execute_the_value_of_an_axis(grid: Grid) -> None:
     hostile = ["$(touch pwned)", "`touch pwned`", "'; touch pwned; '", '"; touch pwned; "', "a b"]
     text = (
-        "touch {@root}/pwned && rm {@root}/pwned; cd {@root}; printf '%s\\n' {@cell.x} \"{@cell.x}\" '{@cell.x}' >>said"
+        "touch {@root}/pwned && rm {@root}/pwned; cd {@root}; printf '%s\\n' {@cell.x} \"{@cell.x}\" '{@cell.x}' >>out"
     )
     grid.configure(axes={"x": hostile}, jobs=1, workload={"command": text})
     outcome = grid.run()
     assert outcome.exit_code == 0, str(outcome)
-    assert (grid.root / "said").read_text().splitlines() == [value for value in hostile for _ in range(3)]
+    assert (grid.root / "out").read_text().splitlines() == [value for value in hostile for _ in range(3)]
     assert not list(grid.root.rglob("pwned"))
 
 
@@ -188,7 +188,7 @@ def test_fail_fast_cancels_everything_at_the_first_failure(grid: Grid) -> None:
     assert outcome.exit_code == 1, str(outcome)
     assert grid.verdicts == {"a": "failed", "b": "cancelled"}
     assert "a cell did not pass: no more cells were started" in outcome.stdout
-    assert "end b" not in grid.said
+    assert "end b" not in grid.lines
 
 
 def test_max_failures_starts_no_more_cells(grid: Grid) -> None:
@@ -231,8 +231,8 @@ def test_a_signal_ends_running_cells(grid: Grid, number: signal.Signals) -> None
 
 def test_the_request_of_a_run_is_saved(grid: Grid) -> None:
     grid.run("--cells=x=a", "--jobs=1", "--fail_fast", "--max_failures=3", "--deadline=60")
-    asked = json.loads((grid.directory / "run.json").read_text())
-    kept = {name: asked[name] for name in ("cells", "shard", "jobs", "fail_fast", "max_failures", "deadline")}
+    request = json.loads((grid.directory / "run.json").read_text())
+    kept = {name: request[name] for name in ("cells", "shard", "jobs", "fail_fast", "max_failures", "deadline")}
     assert kept == {"cells": "x=a", "shard": None, "jobs": 1, "fail_fast": True, "max_failures": 3, "deadline": 60}
 
 

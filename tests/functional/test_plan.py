@@ -30,7 +30,7 @@ def test_plan_prints_a_table_and_runs_nothing(grid: Grid) -> None:
     assert first.split()[1:] == ["a", "local", "-", "3600", "s", "passes"]
     assert second.rstrip().endswith("skipped: too slow")
     assert closing == "2 cells: 1 to run, 1 skipped"
-    assert (grid.said, grid.workspace.artifacts.exists()) == ([], False)
+    assert (grid.lines, grid.workspace.artifacts.exists()) == ([], False)
 
 
 def test_plan_as_json_equals_plan_json(grid: Grid) -> None:
@@ -63,7 +63,7 @@ def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
-    ("flag", "said"),
+    ("flag", "message"),
     [
         ("--cells=x=aa", "error: --cells=x=aa: no cell has such a name; did you mean x=a"),
         ("--shard=4/3", "error: --shard=4/3 is not a shard. Examples: 1/3, 2/3 and 3/3"),
@@ -71,16 +71,16 @@ def test_cells_are_chosen_by_a_pattern(grid: Grid) -> None:
         ("--shard=1", "error: --shard=1"),
     ],
 )
-def test_a_wrong_selection_of_cells_starts_nothing(grid: Grid, command: str, flag: str, said: str) -> None:
+def test_a_wrong_selection_of_cells_starts_nothing(grid: Grid, command: str, flag: str, message: str) -> None:
     outcome = grid.workspace.run("project", command, "grid", flag)
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
-    assert outcome.stderr.startswith(said)
+    assert outcome.stderr.startswith(message)
     assert grid.workspace.runs() == []
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
-    ("block", "said"),
+    ("block", "message"),
     [
         ({"axes": {"x": []}}, "`matrix.axes.x` is []"),
         ({"workload": {"command": ["{@cell.y}"]}}, "`matrix.workload.command[0]`: dangling reference '{@cell.y}'"),
@@ -89,12 +89,14 @@ def test_a_wrong_selection_of_cells_starts_nothing(grid: Grid, command: str, fla
         ({"pools": {"gpu": 1}, "resources": {"gpu": 2}}, "the cell needs 2 gpu, but the pool has only 1"),
     ],
 )
-def test_a_faulty_matrix_is_reported_with_its_line(grid: Grid, command: str, block: dict[str, Any], said: str) -> None:
+def test_a_faulty_matrix_is_reported_with_its_line(
+    grid: Grid, command: str, block: dict[str, Any], message: str
+) -> None:
     grid.configure("ab", **block)
     outcome = grid.workspace.run("project", command, "grid")
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
     assert "config/grid.yaml:" in outcome.stderr
-    assert said in outcome.stderr
+    assert message in outcome.stderr
     assert len(outcome.stderr.splitlines()) <= 5
     assert grid.workspace.runs() == []
 

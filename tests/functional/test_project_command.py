@@ -82,13 +82,13 @@ def test_a_run_ends_in_a_verdict_a_cause_and_an_exit_code_after_its_cleanup(
 
 def test_a_check_that_fails_names_metric_value_and_bound(small: Workspace) -> None:
     outcome = run(small, {**LATENCY, "checks": [{"check": "metric", "metric": "latency", "upper": 10}]})
-    said = "latency is 12.5 ms, above its upper bound 10 ms"
-    assert said in outcome.stdout
-    assert said in small.summary()["message"]
-    assert said in (small.run_directory() / "001__test/FAILURE").read_text()
+    message = "latency is 12.5 ms, above its upper bound 10 ms"
+    assert message in outcome.stdout
+    assert message in small.summary()["message"]
+    assert message in (small.run_directory() / "001__test/FAILURE").read_text()
     checks = json.loads((small.run_directory() / "001__test/checks.json").read_text())
     where = {"file": "", "line": None, "out_of_range": True}
-    assert checks["checks"] == [{"check": "metric", "passed": False, "message": said, **where}]
+    assert checks["checks"] == [{"check": "metric", "passed": False, "message": message, **where}]
 
 
 def test_the_terminal_shows_failures_causes_and_directories(small: Workspace) -> None:
@@ -132,8 +132,8 @@ def test_selected_phases_run_in_their_usual_order(small: Workspace) -> None:
 def test_a_run_saves_its_request_and_its_result(small: Workspace) -> None:
     run(small, {"tag": "1.20"}, "--presets=loud")
     directory = small.run_directory()
-    asked = json.loads((directory / "run.json").read_text())
-    assert (asked["project"], asked["presets"], asked["overrides"]) == ("small", ["loud"], {"tag": "1.20"})
+    request = json.loads((directory / "run.json").read_text())
+    assert (request["project"], request["presets"], request["overrides"]) == ("small", ["loud"], {"tag": "1.20"})
     configuration = yaml.safe_load((directory / "config.yaml").read_text())
     assert (configuration["greeting"], configuration["tag"]) == ("HELLO", "1.20")
     applied = (directory / "presets_applied").read_text().splitlines()
@@ -152,8 +152,8 @@ def test_the_files_of_a_run_are_private(small: Workspace) -> None:
 def test_the_configuration_of_a_run_can_be_run_again(small: Workspace) -> None:
     run(small, {"greeting": "a: b"}, "--presets=failing")
     again = small.run("config", "show", f"--config_file={small.run_directory()}/config.yaml", "--format=json").json
-    asked = ("--presets=failing", "--overrides={greeting: 'a: b'}", "--format=json")
-    assert again == small.run("config", "show", "small", *asked).json
+    flags = ("--presets=failing", "--overrides={greeting: 'a: b'}", "--format=json")
+    assert again == small.run("config", "show", "small", *flags).json
 
 
 @pytest.mark.parametrize("way", ["flag", "environment"])

@@ -270,9 +270,9 @@ def test_impossible_acceptances_are_reported(results: Results, workspace: Worksp
         ("--accept=model=small*:time", "--reason=x"): "none of them has a changed level",
         ("--reason=x",): "--reason needs --accept=CELLS:METRICS",
     }
-    for argv, said in mistakes.items():
+    for argv, message in mistakes.items():
         outcome = results("update_bounds", "training", *argv)
-        assert (outcome.exit_code, said in outcome.stderr) == (2, True), str(outcome)
+        assert (outcome.exit_code, message in outcome.stderr) == (2, True), str(outcome)
     assert not (workspace.directory / "config/bounds").exists()
 
 
@@ -290,9 +290,9 @@ def test_unknown_projects_metrics_and_stores_are_named(results: Results) -> None
         ): "--method must be one of prediction, torchprime, ratio, not 'manual'",
         ("cost", "--by=week"): "--by must be one of day, month",
     }
-    for argv, said in mistakes.items():
+    for argv, message in mistakes.items():
         outcome = results(*argv)
-        assert (outcome.exit_code, said in outcome.stderr) == (2, True), str(outcome)
+        assert (outcome.exit_code, message in outcome.stderr) == (2, True), str(outcome)
 
 
 def test_import_uses_the_store_of_the_project(workspace: Workspace) -> None:
@@ -344,12 +344,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "said"), MISTAKES)
-def test_mistakes_are_reported_in_a_few_lines(workspace: Workspace, argv: list[str], said: str) -> None:
+@pytest.mark.parametrize(("argv", "message"), MISTAKES)
+def test_mistakes_are_reported_in_a_few_lines(workspace: Workspace, argv: list[str], message: str) -> None:
     workspace.write({"projects/training/orchestration.py": '"""Trains."""\n', "config/training.yaml": "a: 1\n"})
     outcome = workspace.run("results", *argv)
     assert outcome.exit_code == 2, str(outcome)
-    assert said in outcome.stderr
+    assert message in outcome.stderr
     assert len(outcome.stderr.splitlines()) <= 5
 
 

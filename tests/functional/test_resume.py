@@ -19,18 +19,18 @@ from toolbox.system import processes
 from toolbox.testing import Outcome, Workspace
 
 
-def kill(grid: Grid, *said: str) -> None:
-    """Run the project, and kill the orchestrator when the cells have said so. What runs, runs on."""
+def kill(grid: Grid, *cell_lines: str) -> None:
+    """Run the project, and kill the orchestrator when the cells have written these lines. Running cells go on."""
     with grid.start() as running:
-        grid.wait_for(*said)
+        grid.wait_for(*cell_lines)
         running.send(signal.SIGKILL)
         assert running.wait().exit_code == -signal.SIGKILL
 
 
-def interrupt(grid: Grid, *said: str) -> None:
-    """Run the project, and interrupt it when the cells have said so."""
+def interrupt(grid: Grid, *cell_lines: str) -> None:
+    """Run the project, and interrupt it when the cells have written these lines."""
     with grid.start() as running:
-        grid.wait_for(*said)
+        grid.wait_for(*cell_lines)
         running.send(signal.SIGINT)
         assert running.wait().exit_code == 130
 
@@ -48,7 +48,7 @@ def finished(grid: Grid, *names: str) -> None:
 
 
 def once(*names: str) -> Counter[str]:
-    """What cells have said that were executed once, each."""
+    """The lines of cells that were executed once each."""
     return Counter(f"{word} {name}" for name in names for word in ("begin", "end"))
 
 
@@ -69,7 +69,7 @@ def test_after_a_kill_results_are_kept_and_running_cells_adopted(grid: Grid) -> 
     outcome = grid.resume()
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == dict.fromkeys("abcd", "passed")
-    assert Counter(grid.said) == once(*"abcd")
+    assert Counter(grid.lines) == once(*"abcd")
     assert grid.phases == ["prepare", "cleanup"]
     assert grid.alive() == []
 
@@ -80,7 +80,7 @@ def test_an_adopted_cell_that_fails_fails_the_run(grid: Grid) -> None:
     grid.unmark("hold-a")
     assert grid.resume().exit_code == 1
     assert grid.verdicts == {"a": "failed", "b": "passed"}
-    assert Counter(grid.said) == once("a", "b")
+    assert Counter(grid.lines) == once("a", "b")
 
 
 def test_a_kill_during_prepare_repeats_prepare(grid: Grid) -> None:
@@ -99,7 +99,7 @@ def test_a_kill_during_prepare_repeats_prepare(grid: Grid) -> None:
     gate.unlink()
     assert grid.resume().exit_code == 0
     assert grid.phases == ["prepare", "prepare", "cleanup"]
-    assert Counter(grid.said) == once(*"abc")
+    assert Counter(grid.lines) == once(*"abc")
 
 
 def test_a_run_can_be_resumed_repeatedly(grid: Grid) -> None:
@@ -113,7 +113,7 @@ def test_a_run_can_be_resumed_repeatedly(grid: Grid) -> None:
             running.wait()
     grid.unmark("hold-c")
     assert grid.resume().exit_code == 0
-    assert Counter(grid.said) == once(*"abc")
+    assert Counter(grid.lines) == once(*"abc")
 
 
 def test_after_a_power_failure_running_cells_run_again(grid: Grid) -> None:
@@ -127,7 +127,7 @@ def test_after_a_power_failure_running_cells_run_again(grid: Grid) -> None:
     outcome = grid.resume()
     assert outcome.exit_code == 0, str(outcome)
     assert "the cell passed at attempt 2" in outcome.stdout
-    assert Counter(grid.said) == once(*"abc") + Counter(f"begin {x}" for x in "abc")
+    assert Counter(grid.lines) == once(*"abc") + Counter(f"begin {x}" for x in "abc")
 
 
 ROLE = {
@@ -195,7 +195,7 @@ def test_after_an_interruption_only_unfinished_work_is_repeated(grid: Grid) -> N
     outcome = grid.resume()
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == dict.fromkeys("abc", "passed")
-    assert Counter(grid.said) == once(*"abc") + Counter(["begin b"])
+    assert Counter(grid.lines) == once(*"abc") + Counter(["begin b"])
     assert grid.phases == ["prepare", "cleanup"] * 2
 
 
@@ -204,17 +204,17 @@ def test_a_resumed_run_gets_its_whole_deadline_again(grid: Grid) -> None:
     assert grid.run().exit_code == 124
     grid.unmark("hold-b")
     assert grid.resume().exit_code == 0
-    assert Counter(grid.said) == once(*"ab") + Counter(["begin b"])
+    assert Counter(grid.lines) == once(*"ab") + Counter(["begin b"])
 
 
 def test_failed_cells_run_again_only_with_the_flag_failed(grid: Grid) -> None:
     grid.mark("fail-b").run()
     grid.unmark("fail-b")
     assert grid.resume().exit_code == 1
-    assert Counter(grid.said) == once(*"abc")
+    assert Counter(grid.lines) == once(*"abc")
     outcome = grid.resume("--failed")
     assert outcome.exit_code == 0, str(outcome)
-    assert Counter(grid.said) == once(*"abc") + once("b")
+    assert Counter(grid.lines) == once(*"abc") + once("b")
     assert grid.verdicts == dict.fromkeys("abc", "passed")
 
 
@@ -223,19 +223,19 @@ def test_cells_cancelled_by_fail_fast_run_after_a_resume(grid: Grid) -> None:
     assert grid.run("--fail_fast").exit_code == 1
     assert grid.resume().exit_code == 1
     assert grid.verdicts == {"a": "failed", "b": "passed", "c": "passed"}
-    assert Counter(grid.said) == once(*"abc")
+    assert Counter(grid.lines) == once(*"abc")
 
 
 @pytest.mark.parametrize(("marks", "code"), [([], 0), (["fail-b"], 1)])
 def test_resuming_a_finished_run_returns_its_exit_code(grid: Grid, marks: list[str], code: int) -> None:
     grid.mark(*marks).run()
     journal = grid.directory / "journal.jsonl"
-    before, said = journal.read_bytes(), grid.said
+    before, cell_lines = journal.read_bytes(), grid.lines
     for _ in range(2):
         outcome = grid.resume("--format=json")
         assert outcome.exit_code == code, str(outcome)
         assert outcome.json == grid.workspace.summary()
-    assert (journal.read_bytes(), grid.said, grid.phases) == (before, said, ["prepare", "cleanup"])
+    assert (journal.read_bytes(), grid.lines, grid.phases) == (before, cell_lines, ["prepare", "cleanup"])
 
 
 def test_a_resumed_run_has_the_summary_of_an_uninterrupted_run(grid: Grid) -> None:
@@ -266,7 +266,7 @@ def test_a_second_orchestrator_is_refused_while_the_first_runs(grid: Grid) -> No
         assert outcome.stderr == f"error: {grid.directory} is in use by another process, which is still running\n"
         grid.unmark("hold-a")
         assert running.wait().exit_code == 0
-    assert Counter(grid.said) == once("a")
+    assert Counter(grid.lines) == once("a")
     assert grid.phases == ["prepare", "cleanup"]
 
 
@@ -280,14 +280,14 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 def test_a_changed_configuration_is_refused_with_the_field_and_starts_nothing(grid: Grid) -> None:
     grid.mark("hold-b")
     interrupt(grid, "end a", "begin b")
-    journal, before = grid.directory / "journal.jsonl", grid.said
+    journal, before = grid.directory / "journal.jsonl", grid.lines
     content = journal.read_bytes()
     for change, message in CHANGES:
         outcome = grid.configure(**change).resume()
         assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
         assert f"has changed since the run {grid.directory.name} began" in outcome.stderr
         assert message in outcome.stderr
-        assert (grid.said, journal.read_bytes()) == (before, content)
+        assert (grid.lines, journal.read_bytes()) == (before, content)
     grid.configure().unmark("hold-b")
     assert grid.resume().exit_code == 0
 
@@ -297,27 +297,27 @@ def test_a_run_with_changed_files_is_refused_with_their_names(grid: Grid) -> Non
     workload = {"command": WORKLOAD, "files": {"train.py": "train.py"}, "sample_seconds": None}
     grid.configure(workload=workload).mark("hold-b")
     interrupt(grid, "end a", "begin b")
-    before = grid.said
+    before = grid.lines
     grid.workspace.write({"train.py": "two"})
     outcome = grid.resume()
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
     assert "train.py has changed" in outcome.stderr
-    assert grid.said == before
+    assert grid.lines == before
 
 
 def test_a_run_without_a_matrix_can_be_resumed(small: Workspace) -> None:
     gate = small.directory / "gate"
-    command = f"echo test >>said; while [ ! -e {gate} ]; do sleep 0.02; done"
-    changes = f'--overrides={{"commands.prepare": ["echo prepare >>said"], "commands.test": ["{command}"]}}'
-    said = small.directory / "said"
+    command = f"echo test >>lines; while [ ! -e {gate} ]; do sleep 0.02; done"
+    changes = f'--overrides={{"commands.prepare": ["echo prepare >>lines"], "commands.test": ["{command}"]}}'
+    written = small.directory / "lines"
     with small.start("project", "run", "small", changes) as running:
-        wait(lambda: said.exists() and "test" in said.read_text(), "the test")
+        wait(lambda: written.exists() and "test" in written.read_text(), "the test")
         running.send(signal.SIGKILL)
         running.wait()
     gate.touch()
     outcome = small.run("project", "resume", str(small.run_directory()))
     assert outcome.exit_code == 0, str(outcome)
-    assert said.read_text().split() == ["prepare", "test", "test"]
+    assert written.read_text().split() == ["prepare", "test", "test"]
     assert processes.marked(small.directory) == []
 
 
@@ -347,7 +347,7 @@ def test_a_run_that_a_full_disk_ended_can_be_resumed(grid: Grid, disk: Path, fre
     (directory,) = grid.workspace.runs(disk)
     resumed = grid.workspace.run("project", "resume", str(directory), "--failed")
     assert resumed.exit_code == 0, str(resumed)
-    assert {f"ran {x}" for x in "abcd"} == set(grid.said)
+    assert {f"ran {x}" for x in "abcd"} == set(grid.lines)
     assert grid.workspace.summary(disk)["verdict"] == "passed"
 
 

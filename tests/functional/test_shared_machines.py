@@ -31,19 +31,19 @@ def test_a_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) 
     first, second = teams
     first.hold()
     with first.start() as holder:
-        wait(lambda: first.said == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the first")
         with second.start() as waiter:
             assert "for 'nightly' (run " in waiter.wait_for("waiting for the lease of dgx: held by ")
             first.let_go()
             assert (holder.wait().exit_code, waiter.wait().exit_code) == (0, 0)
-    assert first.said == second.said == ["begin", "end", "cleanup"]
+    assert first.lines == second.lines == ["begin", "end", "cleanup"]
 
 
 def test_the_machine_of_a_killed_run_is_free_at_once(teams: tuple[Team, Team]) -> None:
     first, second = teams
     first.hold()
     with first.start() as killed:
-        wait(lambda: first.said == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the first")
         killed.send(signal.SIGKILL)
         killed.wait()
         outcome = second.workspace.run("project", "run", "team", timeout=50)
@@ -55,13 +55,13 @@ def test_a_run_that_lost_its_machine_ends_without_using_it(tmp_path: Path) -> No
     team = team_on(tmp_path / "one", tmp_path / "lock", ttl=3)
     team.hold()
     with team.start() as running:
-        wait(lambda: team.said == ["begin"], "the test")
+        wait(lambda: team.lines == ["begin"], "the test")
         (tmp_path / "lock").write_text("{}\n")  # as by force
         outcome = running.wait(30)
     assert outcome.exit_code == 3, str(outcome)
     assert team.workspace.summary()["cause"] == "infrastructure"
     assert "the lease of dgx is lost: it was released by force, and is free now" in outcome.stdout
-    assert team.said == ["begin"]
+    assert team.lines == ["begin"]
 
 
 def test_an_unwritable_lock_file_is_named(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_an_unwritable_lock_file_is_named(tmp_path: Path) -> None:
     outcome = team.run()
     assert outcome.exit_code == 3, str(outcome)
     assert f"dgx: the lock file {tmp_path}/none/lock cannot be used: No such file or directory" in outcome.stdout
-    assert team.said == []
+    assert team.lines == []
 
 
 def test_a_faulty_clusters_block_is_named_with_its_line(tmp_path: Path) -> None:

@@ -75,10 +75,10 @@ def test_a_violated_bound_fails_the_run_and_shows_the_value(workspace: Workspace
     assert (summary["verdict"], summary["cause"]) == ("failed", "check")
     (cell,) = [step for step in summary["steps"] if step["kind"] == "cell"]
     value = next(metric["value"] for metric in cell["metrics"] if metric["metric"] == "step_time")
-    said = f"step_time is {value:.6g} s, above its upper bound 6e-05 s"
-    assert [check["message"] for check in cell["checks"] if check["passed"] is False] == [said]
-    assert said in outcome.stdout
-    assert said in summary["message"]
+    message = f"step_time is {value:.6g} s, above its upper bound 6e-05 s"
+    assert [check["message"] for check in cell["checks"] if check["passed"] is False] == [message]
+    assert message in outcome.stdout
+    assert message in summary["message"]
     assert summary["steps"][-1]["verdict"] == "passed", "post_cleanup ran"
 
 

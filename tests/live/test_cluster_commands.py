@@ -366,9 +366,9 @@ def test_a_node_pool_grows_and_shrinks_evenly_over_its_zones(
     with pool(cluster) as name:
         env = gcloud.install(tmp_path / "bin", "big", name, zones=2)
         set_scale(tools, env, name, 4)
-        told = (tools.step / "src/resize.txt").read_text().split()
-        assert told[:5] == ["gcloud", "container", "clusters", "resize", "big"]
-        assert told[5:] == [f"--node-pool={name}", "--num-nodes=2", "--quiet", "--location=us-central1"]
+        command = (tools.step / "src/resize.txt").read_text().split()
+        assert command[:5] == ["gcloud", "container", "clusters", "resize", "big"]
+        assert command[5:] == [f"--node-pool={name}", "--num-nodes=2", "--quiet", "--location=us-central1"]
         assert len(nodes_of(cluster, name)) == 4
         assert changed(set_scale(tools, env, name, 4)) == []
         set_scale(tools, env, name, 0)
@@ -390,7 +390,7 @@ def test_a_number_that_must_not_be_is_refused(
         env = gcloud.install(tmp_path / "bin", "big", name, zones=2)
         set_scale(tools, env, name, replicas, *more, fails=True)
         assert f"node pool {name}: {message}" in tools.failure
-        assert [words[1] for words in json.loads(Path(env[gcloud.STATE]).read_text())["asked"]] == ["node-pools"]
+        assert [words[1] for words in json.loads(Path(env[gcloud.STATE]).read_text())["calls"]] == ["node-pools"]
 
 
 def test_a_pool_that_is_scaled_by_itself_is_left_to_itself(

@@ -77,20 +77,20 @@ def test_the_second_run_waits_says_for_whom_and_gets_it_when_the_first_ends(
     first.configure(shared.entry(lease={"purpose": "nightly"})).hold()
     second.configure(shared.entry())
     with first.start() as holder:
-        wait(lambda: first.said == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the first")
         with second.start() as waiter:
             line = waiter.wait_for("waiting for the lease of sut: held by ")
             assert f"for 'nightly' (run {first.workspace.run_directory().name}) since" in line
             assert "it expires 3 s after its last heartbeat (waiting 1 min 0 s at most)" in line
             time.sleep(4)  # longer than its lease lasts without a heartbeat
-            assert second.said == []
+            assert second.lines == []
             assert "cluster sut: waiting for the lease of sut: held by" in second.status()
             first.let_go()
             assert holder.wait().exit_code == 0
             ended = time.monotonic()
             outcome = waiter.wait()
     assert outcome.exit_code == 0, str(outcome)
-    assert second.said == ["begin", "end", "cleanup"]
+    assert second.lines == ["begin", "end", "cleanup"]
     assert time.monotonic() - ended < 10
     assert outcome.stdout.count("waiting for the lease") == 1
     assert "holderIdentity" not in shared.lease()["spec"]
@@ -101,25 +101,25 @@ def test_the_lease_of_a_killed_run_expires_and_the_run_waits_in_its_turn_when_it
 ) -> None:
     first, second = (team.configure(shared.entry()).hold() for team in teams)
     with first.start() as killed:
-        wait(lambda: first.said == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the first")
         killed.send(signal.SIGKILL)
         killed.wait()
     with second.start() as holder:
         holder.wait_for("waiting for the lease of sut")
-        wait(lambda: second.said == ["begin"], "the second, for which the lease has to expire")
+        wait(lambda: second.lines == ["begin"], "the second, for which the lease has to expire")
         first.let_go()
         with first.resume() as waiter:
             waiter.wait_for("waiting for the lease of sut: held by ")
             second.let_go()
             assert holder.wait().exit_code == 0
             assert waiter.wait().exit_code == 0
-    assert first.said[-3:] == ["begin", "end", "cleanup"]
+    assert first.lines[-3:] == ["begin", "end", "cleanup"]
 
 
 def test_a_run_that_goes_on_has_its_own_lease_back_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
     team = teams[0].configure(shared.entry(lease={"ttl": 3600})).hold()
     with team.start() as killed:
-        wait(lambda: team.said == ["begin"], "the test")
+        wait(lambda: team.lines == ["begin"], "the test")
         killed.send(signal.SIGKILL)
         killed.wait()
     team.let_go()
@@ -135,7 +135,7 @@ def test_a_run_whose_lease_is_taken_by_force_ends_and_touches_nothing_any_more(
     team = teams[0].configure(shared.entry()).hold()
     place = [f"--kubeconfig={shared.kubeconfig}", f"--namespace={shared.namespace}"]
     with team.start() as running:
-        wait(lambda: team.said == ["begin"], "the test")
+        wait(lambda: team.lines == ["begin"], "the test")
         forced = team.workspace.run("cluster", "take_lease", "--purpose=debugging", "--force", *place)
         assert forced.exit_code == 0, str(forced)
         outcome = running.wait(20)
@@ -143,13 +143,13 @@ def test_a_run_whose_lease_is_taken_by_force_ends_and_touches_nothing_any_more(
     assert team.workspace.summary()["cause"] == "infrastructure"
     assert "the lease of sut is lost: now it is held by" in outcome.stdout
     assert "for 'debugging' since" in outcome.stdout
-    assert team.said == ["begin"], "it is another's cluster: no cleanup"
+    assert team.lines == ["begin"], "it is another's cluster: no cleanup"
     team.let_go()
     with team.resume() as waiter:
         waiter.wait_for("for 'debugging'")
         assert team.workspace.run("cluster", "release_lease", *place).exit_code == 0
         assert waiter.wait().exit_code == 0
-    assert team.said[-3:] == ["begin", "end", "cleanup"]
+    assert team.lines[-3:] == ["begin", "end", "cleanup"]
 
 
 def test_who_waits_in_vain_says_so(shared: Shared, teams: tuple[Team, Team]) -> None:
@@ -157,18 +157,18 @@ def test_who_waits_in_vain_says_so(shared: Shared, teams: tuple[Team, Team]) -> 
     first.configure(shared.entry()).hold()
     second.configure(shared.entry(lease={"wait": 1}))
     with first.start():
-        wait(lambda: first.said == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the first")
         outcome = second.run()
     assert (outcome.exit_code, second.workspace.summary()["cause"]) == (3, "capacity")
     assert "the lease of sut did not become free within 1 s: held by" in outcome.stdout
-    assert second.said == []
+    assert second.lines == []
 
 
 def test_who_waits_is_interrupted_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
     first, second = (team.configure(shared.entry()) for team in teams)
     first.hold()
     with first.start() as holder:
-        wait(lambda: first.said == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the first")
         with second.start() as waiter:
             waiter.wait_for("waiting for the lease of sut")
             waiter.send(signal.SIGINT)
@@ -176,7 +176,7 @@ def test_who_waits_is_interrupted_at_once(shared: Shared, teams: tuple[Team, Tea
         assert shared.lease()["spec"]["holderIdentity"] == first.workspace.run_directory().name
         first.let_go()
         assert holder.wait().exit_code == 0
-    assert second.said == []
+    assert second.lines == []
 
 
 def test_nothing_is_started_without_a_way_to_the_cluster(teams: tuple[Team, Team], tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_of_a_pool_a_run_has_the_one_that_is_free_and_waits_for_either(
     first, second = (team.configure(pool).hold() for team in teams)
     third = Team.of(tmp_path / "third").configure(pool)
     with first.start() as one, second.start() as other:
-        wait(lambda: first.said == second.said == ["begin"], "the first two")
+        wait(lambda: first.lines == second.lines == ["begin"], "the first two")
         has_a = ["cluster sut: a of its pool" in team.status() for team in (first, second)]
         has_b = ["cluster sut: b of its pool" in team.status() for team in (first, second)]
         assert sorted(has_a) == sorted(has_b) == [False, True]
@@ -239,9 +239,9 @@ def test_a_run_that_goes_on_has_the_same_one_of_the_pool(pool: dict[str, Any], t
     first.configure(pool).hold()
     second.configure(pool).hold()
     with first.start() as one:
-        wait(lambda: first.said == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the first")
         with second.start() as killed:
-            wait(lambda: second.said == ["begin"], "the second, which has the other one")
+            wait(lambda: second.lines == ["begin"], "the second, which has the other one")
             killed.send(signal.SIGKILL)
             killed.wait()
         first.let_go()
@@ -257,13 +257,13 @@ def test_a_run_that_goes_on_has_the_same_one_of_the_pool(pool: dict[str, Any], t
 
 
 CREATE = """
-    echo "create $TOPGALLANT_CLUSTER" >>said
+    echo "create $TOPGALLANT_CLUSTER" >>lines
     while [ -e hold-create ]; do sleep 0.02; done
     cp there.kubeconfig "$KUBECONFIG"
     ls "$ARTIFACT_DIR"/run.log
     if [ -e fail-create ]; then echo no quota is left >&2; exit 7; fi
 """
-DESTROY = 'echo "destroy $TOPGALLANT_CLUSTER" >>said'
+DESTROY = 'echo "destroy $TOPGALLANT_CLUSTER" >>lines'
 
 
 @dataclass
@@ -278,9 +278,9 @@ class Maker:
         return f"sut-{self.team.workspace.run_directory().name}"
 
     @property
-    def said(self) -> list[str]:
+    def lines(self) -> list[str]:
         """What was done, the clusters by their names."""
-        file = self.team.workspace.directory / "said"
+        file = self.team.workspace.directory / "lines"
         return file.read_text().splitlines() if file.exists() else []
 
     @property
@@ -306,7 +306,7 @@ def test_a_cluster_is_made_for_a_run_and_removed_after_it(maker: Maker) -> None:
     )
     outcome = maker.team.run()
     assert outcome.exit_code == 0, str(outcome)
-    assert maker.said == [f"create {maker.name}", "begin", "end", "cleanup", f"destroy {maker.name}"]
+    assert maker.lines == [f"create {maker.name}", "begin", "end", "cleanup", f"destroy {maker.name}"]
     assert "token: ***" in outcome.stdout
     assert "  600" in outcome.stdout
     assert maker.team.workspace.holding("very-secret-token") == []
@@ -318,10 +318,10 @@ def test_a_cluster_is_kept_where_that_is_asked_and_the_run_says_how_to_reach_it(
     outcome = maker.team.run()
     assert outcome.exit_code == 0, str(outcome)
     (kubeconfig,) = maker.kubeconfigs
-    said = f"cluster sut: {maker.name} (export KUBECONFIG={kubeconfig}); to remove it: env KUBECONFIG={kubeconfig} "
-    assert said in outcome.stdout
-    assert said in maker.team.status()
-    assert not any(line.startswith("destroy") for line in maker.said)
+    message = f"cluster sut: {maker.name} (export KUBECONFIG={kubeconfig}); to remove it: env KUBECONFIG={kubeconfig} "
+    assert message in outcome.stdout
+    assert message in maker.team.status()
+    assert not any(line.startswith("destroy") for line in maker.lines)
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -331,7 +331,7 @@ def test_a_cluster_that_was_made_half_way_is_removed(maker: Maker, keep: bool) -
     outcome = maker.team.run()
     assert outcome.exit_code == 3, str(outcome)
     assert "no quota is left" in maker.team.workspace.summary()["message"]
-    assert maker.said == [f"create {maker.name}", f"destroy {maker.name}"]
+    assert maker.lines == [f"create {maker.name}", f"destroy {maker.name}"]
     assert maker.kubeconfigs == []
 
 
@@ -346,7 +346,7 @@ def test_a_kill_while_a_cluster_is_made_has_it_removed_and_made_again(maker: Mak
     gate = maker.team.workspace.directory / "hold-create"
     gate.touch()
     with maker.team.start() as killed:
-        wait(lambda: len(maker.said) == 1, "the command")
+        wait(lambda: len(maker.lines) == 1, "the command")
         killed.send(signal.SIGKILL)
         killed.wait()
     gate.unlink()
@@ -354,7 +354,7 @@ def test_a_kill_while_a_cluster_is_made_has_it_removed_and_made_again(maker: Mak
         outcome = running.wait()
     assert outcome.exit_code == 0, str(outcome)
     name = maker.name
-    assert maker.said == [
+    assert maker.lines == [
         f"create {name}", f"destroy {name}", f"create {name}", "begin", "end", "cleanup", f"destroy {name}",
     ]  # fmt: skip
 
@@ -364,14 +364,14 @@ def test_a_kill_after_that_has_nothing_made_again_and_what_runs_in_it_runs_on(ma
     maker.team.configure({"create": {"command": f"{CREATE}\n{daemon}", "destroy": f"{DESTROY}; kill $(cat daemon)"}})
     maker.team.hold()
     with maker.team.start() as killed:
-        wait(lambda: "begin" in maker.said, "the test")
+        wait(lambda: "begin" in maker.lines, "the test")
         killed.send(signal.SIGKILL)
         killed.wait()
     maker.team.let_go()
     with maker.team.resume() as running:
         outcome = running.wait()
     assert outcome.exit_code == 0, str(outcome)
-    assert [line for line in maker.said if line.split()[0] in ("create", "destroy")] == [
+    assert [line for line in maker.lines if line.split()[0] in ("create", "destroy")] == [
         f"create {maker.name}", f"destroy {maker.name}",
     ]  # fmt: skip
     assert "kill:" not in outcome.stdout, "it was there until it was removed"
@@ -380,10 +380,10 @@ def test_a_kill_after_that_has_nothing_made_again_and_what_runs_in_it_runs_on(ma
 def test_an_interrupted_run_removes_its_cluster(maker: Maker) -> None:
     maker.team.hold()
     with maker.team.start() as running:
-        wait(lambda: "begin" in maker.said, "the test")
+        wait(lambda: "begin" in maker.lines, "the test")
         running.send(signal.SIGINT)
         assert running.wait().exit_code == 130
-    assert maker.said[-1] == f"destroy {maker.name}"
+    assert maker.lines[-1] == f"destroy {maker.name}"
 
 
 # As it was found

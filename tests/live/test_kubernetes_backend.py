@@ -79,7 +79,7 @@ def bench(bench_of: Open, shared_namespace: str) -> Bench:
     return bench_of(shared_namespace)
 
 
-def told(outcome: WorkloadOutcome) -> tuple[Verdict, Cause | None]:
+def verdict(outcome: WorkloadOutcome) -> tuple[Verdict, Cause | None]:
     """What an attempt comes to whose workload did not end by itself."""
     found = outcome_without_checks(outcome)
     assert found is not None, outcome
@@ -93,7 +93,7 @@ def test_an_image_that_is_nowhere_is_said_at_once(bench: Bench) -> None:
     began = time.monotonic()
     _, outcome = bench.run("true", backend_fields={"pod": {"image": "no-such-image:1"}})
     assert outcome.ended_by is EndedBy.NOT_STARTED
-    assert told(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
+    assert verdict(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert "ErrImageNeverPull" in outcome.message
     assert "no-such-image:1" in outcome.message
     assert time.monotonic() - began < AT_ONCE
@@ -102,7 +102,7 @@ def test_an_image_that_is_nowhere_is_said_at_once(bench: Bench) -> None:
 def test_what_no_node_has_room_for_is_waited_for_and_then_is_capacity(bench: Bench) -> None:
     began = time.monotonic()
     _, outcome = bench.run("true", wait=3.0, backend_fields={"pod": {"resources": {"request_cpu": 500, "gpu": 0}}})
-    assert told(outcome) == (Verdict.ERROR, Cause.CAPACITY)
+    assert verdict(outcome) == (Verdict.ERROR, Cause.CAPACITY)
     assert outcome.message.startswith("no node took its pod in 3 s: ")
     assert "Insufficient cpu" in outcome.message
     assert 3.0 <= time.monotonic() - began < AT_ONCE
@@ -112,7 +112,7 @@ def test_a_quota_that_is_used_up_is_named(cluster: Cluster, namespace: str, benc
     quota = {"metadata": {"name": "narrow"}, "spec": {"hard": {"pods": "0"}}}
     cluster.core.create_namespaced_resource_quota(namespace, quota)
     _, outcome = bench_of(namespace).run("true", wait=5.0)
-    assert told(outcome) == (Verdict.ERROR, Cause.CAPACITY)
+    assert verdict(outcome) == (Verdict.ERROR, Cause.CAPACITY)
     assert "exceeded quota: narrow" in outcome.message
 
 
@@ -127,7 +127,7 @@ def test_a_quota_of_jobs_that_is_used_up_is_capacity_too(cluster: Cluster, names
 def test_an_image_without_python_is_told_so(bench_of: Open, shared_namespace: str) -> None:
     began = time.monotonic()
     _, outcome = bench_of(shared_namespace, only=True, **BARE).run("true", collect=())
-    assert told(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
+    assert verdict(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert "its container cannot start (the image needs Python 3.8 or later)" in outcome.message
     assert time.monotonic() - began < AT_ONCE
 
@@ -135,7 +135,7 @@ def test_an_image_without_python_is_told_so(bench_of: Open, shared_namespace: st
 def test_a_secret_that_is_nowhere_is_named(bench: Bench) -> None:
     pod = {"secrets": {"TOKEN": {"name": "no-such-secret", "key": "token"}}}
     _, outcome = bench.run("true", wait=8.0, backend_fields={"pod": pod})
-    assert told(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
+    assert verdict(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert 'secret "no-such-secret" not found' in outcome.message
 
 
@@ -154,7 +154,7 @@ def test_who_takes_more_memory_than_its_limit_is_told_so(bench: Bench) -> None:
     pod = {"resources": {"request_memory_gb": 0.1, "limit_memory_gb": 0.1, "request_cpu": 0.1, "gpu": 0}}
     _, outcome = bench.run("python3", "-c", EATS, backend_fields={"pod": pod})
     assert outcome.ended_by is EndedBy.OUT_OF_MEMORY, outcome
-    assert told(outcome) == (Verdict.FAILED, Cause.PRODUCT)
+    assert verdict(outcome) == (Verdict.FAILED, Cause.PRODUCT)
     assert outcome.message == "it was killed because it used more memory than its limit (100M)"
 
 
@@ -186,7 +186,7 @@ def test_a_job_that_runs_into_its_deadline_has_a_timeout(bench: Bench) -> None:
     )
     assert outcome.ended_by is EndedBy.TIMEOUT
     assert "activeDeadlineSeconds" in outcome.message
-    assert told(outcome) == (Verdict.FAILED, Cause.TIMEOUT)
+    assert verdict(outcome) == (Verdict.FAILED, Cause.TIMEOUT)
     assert attempt.text() == "begun\n"
 
 
@@ -233,11 +233,11 @@ def test_a_secret_of_the_cluster_arrives_and_is_in_no_log(
     attempt, outcome = bench.run("sh", "-c", script, backend_fields={"pod": pod})
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     assert (attempt.text(), attempt.text("stderr.log")) == ("it is ***\n", "***\n")
-    assert value not in said_by_the_pod(cluster, attempt, shared_namespace)
+    assert value not in container_log(cluster, attempt, shared_namespace)
     assert not [path for path in attempt.directory.rglob("*") if path.is_file() and value in path.read_text()]
 
 
-def said_by_the_pod(cluster: Cluster, attempt: Attempt, namespace: str) -> str:
+def container_log(cluster: Cluster, attempt: Attempt, namespace: str) -> str:
     """What `kubectl logs` says."""
     name = manifest(attempt)["metadata"]["name"]
     (pod,) = cluster.core.list_namespaced_pod(namespace, label_selector=f"job-name={name}").items
@@ -246,7 +246,7 @@ def said_by_the_pod(cluster: Cluster, attempt: Attempt, namespace: str) -> str:
 
 def test_the_container_log_has_the_lines_of_the_workload(cluster: Cluster, bench: Bench, shared_namespace: str) -> None:
     attempt, _ = bench.run("sh", "-c", "echo step 0 loss 4.2; echo warning: slow >&2; echo step 1 loss 4.1")
-    lines = said_by_the_pod(cluster, attempt, shared_namespace).splitlines()
+    lines = container_log(cluster, attempt, shared_namespace).splitlines()
     assert sorted(lines) == ["step 0 loss 4.2", "step 1 loss 4.1", "warning: slow"]
     assert (attempt.text(), attempt.text("stderr.log")) == ("step 0 loss 4.2\nstep 1 loss 4.1\n", "warning: slow\n")
 

@@ -44,7 +44,7 @@ def check_pass(field: PodGrid, outcome: Outcome, *cells: str) -> None:
     """Hold a run that passed against what is promised: each cell ran once, its log is whole, and nothing is left."""
     assert outcome.exit_code == 0, str(outcome)
     assert field.grid.verdicts == dict.fromkeys(cells, "passed")
-    assert sorted(field.grid.said) == sorted(f"{word} {cell}" for cell in cells for word in ("begin", "end"))
+    assert sorted(field.grid.lines) == sorted(f"{word} {cell}" for cell in cells for word in ("begin", "end"))
     field.check_logs(*cells)
     assert field.left() == []
 
@@ -112,7 +112,7 @@ def test_who_is_evicted_from_a_node_is_tried_again(field: PodGrid) -> None:
         outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 0, str(outcome)
     assert "the cell passed at attempt 2" in outcome.stdout
-    assert grid.said.count("begin d") == 2
+    assert grid.lines.count("begin d") == 2
     assert field.left() == []
 
 
@@ -144,7 +144,7 @@ def test_a_pod_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == dict.fromkeys("abcd", "passed")
     assert "the cell passed at attempt 2" in outcome.stdout
-    assert grid.said.count("end b") == 1, grid.said  # never two of it at once
+    assert grid.lines.count("end b") == 1, grid.lines  # never two of it at once
     assert field.left() == []
 
 
@@ -158,7 +158,7 @@ def test_a_pod_that_somebody_deletes_is_an_error_of_the_machine_where_nothing_is
     assert grid.verdicts == {"a": "passed", "b": "error"}
     assert field.step("b")["cause"] == "infrastructure"
     assert "was deleted, but not by Topgallant" in field.step("b")["message"]
-    assert "end b" not in grid.said  # a Kubernetes before 1.28 may put another pod in its place, which we end
+    assert "end b" not in grid.lines  # a Kubernetes before 1.28 may put another pod in its place, which we end
     assert field.left() == []
 
 
@@ -169,7 +169,7 @@ def test_a_job_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
         field.wait_for("AttemptReleased", 3)  # the others
         job = field.cluster.core.read_namespaced_pod(field.pod_of("b"), field.namespace).metadata.labels["job-name"]
         field.cluster.batch.delete_namespaced_job(job, field.namespace, propagation_policy="Background")
-        wait(lambda: grid.said.count("begin b") == 2, "another attempt")
+        wait(lambda: grid.lines.count("begin b") == 2, "another attempt")
         grid.unmark("hold-b")
         check_second_attempt(field, running.wait(TIMEOUT))
 
@@ -182,7 +182,7 @@ def test_what_is_tried_again_does_not_go_with_an_owner_that_somebody_deleted(fie
         field.cluster.core.delete_collection_namespaced_config_map(
             field.namespace, label_selector="app.kubernetes.io/managed-by=topgallant"
         )
-        wait(lambda: grid.said.count("begin b") == 2, "another attempt")
+        wait(lambda: grid.lines.count("begin b") == 2, "another attempt")
         grid.unmark("hold-b")
         check_second_attempt(field, running.wait(TIMEOUT))
 
@@ -290,13 +290,13 @@ def test_a_server_in_trouble_is_asked_again_and_makes_no_job_twice(
 GONE: dict[str, Any] = {"code": 410, "reason": "Expired", "message": "too old resource version"}
 
 
-@pytest.mark.parametrize("told", ["by the status", "in the watch"])
-def test_a_watch_that_has_fallen_behind_begins_with_a_list(field: PodGrid, http: HttpProxy, told: str) -> None:
+@pytest.mark.parametrize("way", ["by the status", "in the watch"])
+def test_a_watch_that_has_fallen_behind_begins_with_a_list(field: PodGrid, http: HttpProxy, way: str) -> None:
     grid = field.configure("abc").mark("hold-b")
     with grid.start() as running:
         grid.wait_for("end a", "begin b", "end c")
         lists = http.requests["LIST", "pods"]
-        if told == "by the status":
+        if way == "by the status":
             http.inject("GET", "watch=", 410, times=4)
         else:
             http.inject("GET", "watch=", 200, body={"type": "ERROR", "object": {"kind": "Status", **GONE}}, times=4)
@@ -339,7 +339,7 @@ def lose_the_answer(field: PodGrid, http: HttpProxy, **matrix: Any) -> Outcome:
 def test_a_job_whose_creation_got_no_answer_is_not_tried_again_beside_itself(field: PodGrid, http: HttpProxy) -> None:
     outcome = lose_the_answer(field, http)
     assert outcome.exit_code == 3, str(outcome)
-    assert field.grid.said == ["begin a"]
+    assert field.grid.lines == ["begin a"]
     assert [each["target"] for each in field.grid.workspace.summary()["open_attempts"]] == ["there"]
     assert "the workload may have been started" in field.step("a")["message"]
     http.start()

@@ -19,13 +19,13 @@ import pytest
 from tests.conformance.sites import wait_for
 from tests.servers import kubernetes
 from tests.servers.api_proxy import ADDRESS, Proxy
-from tests.servers.http_proxy import Head, HttpProxy, asked
+from tests.servers.http_proxy import Head, HttpProxy, requested
 from tests.servers.kubernetes import Account, Cluster
 from tests.servers.turns import Turns
 
 pytestmark = pytest.mark.live
 
-SAYS = "for n in $(seq 1000000); do echo line $n; sleep 0.05; done"
+SPEAKER = "for n in $(seq 1000000); do echo line $n; sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def pod(cluster: Cluster, namespace: str) -> str:
     """The name of a pod that goes on saying something."""
-    run_pod(cluster, namespace, "speaker", {"image": "busybox:local", "command": ["sh", "-c", SAYS]})
+    run_pod(cluster, namespace, "speaker", {"image": "busybox:local", "command": ["sh", "-c", SPEAKER]})
     return "speaker"
 
 
@@ -298,7 +298,7 @@ def test_who_has_gone_is_no_connection_any_more(proxy: Proxy, follower: Follower
     ],
 )
 def test_what_is_asked_has_a_short_name(line: str, expected: tuple[str, str]) -> None:
-    assert asked(Head(b"", f"{line} HTTP/1.1".split(" "), {})) == expected
+    assert requested(Head(b"", f"{line} HTTP/1.1".split(" "), {})) == expected
 
 
 def test_requests_are_counted(http: HttpProxy, namespace: str, pod: str) -> None:
@@ -330,8 +330,8 @@ def test_a_change_is_told_to_who_watches_at_once(http: HttpProxy, cluster: Clust
         method: Any = client.CoreV1Api(api).list_namespaced_config_map
         version = method(namespace).metadata.resource_version
         events = watch.Watch().stream(method, namespace, resource_version=version, timeout_seconds=30)
-        told = threads.submit(next, events)
+        received = threads.submit(next, events)
         wait_for(lambda: http.requests["WATCH", "configmaps"], "the watch")
         cluster.core.create_namespaced_config_map(namespace, {"metadata": {"name": "news"}})
-        assert told.result(timeout=5)["object"].metadata.name == "news"
+        assert received.result(timeout=5)["object"].metadata.name == "news"
         http.drop()

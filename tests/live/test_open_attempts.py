@@ -95,13 +95,13 @@ def test_a_machine_that_is_away_when_a_run_is_resumed_keeps_its_attempt(machines
     outcome = machines.resume()
     assert outcome.exit_code == 3, str(outcome)
     assert machines.attempts() == [("far", None, False)]
-    assert machines.grid.said == ["begin a"]
+    assert machines.grid.lines == ["begin a"]
     assert machines.alive()
     machines.server.start()
     machines.grid.unmark("hold-a")
     outcome = machines.resume()
     assert outcome.exit_code == 0, str(outcome)
-    assert (machines.attempts(), machines.grid.said) == ([("far", "passed", False)], ["begin a", "end a"])
+    assert (machines.attempts(), machines.grid.lines) == ([("far", "passed", False)], ["begin a", "end a"])
     assert machines.left() == []
 
 
@@ -130,7 +130,7 @@ def test_what_a_person_gives_up_is_tried_elsewhere_and_removed_when_its_machine_
     outcome = machines.resume()
     assert outcome.exit_code == 0, str(outcome)
     assert (machines.left(), [pid for pid in left if psutil.pid_exists(pid)]) == ([], [])
-    assert machines.grid.said == ["begin a", "begin a", "end a"]  # the first one never counted
+    assert machines.grid.lines == ["begin a", "begin a", "end a"]  # the first one never counted
     assert "was given up" not in machines.status()
 
 

@@ -97,9 +97,9 @@ def test_a_machine_that_comes_up_late_is_used(bench: Open, server: openssh.Serve
     ],
 )
 def test_what_no_waiting_would_help_is_said_at_once(bench: Open, fields: dict[str, str], message: str) -> None:
-    said, seconds = refusal(bench(**fields))
-    assert said.startswith("there: the host cannot be reached: ")
-    assert message in said
+    error, seconds = refusal(bench(**fields))
+    assert error.startswith("there: the host cannot be reached: ")
+    assert message in error
     assert seconds < AT_ONCE
 
 
@@ -110,22 +110,22 @@ def test_a_machine_whose_key_is_not_the_known_one_is_refused_at_once(
     known_hosts = tmp_path / "known_hosts"
     known_hosts.write_text(server.entry(openssh.make_key(tmp_path / "other")) if known == "another key" else "")
     monkeypatch.setenv("PATH", server.environment(known_hosts)["PATH"])
-    said, seconds = refusal(bench())
-    assert "Host key verification failed" in said
+    error, seconds = refusal(bench())
+    assert "Host key verification failed" in error
     assert seconds < AT_ONCE
 
 
 def test_a_machine_without_ssh_is_told_so(bench: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     target = bench()
     monkeypatch.setenv("PATH", "/nowhere")
-    said, seconds = refusal(target)
-    assert "No such file or directory: 'ssh'" in said
+    error, seconds = refusal(target)
+    assert "No such file or directory: 'ssh'" in error
     assert seconds < AT_ONCE
 
 
 def test_a_directory_that_cannot_be_made_is_named(bench: Open) -> None:
-    said, _ = refusal(bench(directory="/proc/nowhere"))
-    assert said.startswith("there: No such file or directory: /proc/nowhere")
+    error, _ = refusal(bench(directory="/proc/nowhere"))
+    assert error.startswith("there: No such file or directory: /proc/nowhere")
 
 
 def interpreter(version: str) -> str | None:
@@ -167,8 +167,8 @@ def test_a_python_that_is_too_old_is_refused_at_once(bench: Open, version: str) 
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no Python {version} is here")
-    said, seconds = refusal(bench(python=python))
-    assert f"the agent needs Python 3.8 or later, and this is {version}" in said
+    error, seconds = refusal(bench(python=python))
+    assert f"the agent needs Python 3.8 or later, and this is {version}" in error
     assert seconds < AT_ONCE
 
 

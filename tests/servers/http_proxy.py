@@ -117,7 +117,7 @@ class HttpProxy(Proxy):
     def __init__(self, source: Path, directory: Path) -> None:
         super().__init__(source, directory)
         self.requests: Counter[tuple[str, str]] = Counter()
-        """How often what was asked, as `Proxy.asked` names it; to be cleared by who likes."""
+        """How often each request was made, named by `requested`. A test may clear it."""
         self._injections: list[Injection] = []
         self._certificate = certificates.make(directory / "proxy.pem", ADDRESS)
         self._as_client = ssl.create_default_context(cadata=kubeconfigs.authority(source))
@@ -195,7 +195,7 @@ class HttpProxy(Proxy):
             is_kept = True
             while is_kept:
                 request = await Head.read(reader)
-                self.requests[asked(request)] += 1
+                self.requests[requested(request)] += 1
                 injection = next((each for each in self._injections if each.fits(request)), None)
                 if injection is not None and injection.answer is not None:
                     await self._answer(injection, request, injection.answer, (reader, writer))
@@ -219,7 +219,9 @@ class HttpProxy(Proxy):
             continue
         await self.give(writer, answer)
 
-    async def _ask(self, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]) -> Head:
+    async def _forward_request(
+        self, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]
+    ) -> Head:
         """Pass a request on to the server, and return the head of its answer."""
         await self.give(there[1], request.content)
         async for piece in request.body(reader):
@@ -230,7 +232,7 @@ class HttpProxy(Proxy):
         self, injection: Injection, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]
     ) -> None:
         """Have the server carry out a request, and refuse and break all connections instead of passing its answer."""
-        answer = await self._ask(request, reader, there)
+        answer = await self._forward_request(request, reader, there)
         async for _ in answer.body(there[0], until_the_end=True):
             continue
         injection.use()
@@ -240,7 +242,7 @@ class HttpProxy(Proxy):
         self, request: Head, reader: StreamReader, writer: StreamWriter, there: tuple[StreamReader, StreamWriter]
     ) -> bool:
         """Have the server answer a request, and tell whether the connection serves another one."""
-        answer = await self._ask(request, reader, there)
+        answer = await self._forward_request(request, reader, there)
         await self.give(writer, answer.content)
         status = int(answer.words[1])
         if status == _SWITCHING:
@@ -254,7 +256,7 @@ class HttpProxy(Proxy):
         return answer.fields.get("connection") != "close" and (not has_body or bool(frames & answer.fields.keys()))
 
 
-def asked(head: Head) -> tuple[str, str]:
+def requested(head: Head) -> tuple[str, str]:
     """Return what is asked: the verb and the resource, as `("GET", "pods/log")` and `("WATCH", "jobs")`.
 
     Verbs are those of HTTP, except that reading one object, `LIST` and `WATCH` are told apart. Of what is no object the

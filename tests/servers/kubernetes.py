@@ -284,8 +284,8 @@ class Account:
         except ApiException as error:
             if error.status != 409:
                 raise
-        asked = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
-        answer = core.create_namespaced_service_account_token(self.name, self.namespace, asked)
+        body = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
+        answer = core.create_namespaced_service_account_token(self.name, self.namespace, body)
         kubeconfigs.derive(self.cluster.kubeconfig, self.kubeconfig, token=answer.status.token)
 
     def revoke(self) -> None:

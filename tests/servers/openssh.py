@@ -85,17 +85,17 @@ class Server:
         """
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # what the system's own service makes
-        said = ""
+        failure = ""
         for _ in range(_TRIES):
             port = self.port or _free_port()
-            said = self._listen(port)
-            if not said:
+            failure = self._listen(port)
+            if not failure:
                 self.port = port
                 self.known_hosts.write_text(self.entry(self._host_key))
                 return
-            if "Address already in use" not in said:
+            if "Address already in use" not in failure:
                 break
-        raise ServerError(f"the SSH server of this machine does not start: {said}")
+        raise ServerError(f"the SSH server of this machine does not start: {failure}")
 
     def stop(self) -> None:
         """End the server and its sessions at once, as a crash does. What they have started is left to itself."""

@@ -66,7 +66,7 @@ class Pod:
     def keep(self, *patterns: str, seconds: float = 60) -> subprocess.Popen[bytes]:
         return self.start("keep", json.dumps(seconds), json.dumps(patterns))
 
-    def told(self) -> dict[str, Any]:
+    def termination_message(self) -> dict[str, Any]:
         """Return the termination message."""
         found: dict[str, Any] = json.loads((self.place / "termination-log").read_text())
         return found
@@ -102,14 +102,14 @@ def runs(process: subprocess.Popen[bytes]) -> bool:
 
 def test_a_container_prints_the_lines_of_its_workload_and_reports_how_it_ended(pod: Pod) -> None:
     assert end(pod.supervise("sh", "-c", "echo one; echo two >&2; touch result; exit 3")) == (3, b"one\n", b"two\n")
-    report = pod.told()
+    report = pod.termination_message()
     assert (report["ended_by"], report["exit_code"], report["left"]) == ("exit", 3, 1)
 
 
 def test_a_termination_message_carries_short_logs(pod: Pod) -> None:
     end(pod.supervise("sh", "-c", "yes a line | head -n 3000; printf oh >&2"))
     carried = {"stdout": b"a line\n" * 3000, "stderr": b"oh"}
-    assert log_transfer.unpack(pod.told()["logs"], STREAMS) == carried
+    assert log_transfer.unpack(pod.termination_message()["logs"], STREAMS) == carried
     assert (pod.place / "termination-log").stat().st_size <= 12 * 1024 / 8
     assert (pod.directory / LOGS_SENT).exists()
 
@@ -118,11 +118,11 @@ def test_a_termination_message_carries_short_logs(pod: Pod) -> None:
 def test_a_termination_message_fits_into_a_pod_with_eight_containers(pod: Pod, count: int) -> None:
     """Also if the message about the start is long, and each character of it takes 6 bytes."""
     end(pod.supervise("sh", "-c", f"head -c {count} /dev/urandom"))
-    assert ("content" in pod.told()["logs"]) is (count == 600)
+    assert ("content" in pod.termination_message()["logs"]) is (count == 600)
     assert (pod.place / "termination-log").stat().st_size <= 12 * 1024 / 8
     (pod.directory / "exit_code").unlink()
     end(pod.supervise("true", cwd="/" + "é" * 5000))
-    assert pod.told()["message"].startswith("its working directory /é")
+    assert pod.termination_message()["message"].startswith("its working directory /é")
     assert (pod.place / "termination-log").stat().st_size <= 12 * 1024 / 8
 
 
@@ -130,7 +130,7 @@ def test_a_termination_message_fits_into_a_pod_with_eight_containers(pod: Pod, c
 @pytest.mark.parametrize("log_bytes", [4, 1 << 20])
 def test_a_log_that_the_workload_changed_is_reported_as_it_was_written(pod: Pod, change: str, log_bytes: int) -> None:
     end(pod.supervise("sh", "-c", f"echo NaN ERROR; sleep 0.3; {change} ../stdout.log", log_bytes=log_bytes))
-    report = pod.told()["logs"]
+    report = pod.termination_message()["logs"]
     written = b"NaN ERROR\n"
     if log_bytes == 4:
         written = b"NaN \n[topgallant: 0 bytes are left out here: the log has reached its limit]\nERROR\n"
@@ -150,7 +150,7 @@ def test_a_container_without_files_runs_until_its_long_logs_have_been_fetched(po
     assert runs(supervisor)
     assert list(fetched(pod, logs=("stdout", "stderr"))) == ["stdout.log", "stderr.log"]
     assert end(supervisor)[0] == 3
-    assert pod.told()["logs"]["stdout"] == log_transfer.checksum(str(pod.directory / "stdout.log"))
+    assert pod.termination_message()["logs"]["stdout"] == log_transfer.checksum(str(pod.directory / "stdout.log"))
 
 
 def test_a_container_that_holds_its_logs_ends_in_time_and_when_it_is_deleted(pod: Pod) -> None:
@@ -236,7 +236,7 @@ def test_the_place_for_the_note_that_logs_were_sent_is_taken_before_the_disk_is_
 
 def test_only_what_is_asked_for_counts_as_left(pod: Pod) -> None:
     end(pod.supervise("sh", "-c", "touch a.csv b.txt c.txt", collect=["*.txt"]))
-    assert pod.told()["left"] == 2
+    assert pod.termination_message()["left"] == 2
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_container_succeeds_only_with_its_workload(
     pod: Pod, command: list[str], order: dict[str, Any], ended_by: str, status: int
 ) -> None:
     assert end(pod.supervise(*command, **order))[0] == status
-    assert pod.told()["ended_by"] == ended_by
+    assert pod.termination_message()["ended_by"] == ended_by
 
 
 def test_what_was_sent_is_there_before_the_workload(pod: Pod, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_log_that_is_not_read_does_not_block_the_workload_and_comes_whole(pod:
     pod.wait_for("files/done")
     whole = "".join(f"{number}\n" for number in range(1, 100001))
     assert end(process)[:2] == (0, whole.encode())
-    assert pod.told()["logs"]["stdout"][0] == len(whole)
+    assert pod.termination_message()["logs"]["stdout"][0] == len(whole)
 
 
 def test_binary_output_is_printed_as_it_is(pod: Pod) -> None:
@@ -288,7 +288,7 @@ def test_a_pod_that_is_ended_ends_its_workload(pod: Pod) -> None:
     pod.wait_for("files/begun")
     process.send_signal(signal.SIGTERM)
     assert end(process)[0] == 143
-    assert pod.told()["ended_by"] == "cancelled"
+    assert pod.termination_message()["ended_by"] == "cancelled"
 
 
 def test_who_cannot_write_its_directory_says_so_and_leaves_no_outcome(pod: Pod, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_to_cancel_is_said_before_it_is_done(pod: Pod) -> None:
     pod.wait_for("files/begun")
     assert end(pod.start("cancel")) == (0, b"cancelling\n", b"")
     assert end(supervisor)[0] == 143
-    assert pod.told()["ended_by"] == "cancelled"
+    assert pod.termination_message()["ended_by"] == "cancelled"
 
 
 def test_what_is_just_being_started_is_waited_for_and_then_cancelled(pod: Pod) -> None:
@@ -312,7 +312,7 @@ def test_what_is_just_being_started_is_waited_for_and_then_cancelled(pod: Pod) -
     supervisor = pod.supervise("sleep", "60")
     assert end(canceller) == (0, b"cancelling\n", b"")
     assert end(supervisor)[0] == 143
-    assert pod.told()["ended_by"] == "cancelled"
+    assert pod.termination_message()["ended_by"] == "cancelled"
 
 
 def test_who_finds_no_workload_does_not_say_that_it_is_asked(pod: Pod) -> None:

@@ -18,18 +18,18 @@ from toolbox.agent.supervisor import Supervisor
 order = {"command": ["true"], "env": {}, "cwd": None, "secrets": [], "run_seconds": None, "silence_seconds": None,
          "grace_seconds": 0.1, "log_bytes": 1 << 20, "sample_seconds": None, **json.loads(sys.argv[1])}
 os.makedirs("attempt/files", exist_ok=True)
-said = []
+messages = []
 """
 END = """
-Supervisor(os.path.abspath("attempt"), order).run(said.append)
-print(json.dumps(said))
+Supervisor(os.path.abspath("attempt"), order).run(messages.append)
+print(json.dumps(messages))
 """
 
 
 def run(script: Script, before: str = "", **order: Any) -> list[str]:
     """Run a workload, and return what the supervisor says of its start."""
-    said: list[str] = json.loads(script(RUN + before + END, json.dumps(order)))
-    return said
+    messages: list[str] = json.loads(script(RUN + before + END, json.dumps(order)))
+    return messages
 
 
 def outcome(tmp_path: Path) -> dict[str, Any]:
@@ -66,9 +66,9 @@ def test_nothing_that_was_reserved_is_left(script: Script, tmp_path: Path) -> No
 
 
 def test_a_supervisor_that_cannot_write_reports_why_and_starts_nothing(script: Script, tmp_path: Path) -> None:
-    (said,) = run(script, 'os.mkdir("attempt/.exit_code")\n', command=["touch", str(tmp_path / "ran")])
-    assert said.startswith(f"the workload cannot be started in {tmp_path}/attempt: ")
-    assert "Is a directory" in said
+    (message,) = run(script, 'os.mkdir("attempt/.exit_code")\n', command=["touch", str(tmp_path / "ran")])
+    assert message.startswith(f"the workload cannot be started in {tmp_path}/attempt: ")
+    assert "Is a directory" in message
     assert not (tmp_path / "ran").exists()
 
 
@@ -101,7 +101,7 @@ def test_an_ended_gpu_reader_gets_no_signal(script: Script, tmp_path: Path) -> N
     """Its number may be that of another process by then."""
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    before = f"os.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\ntree.send = lambda *sent: said.append(sent)\n"
+    before = f"os.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\ntree.send = lambda *all: messages.append(all)\n"
     assert run(script, before, command=["sleep", "0.3"], sample_seconds=0.1) == [""]
     assert (tmp_path / "attempt/gpu_samples.csv").exists()
 

@@ -92,7 +92,7 @@ def test_the_message_of_a_module_is_its_output_where_it_ran_no_command(finish: F
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "message"),
     [
         ({"msg": "No such file"}, "No such file"),
         ({}, "the task failed without a message"),
@@ -107,8 +107,8 @@ def test_the_message_of_a_module_is_its_output_where_it_ran_no_command(finish: F
         ),
     ],
 )
-def test_a_failure_shows_the_message_and_the_last_errors(finish: Finish, result: dict[str, Any], said: str) -> None:
-    assert finish("failed", result).output == said
+def test_a_failure_shows_the_message_and_the_last_errors(finish: Finish, result: dict[str, Any], message: str) -> None:
+    assert finish("failed", result).output == message
 
 
 def test_censored_output_is_not_shown(finish: Finish) -> None:

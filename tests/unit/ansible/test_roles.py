@@ -229,16 +229,16 @@ def test_a_role_that_is_no_yaml_fails_with_what_ansible_says(role: Role) -> None
 
 
 @pytest.mark.parametrize(
-    ("group", "name", "hosts", "said"),
+    ("group", "name", "hosts", "message"),
     [
         ("training", "prepare_corpu", [], "there is no role roles/training_prepare_corpu/.*did you mean"),
         ("host", "capture_state", [Address("a"), Address("a", "me")], "is named twice"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_starts(
-    top: Step, shown: list[Event], group: str, name: str, hosts: list[Address], said: str
+    top: Step, shown: list[Event], group: str, name: str, hosts: list[Address], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         roles.run(command(group, name), {"hosts": hosts})
     assert shown == []
     assert list(top.directory.iterdir()) == []
@@ -284,12 +284,12 @@ def test_a_secret_is_nowhere_whether_the_role_passes_or_fails(
     }
     with pytest.raises(StepError, match="ended with status 3") if status else contextlib.nullcontext():
         role("echo", ECHO, **values)
-    told = [repr(event) for event in shown]
+    texts = [repr(event) for event in shown]
     held = [path for path in top.directory.rglob("*") if path.is_file()]
     contents = [path.read_bytes() for path in held]
     for secret in ("hunter2", "second-line-of-it", SECRETS["key"], SECRETS["pin"]):
         assert not [path for path, content in zip(held, contents, strict=True) if secret.encode() in content], secret
-        assert not [text for text in told if secret in text], secret
+        assert not [text for text in texts if secret in text], secret
     ends = [event.verdict for event in shown if isinstance(event, StepFinished)]
     assert ends == [Verdict.ERROR if status else Verdict.PASSED]
     assert list(memory.iterdir()) == []

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, Conversation, Talk, failure, listing
+from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Conversation, Request, Talk, failure, listing
 from tests.unit.kubernetes.pods.following import archive, wait_until
 from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, SLICE_PERMISSIONS, Target
 from toolbox.extensions.protocols import Backend
@@ -77,8 +77,8 @@ def notified() -> Queue[str]:
 @pytest.fixture
 def backend(server: ApiServer, tmp_path: Path, notified: Queue[str]) -> Iterator[Backend]:
     for path in (JOBS, PODS, SETS):
-        server.says("GET", path, listing(1))
-        server.says("WATCH", path, Answer([HOLD]))
+        server.answers("GET", path, listing(1))
+        server.answers("WATCH", path, Answer([HOLD]))
     target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
     found = target.open(TargetContext("tpu", "run-1", tmp_path / "mark", {}, tuple, notified.put))
     yield found
@@ -88,11 +88,11 @@ def backend(server: ApiServer, tmp_path: Path, notified: Queue[str]) -> Iterator
 def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
     server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str]
 ) -> None:
-    server.says("GET", f"{SETS}/{JOB}", job_set())
+    server.answers("GET", f"{SETS}/{JOB}", job_set())
     items = [pod(of_slice, index) for of_slice in (0, 1) for index in (0, 1)]
-    server.says("GET", PODS, {"metadata": {"resourceVersion": "2"}, "items": items})
-    server.says("GET", SETS, {"metadata": {"resourceVersion": "2"}, "items": [job_set()]})
-    server.says("DELETE", f"{SETS}/{JOB}", {})
+    server.answers("GET", PODS, {"metadata": {"resourceVersion": "2"}, "items": items})
+    server.answers("GET", SETS, {"metadata": {"resourceVersion": "2"}, "items": [job_set()]})
+    server.answers("DELETE", f"{SETS}/{JOB}", {})
     (tmp_path / "attempt").mkdir()
     handle = backend.find(SLICES, NAME, tmp_path / "attempt")
     assert handle is not None
@@ -122,8 +122,8 @@ def test_logs_that_can_no_longer_be_fetched_are_an_error(
     server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str]
 ) -> None:
     spec = {"template": {"spec": {"containers": [CONTAINER]}}}
-    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
-    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [holding()]})
+    server.answers("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.answers("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [holding()]})
     has_ended = threading.Event()
 
     def news() -> Iterator[bytes]:
@@ -131,7 +131,7 @@ def test_logs_that_can_no_longer_be_fetched_are_an_error(
         yield json.dumps({"type": "MODIFIED", "object": holding(is_over=True)}).encode() + b"\n"
         yield HOLD
 
-    server.says("WATCH", PODS, Answer(news()))
+    server.answers("WATCH", PODS, Answer(news()))
     handle = backend.find(ONE, NAME, tmp_path)
     assert handle is not None
     assert notified.get(timeout=20) == NAME
@@ -153,14 +153,14 @@ def test_a_log_that_the_workload_deleted_is_an_error(
     def send(talk: Conversation) -> None:
         for piece in (archive({}), b""):
             talk.hear()
-            talk.say(1, b"%08d" % len(piece) + piece)
+            talk.send(1, b"%08d" % len(piece) + piece)
         talk.end()
 
     ended = holding(logs=logs)
     spec = {"template": {"spec": {"containers": [CONTAINER]}}}
-    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
-    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [ended]})
-    server.says("GET", f"{PODS}/{ended['metadata']['name']}/exec", Talk(send))
+    server.answers("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.answers("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [ended]})
+    server.answers("GET", f"{PODS}/{ended['metadata']['name']}/exec", Talk(send))
     handle = backend.find(ONE, NAME, tmp_path)
     assert handle is not None
     assert notified.get(timeout=20) == NAME
@@ -176,8 +176,8 @@ def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
     bare = {key: value for key, value in ended["spec"].items() if key != "nodeName"}
     placed = {**ended, "spec": {**bare, **known}, "status": {}}  # which is all that we have heard of it by then
     spec = {"template": {"spec": {"containers": [CONTAINER]}}}
-    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
-    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [placed]})
+    server.answers("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.answers("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [placed]})
     is_cancelled = threading.Event()
 
     def news() -> Iterator[bytes]:
@@ -185,7 +185,7 @@ def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
         yield json.dumps({"type": "MODIFIED", "object": ended}).encode() + b"\n"
         yield HOLD
 
-    server.says("WATCH", PODS, Answer(news()))
+    server.answers("WATCH", PODS, Answer(news()))
     (tmp_path / "attempt").mkdir()
     handle = backend.find(ONE, NAME, tmp_path / "attempt")
     assert handle is not None
@@ -204,9 +204,9 @@ def test_the_job_of_a_pod_that_gets_no_node_is_removed_when_it_is_cancelled(
     status = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
     waiting = {**pod(0, 0), "spec": {"containers": [CONTAINER]}, "status": status}
     spec = {"template": {"spec": {"containers": [CONTAINER]}}}
-    server.says("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
-    server.says("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [waiting]})
-    server.says("DELETE", f"{JOBS}/{JOB}", {})
+    server.answers("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
+    server.answers("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [waiting]})
+    server.answers("DELETE", f"{JOBS}/{JOB}", {})
     handle = backend.find(ONE, NAME, tmp_path)
     assert handle is not None
     backend.cancel(handle)
@@ -216,14 +216,14 @@ def test_the_job_of_a_pod_that_gets_no_node_is_removed_when_it_is_cancelled(
 def test_of_a_past_attempt_all_is_removed_that_it_may_have_been(
     server: ApiServer, backend: Backend, tmp_path: Path
 ) -> None:
-    server.says("DELETE", f"{SETS}/{JOB}", {})
+    server.answers("DELETE", f"{SETS}/{JOB}", {})
     backend.release(Handle(NAME, tmp_path))
     assert server.count("DELETE", f"{SETS}/{JOB}") == 1
 
 
 def test_who_may_not_remove_job_sets_has_made_none(server: ApiServer, backend: Backend, tmp_path: Path) -> None:
-    server.says("DELETE", f"{JOBS}/{JOB}", {})
-    server.says("DELETE", f"{SETS}/{JOB}", failure(403, "jobsets is forbidden"))
+    server.answers("DELETE", f"{JOBS}/{JOB}", {})
+    server.answers("DELETE", f"{SETS}/{JOB}", failure(403, "jobsets is forbidden"))
     backend.release(Handle(NAME, tmp_path))
     assert server.count("DELETE", f"{JOBS}/{JOB}") == 1
 
@@ -236,7 +236,7 @@ def test_what_is_neither_a_job_nor_a_job_set_is_not_found(backend: Backend, tmp_
 def test_what_cannot_be_asked_is_not_taken_for_absent(
     server: ApiServer, backend: Backend, tmp_path: Path, workload: Workload, path: str, status: int
 ) -> None:
-    server.says("GET", f"{path}/{JOB}", failure(status))
+    server.answers("GET", f"{path}/{JOB}", failure(status))
     with pytest.raises(ApiError):
         backend.find(workload, NAME, tmp_path)
 
@@ -271,7 +271,7 @@ def test_a_cluster_that_the_run_has_not_got_yet_is_not_asked() -> None:
 def test_what_is_needed_depends_on_what_the_cells_ask_for(
     server: ApiServer, pods: list[dict[str, Any]], required: tuple[object, ...]
 ) -> None:
-    server.says("POST", REVIEWS, {"status": {"allowed": False}})
+    server.answers("POST", REVIEWS, {"status": {"allowed": False}})
     target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
     with pytest.raises(ConfigurationError) as caught:
         target.verify("there", {}, [Workload(("true",), backend_fields={"pod": found}) for found in pods])
@@ -288,8 +288,8 @@ BRIEF = Workload(("true",), collect=(), timeouts=Timeouts(wait=1))
 
 def submit(server: ApiServer, backend: Backend, directory: Path, *answers: Answer) -> StepError:
     """Submit a workload, whose Job is answered so, and return the error."""
-    server.says("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
-    server.says("POST", JOBS, *answers)
+    server.answers("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
+    server.answers("POST", JOBS, *answers)
     with pytest.raises(StepError) as caught:
         backend.submit(BRIEF, NAME, directory)
     return caught.value
@@ -321,12 +321,12 @@ def test_where_the_run_ends_while_a_job_is_being_created_it_may_have_been(
 ) -> None:
     with cancellation.opened() as scope:
 
-        def lose(_asked: Asked) -> Answer:
+        def lose(_request: Request) -> Answer:
             scope.cancel("the run is ending")
             return LOST
 
-        server.says("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
-        server.says("POST", JOBS, lose)
+        server.answers("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
+        server.answers("POST", JOBS, lose)
         with pytest.raises(SubmissionUnknown) as caught:
             backend.submit(BRIEF, NAME, tmp_path)
     assert caught.value.verdict is Verdict.CANCELLED
@@ -335,6 +335,6 @@ def test_where_the_run_ends_while_a_job_is_being_created_it_may_have_been(
 def test_a_job_that_was_created_by_a_try_without_an_answer_is_taken_for_that(
     server: ApiServer, backend: Backend, tmp_path: Path
 ) -> None:
-    server.says("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
-    server.says("POST", JOBS, LOST, failure(409))
+    server.answers("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
+    server.answers("POST", JOBS, LOST, failure(409))
     assert backend.submit(BRIEF, NAME, tmp_path) == Handle(NAME, tmp_path)

@@ -121,10 +121,10 @@ def test_every_field_of_a_pod_is_in_its_table_with_its_default() -> None:
 
 
 def test_the_resources_are_those_by_default() -> None:
-    said = re.findall(
+    documented = re.findall(
         r"`((?:request|limit)_\w+|gpu): (\d+)`",
         PAGE.read_text().partition("The defaults of `resources`")[2].partition("\n\n")[0],
     )
     defaults = Resources()
-    assert {name: int(value) for name, value in said} == {name: getattr(defaults, name) for name, _ in said}
-    assert len(said) == 5
+    assert {name: int(value) for name, value in documented} == {name: getattr(defaults, name) for name, _ in documented}
+    assert len(documented) == 5

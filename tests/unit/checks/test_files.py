@@ -89,7 +89,7 @@ def test_a_file_that_can_be_parsed_is_valid(judge: Judge, tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "content", "line", "said"),
+    ("kind", "content", "line", "message"),
     [
         ("json", b'{"a": 1,\n"b" 2}', 2, "out/b:2 is not JSON: Expecting ':' delimiter"),
         ("json", b"{}\n{}", 2, "out/b:2 is not JSON: Extra data"),
@@ -105,12 +105,12 @@ def test_a_file_that_can_be_parsed_is_valid(judge: Judge, tmp_path: Path, kind: 
     ],
 )
 def test_a_file_that_cannot_be_parsed_fails_with_the_line_where_that_stopped(
-    judge: Judge, tmp_path: Path, kind: str, content: bytes, line: int | None, said: str
+    judge: Judge, tmp_path: Path, kind: str, content: bytes, line: int | None, message: str
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_text("{}")
     (tmp_path / "out" / "b").write_bytes(content)
-    assert judge(check="files", glob="out/*", valid=kind) == Judgement(False, said, "out/b", line)
+    assert judge(check="files", glob="out/*", valid=kind) == Judgement(False, message, "out/b", line)
 
 
 def test_an_empty_file_may_be_valid_where_it_may_be_empty(judge: Judge, tmp_path: Path) -> None:

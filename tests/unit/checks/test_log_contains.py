@@ -27,8 +27,8 @@ def test_the_first_line_that_contains_the_text_is_shown(judge: Judge) -> None:
 @pytest.mark.parametrize("text", ["finished", "1\\ncaf", "step  1", ".*", "step 1$"])
 @pytest.mark.usefixtures("log")
 def test_a_text_is_searched_literally(judge: Judge, text: str) -> None:
-    said = f"{text!r} is not in stdout.log"
-    assert judge(check="log_contains", text=text) == Judgement(False, said, "stdout.log")
+    message = f"{text!r} is not in stdout.log"
+    assert judge(check="log_contains", text=text) == Judgement(False, message, "stdout.log")
 
 
 @pytest.mark.usefixtures("log")

@@ -34,15 +34,17 @@ def log(tmp_path: Path) -> Path:
 def test_lines_that_match_are_counted_and_the_first_is_shown(
     judge: Judge, bounds: dict[str, int], passed: bool, expected: str
 ) -> None:
-    said = rf"2 lines of stdout.log match 'step \\d'; required: {expected}; the first is line 2: 'step 1, then step 2'"
-    assert judge(check="log_matches", pattern=r"step \d", **bounds) == Judgement(passed, said, "stdout.log", 2)
+    message = (
+        rf"2 lines of stdout.log match 'step \\d'; required: {expected}; the first is line 2: 'step 1, then step 2'"
+    )
+    assert judge(check="log_matches", pattern=r"step \d", **bounds) == Judgement(passed, message, "stdout.log", 2)
 
 
 @pytest.mark.parametrize("bounds", [{}, {"at_most": 0}])
 def test_no_match_fails_unless_no_match_is_expected(judge: Judge, bounds: dict[str, int]) -> None:
     expected = "exactly 0" if bounds else "at least 1"
-    said = f"0 lines of stdout.log match 'error'; required: {expected}"
-    assert judge(check="log_matches", pattern="error", **bounds) == Judgement(bool(bounds), said, "stdout.log")
+    message = f"0 lines of stdout.log match 'error'; required: {expected}"
+    assert judge(check="log_matches", pattern="error", **bounds) == Judgement(bool(bounds), message, "stdout.log")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_each_line_is_looked_at_by_itself(judge: Judge, pattern: str, count: int
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"pattern": "("}, "not a regular expression: missing"),
         ({"pattern": "a{99999999999999999999}"}, "not a regular expression"),
@@ -66,6 +68,6 @@ def test_each_line_is_looked_at_by_itself(judge: Judge, pattern: str, count: int
         ({"text": "x"}, "text"),
     ],
 )
-def test_limits_that_always_pass_or_always_fail_are_refused(spec: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_limits_that_always_pass_or_always_fail_are_refused(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Check.model_validate({"pattern": "x", **spec})

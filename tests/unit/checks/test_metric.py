@@ -15,20 +15,22 @@ from .conftest import Judge
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "said"),
+    ("lower", "upper", "message"),
     [
         (None, 2.0, "step_time is 1.5 s, within [-, 2] s"),
         (1.0, None, "step_time is 1.5 s, within [1, -] s"),
         (1.5, 1.5, "step_time is 1.5 s, within [1.5, 1.5] s"),
     ],
 )
-def test_a_metric_within_its_bounds_passes(judge: Judge, lower: float | None, upper: float | None, said: str) -> None:
+def test_a_metric_within_its_bounds_passes(
+    judge: Judge, lower: float | None, upper: float | None, message: str
+) -> None:
     judgement = judge(Metric("step_time", 1.5, "s"), check="metric", metric="step_time", lower=lower, upper=upper)
-    assert (judgement.passed, judgement.message) == (True, said)
+    assert (judgement.passed, judgement.message) == (True, message)
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "said"),
+    ("lower", "upper", "message"),
     [
         (None, 1.4, "step_time is 1.5 s, above its upper bound 1.4 s"),
         (1.6, None, "step_time is 1.5 s, below its lower bound 1.6 s"),
@@ -36,10 +38,10 @@ def test_a_metric_within_its_bounds_passes(judge: Judge, lower: float | None, up
     ],
 )
 def test_a_metric_out_of_bounds_fails_with_value_and_bound(
-    judge: Judge, lower: float | None, upper: float | None, said: str
+    judge: Judge, lower: float | None, upper: float | None, message: str
 ) -> None:
     judgement = judge(Metric("step_time", 1.5, "s"), check="metric", metric="step_time", lower=lower, upper=upper)
-    assert (judgement.passed, judgement.message) == (False, said)
+    assert (judgement.passed, judgement.message) == (False, message)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -71,7 +73,7 @@ def test_every_sample_has_to_be_within(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "said"),
+    ("lower", "upper", "message"),
     [
         (None, 2, "2 of 5 values of step_time are out of [-, 2] s, the worst is 7.25 s"),
         (1, None, "1 of 5 values of step_time are out of [1, -] s, the worst is 0.5 s"),
@@ -79,11 +81,11 @@ def test_every_sample_has_to_be_within(judge: Judge) -> None:
     ],
 )
 def test_samples_that_are_out_are_counted_and_the_worst_is_told(
-    judge: Judge, lower: float | None, upper: float | None, said: str
+    judge: Judge, lower: float | None, upper: float | None, message: str
 ) -> None:
     steps = Metric("step_time", 1.5, "s", samples=(1.5, 7.25, 0.5, 1.0, 2.5))
     judgement = judge(steps, check="metric", metric="step_time", lower=lower, upper=upper)
-    assert (judgement.passed, judgement.message) == (False, said)
+    assert (judgement.passed, judgement.message) == (False, message)
 
 
 @pytest.mark.parametrize("sample", [math.nan, math.inf, -math.inf])
@@ -96,7 +98,7 @@ def test_a_sample_that_is_no_number_is_the_worst(judge: Judge, sample: float) ->
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({}, "set `lower`, `upper` or both"),
         ({"lower": 2, "upper": 1}, "the lower bound 2 is above the upper bound 1"),
@@ -107,8 +109,8 @@ def test_a_sample_that_is_no_number_is_the_worst(judge: Judge, sample: float) ->
         ({"upper": 1, "metric": None}, "metric"),
     ],
 )
-def test_bounds_that_could_never_fail_or_never_pass_are_refused(spec: dict[str, object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_bounds_that_could_never_fail_or_never_pass_are_refused(spec: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Check.model_validate({"metric": "loss", **spec})
 
 
@@ -143,8 +145,8 @@ def test_a_metric_out_of_them_says_on_which_side(
 ) -> None:
     found = by_history(value, direction=direction)
     assert (found.passed, found.deviation) == (False, deviation)
-    said = f"time is {value} s, 20 % {deviation.side} the usual 1, and {deviation.side} [0.9, 1.1] s, from 30 values"
-    assert found.message.startswith(said)
+    message = f"time is {value} s, 20 % {deviation.side} the usual 1, and {deviation.side} [0.9, 1.1] s, from 30 values"
+    assert found.message.startswith(message)
     assert ("this is the better side" in found.message) is deviation.improves
 
 
@@ -159,11 +161,11 @@ def test_without_bounds_nothing_is_judged() -> None:
     assert by_history(2.0, None).passed is None
 
 
-@pytest.mark.parametrize(("unit", "said"), [("ms", "ms"), ("", "bare numbers")])
-def test_bounds_in_another_unit_judge_nothing(unit: str, said: str) -> None:
+@pytest.mark.parametrize(("unit", "shown"), [("ms", "ms"), ("", "bare numbers")])
+def test_bounds_in_another_unit_judge_nothing(unit: str, shown: str) -> None:
     found = by_history(3.0, replace(BOUND, unit=unit))
-    told = f"time is 3 s, and its bounds are in {said}: `results update_bounds` computes new bounds"
-    assert found == Judgement(None, told)
+    message = f"time is 3 s, and its bounds are in {shown}: `results update_bounds` computes new bounds"
+    assert found == Judgement(None, message)
 
 
 def test_bounds_that_were_written_without_a_unit_are_in_that_of_the_metric() -> None:

@@ -35,20 +35,20 @@ def test_a_ratio_is_this_cell_over_the_other(
     judge: Judge, bounds: dict[str, float], passed: bool, expected: str
 ) -> None:
     here, there = Metric("speed", 480, "tokens/s"), Metric("speed", 250, "tokens/s")
-    said = f"speed is 1.92 times that of `{NAME}` (480 tokens/s against 250 tokens/s); required: {expected}"
+    message = f"speed is 1.92 times that of `{NAME}` (480 tokens/s against 250 tokens/s); required: {expected}"
     found = judge(here, **SPEC, **bounds, reference=reference(there))
-    assert found == Judgement(passed, said, out_of_range=not passed)
+    assert found == Judgement(passed, message, out_of_range=not passed)
 
 
 def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Judge) -> None:
     here, there = Metric("speed", 0.25, "s"), Metric("speed", 0.5, "s")
-    said = f"speed is 2 times as fast as in `{NAME}` (0.25 s against 0.5 s); required: at least 1.8"
+    message = f"speed is 2 times as fast as in `{NAME}` (0.25 s against 0.5 s); required: at least 1.8"
     judged = judge(here, **SPEC, lower=1.8, kind="speedup", reference=reference(there))
-    assert judged == Judgement(True, said)
+    assert judged == Judgement(True, message)
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         (None, "outside of a matrix, there is no cell to compare with"),
         (
@@ -57,13 +57,15 @@ def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Ju
         ),
     ],
 )
-def test_without_a_cell_to_compare_with_there_is_no_judgement(judge: Judge, other: Reference | None, said: str) -> None:
-    assert judge(Metric("speed", 1), **SPEC, lower=1, reference=other) == Judgement(None, said)
+def test_without_a_cell_to_compare_with_there_is_no_judgement(
+    judge: Judge, other: Reference | None, message: str
+) -> None:
+    assert judge(Metric("speed", 1), **SPEC, lower=1, reference=other) == Judgement(None, message)
     assert judge(**SPEC, lower=1, reference=other).passed is None
 
 
 @pytest.mark.parametrize(
-    ("here", "other", "said"),
+    ("here", "other", "message"),
     [
         ([Metric("speed", 1)], Reference(NAME, fault="exit status 1"), f"`{NAME}` has no metrics: exit status 1"),
         ([Metric("speed", 1)], Reference(NAME), f"`{NAME}` has no metrics: it did not pass"),
@@ -79,11 +81,11 @@ def test_without_a_cell_to_compare_with_there_is_no_judgement(judge: Judge, othe
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_compared_fail_and_say_why(
-    judge: Judge, here: list[Metric], other: Reference, said: str
+    judge: Judge, here: list[Metric], other: Reference, message: str
 ) -> None:
     judgement = judge(*here, **SPEC, lower=1, reference=other)
     assert judgement.passed is False
-    assert re.search(said, judgement.message)
+    assert re.search(message, judgement.message)
 
 
 def test_no_time_at_all_is_no_speedup(judge: Judge) -> None:
@@ -94,7 +96,7 @@ def test_no_time_at_all_is_no_speedup(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({}, "set `lower`, `upper` or both"),
         ({"lower": 2, "upper": 1}, "the lower bound 2 is above the upper bound 1"),
@@ -106,6 +108,6 @@ def test_no_time_at_all_is_no_speedup(judge: Judge) -> None:
         ({"lower": 1, "than": 1}, "than"),
     ],
 )
-def test_a_wrong_field_is_refused(spec: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_wrong_field_is_refused(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Check.model_validate({"metric": "speed", "to": {"batch": 1}, **spec})

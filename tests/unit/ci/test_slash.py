@@ -12,7 +12,7 @@ from toolbox.model.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("text", "asked"),
+    ("text", "expected"),
     [
         ("", CommentRequest()),
         ("looks good to me\nno /test here", CommentRequest()),
@@ -35,8 +35,8 @@ from toolbox.model.errors import UsageError
         ("```inline``` code\n/test training", CommentRequest(project="training")),
     ],
 )
-def test_a_comment_is_understood(text: str, asked: CommentRequest) -> None:
-    assert slash.parse(text) == asked
+def test_a_comment_is_understood(text: str, expected: CommentRequest) -> None:
+    assert slash.parse(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -102,10 +102,10 @@ def test_overriding_a_missing_field_tells_how_to_add_it(load: Load, layer: str, 
         "set_config": lambda: load(text).replaced(path, 1, layer="set_config"),
         "cell": lambda: load(text).overlaid({path: 1}, {}),
     }
-    said = f"only existing fields can be set: add the field to config.yaml, as in `{placeholder}`"
+    message = f"only existing fields can be set: add the field to config.yaml, as in `{placeholder}`"
     with pytest.raises(ConfigurationError) as caught:
         make[layer]()
-    assert str(caught.value).endswith(said)
+    assert str(caught.value).endswith(message)
 
 
 def test_overriding_a_field_of_a_scalar_gives_no_hint_to_add_it(load: Load) -> None:

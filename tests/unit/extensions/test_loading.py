@@ -25,7 +25,7 @@ def test_parsing_does_not_change_the_mapping() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"check": "exit_statsu"}, r"^unknown check `exit_statsu`: did you mean exit_status\?$"),
         ({"check": "qqqq"}, r"^unknown check `qqqq`: the checks are .*exit_status.*$"),
@@ -41,21 +41,21 @@ def test_parsing_does_not_change_the_mapping() -> None:
         (["x" * 200], r"^a check must be a mapping .*, not \['x+\.\.\.$"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_most_similar_name(spec: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_unknown_name_is_refused_with_the_most_similar_name(spec: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse(spec)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"expected": "three"}, r"^check `exit_status`: expected: must be a valid integer"),
         ({"expectde": 3}, r"^check `exit_status`: expectde: Extra inputs are not permitted$"),
         ({"expected": "x", "y": 1}, r"^check `exit_status`: expected: .*; y: Extra inputs"),
     ],
 )
-def test_all_wrong_fields_are_named(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_all_wrong_fields_are_named(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse({"check": "exit_status", **fields})
 
 

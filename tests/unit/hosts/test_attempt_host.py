@@ -50,9 +50,9 @@ class Machine:
         self.directory = directory
         self.mark = directory / "mark"
         self.launches = 0
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self._scripts = list(scripts)
-        self.host = Host("there", self._launch, self.told.append)
+        self.host = Host("there", self._launch, self.notified.append)
 
     def start(self, *command: str, timeout: float = 60) -> str:
         """Start a workload, and return its directory."""
@@ -135,23 +135,23 @@ def test_after_a_timeout_later_calls_try_once(machine: Machines) -> None:
     assert ask(one) == "absent"
 
 
-@pytest.mark.parametrize("said", ["Permission denied (publickey).", "sh: 1: python3: not found", bootstrap.TOO_OLD])
-def test_a_final_error_is_raised_at_once(machine: Machines, said: str) -> None:
-    one = machine(f"echo '{said}' >&2; exit 1")
+@pytest.mark.parametrize("error", ["Permission denied (publickey).", "sh: 1: python3: not found", bootstrap.TOO_OLD])
+def test_a_final_error_is_raised_at_once(machine: Machines, error: str) -> None:
+    one = machine(f"echo '{error}' >&2; exit 1")
     with pytest.raises(StepError, match=r"^there: the host cannot be reached: "):
         ask(one)
     assert one.launches == 1
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
         "ssh: Could not resolve hostname far: Temporary failure in name resolution",
         "identity_file type 0: No such file or directory\nConnection reset by peer",
     ],
 )
-def test_a_temporary_error_is_tried_again(machine: Machines, said: str) -> None:
-    one = machine(f"echo '{said}' >&2; exit 255")
+def test_a_temporary_error_is_tried_again(machine: Machines, error: str) -> None:
+    one = machine(f"echo '{error}' >&2; exit 255")
     assert ask(one) == "absent"
     assert one.launches == 2
 
@@ -222,9 +222,9 @@ def test_an_attempt_is_given_up_that_is_out_of_reach_for_too_long(machine: Machi
     there = one.start("sleep", "60", timeout=0.5)
     one.answer(*[REFUSED] * 99)
     one.disconnect()
-    wait_for(lambda: one.told, "news")
+    wait_for(lambda: one.notified, "news")
     status = one.host.status(there)
-    assert (status.state, one.told) == (AttemptState.UNREACHABLE, ["cell"])
+    assert (status.state, one.notified) == (AttemptState.UNREACHABLE, ["cell"])
     assert "Connection refused" in status.message
 
 
@@ -236,7 +236,7 @@ def test_a_closed_host_reports_nothing(machine: Machines) -> None:
     wait_for(lambda: one.launches > 1, "another try")
     one.host.close()
     wait_for(lambda: not [t for t in threading.enumerate() if t.name == "reconnect-there"], "the end of the tries")
-    assert one.told == []
+    assert one.notified == []
     assert one.host.status(there).state is AttemptState.RUNNING
 
 
@@ -246,7 +246,7 @@ def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ende
     one.answer(REFUSED)
     shutil.rmtree(there)
     one.disconnect()
-    wait_for(lambda: one.told, "its end")
+    wait_for(lambda: one.notified, "its end")
     outcome = one.host.status(there).outcome
     assert outcome is not None
     assert outcome.ended_by is EndedBy.LOST
@@ -276,7 +276,7 @@ def test_an_attempt_that_is_not_on_the_host_is_not_watched(machine: Machines, tm
     assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, timeout=60) is False
     one.disconnect()
     time.sleep(0.2)
-    assert (one.launches, one.told) == (1, [])
+    assert (one.launches, one.notified) == (1, [])
 
 
 def test_a_copy_of_a_log_has_no_gap(tmp_path: Path) -> None:

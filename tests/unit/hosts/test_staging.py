@@ -41,7 +41,7 @@ def test_an_order_contains_all_settings_of_the_workload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "inherited", "told"),
+    ("env", "inherited", "expected"),
     [
         ({}, [], []),
         ({"A": "1"}, [], []),
@@ -52,10 +52,10 @@ def test_an_order_contains_all_settings_of_the_workload() -> None:
     ],
 )
 def test_an_order_contains_only_the_secrets_of_its_workload(
-    env: dict[str, str | Secret], inherited: list[str], told: list[str]
+    env: dict[str, str | Secret], inherited: list[str], expected: list[str]
 ) -> None:
     context = replace(CONTEXT, secrets=lambda: ["one-secret", "two-secret"])
-    assert staging.order(Workload(("true",), env=env), context, {}, inherited)["secrets"] == told
+    assert staging.order(Workload(("true",), env=env), context, {}, inherited)["secrets"] == expected
 
 
 def test_sent_files_are_in_a_separate_folder_until_they_are_moved(tmp_path: Path) -> None:

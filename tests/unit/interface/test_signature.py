@@ -404,7 +404,7 @@ def test_a_number_that_is_not_finite_is_refused(annotation: Any, text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("annotation", "text", "said"),
+    ("annotation", "text", "message"),
     [
         (Count, "0", "--x must be a number above 0, not 0"),
         (Count | None, "-1", "--x must be a number above 0, not -1"),
@@ -414,8 +414,8 @@ def test_a_number_that_is_not_finite_is_refused(annotation: Any, text: str) -> N
         (Seconds, "soon", "--x must be float, not 'soon'"),
     ],
 )
-def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
+def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         convert(annotation, text, text=True)
 
 

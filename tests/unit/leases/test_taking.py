@@ -32,13 +32,13 @@ def quick(claim: Claim) -> Claim:
 
 
 def take_it(*locks: Lock, claim: Claim = OURS, wait: float = 5.0, force: bool = False) -> tuple[Lease, list[str]]:
-    said: list[str] = []
-    return take(locks, claim, wait=wait, report=said.append, force=force), said
+    messages: list[str] = []
+    return take(locks, claim, wait=wait, report=messages.append, force=force), messages
 
 
 def test_a_free_lease_is_taken_at_once(lock: FakeLock) -> None:
-    lease, said = take_it(lock)
-    assert (lock.record, said) == (lease.record, [])
+    lease, messages = take_it(lock)
+    assert (lock.record, messages) == (lease.record, [])
     assert lease.record.claim == OURS
 
 
@@ -95,15 +95,15 @@ def test_a_new_holder_is_reported_too(lock: FakeLock) -> None:
     lock.hold(NIGHTLY)
     threading.Timer(0.3, lock.hold, (dataclasses.replace(NIGHTLY, holder="run-3", purpose="weekly"),)).start()
     threading.Timer(1.2, heartbeats.release, (lock, "run-3")).start()
-    _, said = take_it(lock)
-    assert ["nightly" in line for line in said] == [True, False]
+    _, messages = take_it(lock)
+    assert ["nightly" in line for line in messages] == [True, False]
 
 
 def test_the_same_holder_gets_its_lease_back_at_once(lock: FakeLock) -> None:
     lock.hold(OURS)
     before = lock.record
-    lease, said = take_it(lock, wait=0)
-    assert (before and before.acquired, said) == (lease.record.acquired, [])
+    lease, messages = take_it(lock, wait=0)
+    assert (before and before.acquired, messages) == (lease.record.acquired, [])
 
 
 def test_the_lease_of_a_person_ends_at_its_stored_time(lock: FakeLock) -> None:
@@ -137,9 +137,9 @@ def test_several_are_waited_for_at_the_same_time() -> None:
     for lock in locks:
         lock.hold(NIGHTLY)
     threading.Timer(0.4, heartbeats.release, (locks[1], "run-1")).start()
-    lease, said = take_it(*locks)
+    lease, messages = take_it(*locks)
     assert lease.lock is locks[1]
-    assert [line.partition(":")[0] for line in said] == ["waiting for the lease of a", "waiting for the lease of b"]
+    assert [line.partition(":")[0] for line in messages] == ["waiting for the lease of a", "waiting for the lease of b"]
 
 
 def test_one_of_several_that_does_not_answer_is_left_out() -> None:

@@ -36,22 +36,22 @@ class Left:
     def end(self) -> list[str]:
         """End them, and return which have ended."""
         abandoned.end(self._plan, self._recorder, {})
-        return [said.removeprefix("end ") for said in self.machines.said if said.startswith("end ")]
+        return [entry.removeprefix("end ") for entry in self.machines.log if entry.startswith("end ")]
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *xs: str) -> list[str]:
     """Have the target refuse to say anything of attempts, and return those that it is asked for."""
-    find, asked = FakeBackend.find, []
+    find, requested = FakeBackend.find, []
 
     def refusing(self: FakeBackend, workload: Workload, name: str, directory: Path) -> Handle | None:
         word = self.machines._attempts[name].word
-        asked.append(word)
+        requested.append(word)
         if word in xs:
             raise StepError("jobs is forbidden", verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
         return find(self, workload, name, directory)
 
     monkeypatch.setattr(FakeBackend, "find", refusing)
-    return asked
+    return requested
 
 
 def test_all_open_attempts_are_ended(bench: Bench, planned: Planned) -> None:
@@ -73,7 +73,7 @@ def test_a_target_that_does_not_answer_is_waited_for_once(
 ) -> None:
     left = Left(bench, planned, "abc")
     monkeypatch.setattr(abandoned, "_LONGEST_SECONDS", -1.0)
-    asked = refuse(monkeypatch, "a", "b", "c")
+    requested = refuse(monkeypatch, "a", "b", "c")
     assert left.end() == []
-    assert asked == ["a"]
+    assert requested == ["a"]
     assert "workloads on one may still be running: jobs is forbidden" in caplog.text

@@ -81,11 +81,11 @@ def desks(tmp_path: Path, planned: Planned) -> Iterator[Any]:
 
 def test_results_are_handled_in_the_calling_thread(desks: Any) -> None:
     desk = desks(Ending())
-    told: list[threading.Thread] = []
-    desk.executions._on_change = lambda _: told.append(threading.current_thread())
+    notified: list[threading.Thread] = []
+    desk.executions._on_change = lambda _: notified.append(threading.current_thread())
     desk.start()
     desk.executions.handle_results(0.01)
-    assert told == [threading.main_thread()]
+    assert notified == [threading.main_thread()]
 
 
 def test_handle_results_returns_after_the_timeout(desks: Any) -> None:

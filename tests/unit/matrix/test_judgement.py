@@ -49,17 +49,17 @@ def test_of_several_samples_the_median_is_the_metric(tmp_path: Path) -> None:
 
 
 def test_a_comparing_check_gets_its_reference(tmp_path: Path) -> None:
-    asked: list[Mapping[str, Any]] = []
+    requested: list[Mapping[str, Any]] = []
 
     def reference(to: Mapping[str, Any]) -> Reference:
-        asked.append(to)
+        requested.append(to)
         return Reference("small", {"time": Metric("time", 1.0)})
 
     checks = [NamedCheck.parse(FASTER), NamedCheck.parse({"check": "metric", "metric": "time", "upper": 3})]
     assert [check.to for check in checks] == [{"model": "small"}, None]
     found = judgement.judge(checks, tmp_path, {"time": Metric("time", 2.5)}, reference)
     assert [(name, judged.passed) for name, judged in found] == [("relation", False), ("metric", True)]
-    assert asked == [{"model": "small"}]
+    assert requested == [{"model": "small"}]
 
 
 @pytest.mark.parametrize("spec", [{"check": "exit_statu"}, {"check": "files"}, {"glob": "*"}, "files"])

@@ -220,7 +220,7 @@ def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"target": "tpv"}, "no target `tpv`: did you mean tpu"),
         ({"target": "x"}, "no target `x`: the targets and labels are gpu, tpu, v5"),
@@ -229,9 +229,9 @@ def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines
     ],
 )
 def test_a_cell_that_could_run_nowhere_is_refused(
-    planned: Planned, machines: Machines, fields: dict[str, Any], said: str
+    planned: Planned, machines: Machines, fields: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=rf"config\.yaml:\d+: `matrix\.(target|resources)`: {said}"):
+    with pytest.raises(ConfigurationError, match=rf"config\.yaml:\d+: `matrix\.(target|resources)`: {message}"):
         planned({"axes": {"x": ["a"]}, **fields}, machines.target("v5", "tpu", "gpu", chip=4))
 
 
@@ -279,8 +279,8 @@ def test_every_fault_of_every_cell_is_named_with_its_own_line(planned: Planned, 
     with pytest.raises(ConfigurationError) as caught:
         planned(FAULTY, model={"name": "m"})
     lines = (tmp_path / "config.yaml").read_text().splitlines()
-    said = [fault.partition(": ")[::2] for fault in caught.value.faults]
-    named = [(lines[int(where.rpartition(":")[2]) - 1].strip(), text.split(": ")[0]) for where, text in said]
+    faults = [fault.partition(": ")[::2] for fault in caught.value.faults]
+    named = [(lines[int(where.rpartition(":")[2]) - 1].strip(), text.split(": ")[0]) for where, text in faults]
     assert named == [
         ("- '@cell.z'", "`matrix.workload.command[1]`"),
         ("A: '{@cell.w}'", "`matrix.workload.env.A`"),
@@ -292,7 +292,7 @@ def test_every_fault_of_every_cell_is_named_with_its_own_line(planned: Planned, 
         ("target: tpv", "`matrix.target`"),
         ("- check: metric", "`matrix.checks[1]`"),
     ]
-    assert [text.rpartition(" (")[2] for _, text in said if text.endswith("`)")] == ["the cell `x=b,y=1`)"]
+    assert [text.rpartition(" (")[2] for _, text in faults if text.endswith("`)")] == ["the cell `x=b,y=1`)"]
 
 
 def test_a_fault_of_some_cells_names_one_of_them(planned: Planned) -> None:

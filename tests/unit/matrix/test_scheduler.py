@@ -51,7 +51,7 @@ def test_a_submission_is_recorded_before_it_is_made(bench: Bench) -> None:
 
     def look(event: Event) -> None:
         if isinstance(event, AttemptSubmitted):
-            written.append(len(machines.said))
+            written.append(len(machines.log))
             assert event.name in (bench.root / "journal.jsonl").read_text()
 
     bench.listeners.append(look)
@@ -62,22 +62,22 @@ def test_a_submission_is_recorded_before_it_is_made(bench: Bench) -> None:
 def test_an_ended_attempt_is_released_and_its_target_closed(bench: Bench) -> None:
     machines = Machines()
     bench.run(["a"], machines)
-    assert machines.said == ["submit a", "end a", "watch a", "collect a", "release a", "leave one"]
+    assert machines.log == ["submit a", "end a", "watch a", "collect a", "release a", "leave one"]
     assert machines.closed == ["one"]
 
 
 def test_a_target_with_remains_is_not_torn_down(bench: Bench) -> None:
     machines = Machines({"a": Ending(lost="the cable")})
     bench.run(["a", "b"], machines)
-    assert "release b" in machines.said
-    assert "leave one" not in machines.said
+    assert "release b" in machines.log
+    assert "leave one" not in machines.log
 
 
 def test_an_attempt_that_never_started_leaves_no_remains(bench: Bench) -> None:
     refusal = StepError("no", verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
     machines = Machines({"a": Ending(refusal=refusal)})
     bench.run(["a"], machines)
-    assert machines.said == ["submit a", "leave one"]
+    assert machines.log == ["submit a", "leave one"]
 
 
 def after(*words: str) -> Ending:
@@ -105,7 +105,7 @@ def test_a_full_pool_delays_only_cells_that_need_it(bench: Bench) -> None:
     machines = Machines({"a": after("c"), "c": after("d")})
     resources = [{"when": {"x": ["a", "b"]}, "resources": {"licence": 1}}]
     bench.run(["a", "b", "c", "d"], machines, options=Options(jobs=4), pools={"licence": 1}, settings=resources)
-    assert machines.said.index("end a") < machines.said.index("submit b")
+    assert machines.log.index("end a") < machines.log.index("submit b")
 
 
 def test_a_target_is_not_overloaded(bench: Bench) -> None:
@@ -197,8 +197,8 @@ def test_a_pause_before_an_attempt_delays_no_other_cell(bench: Bench) -> None:
 
 def test_an_unreachable_target_may_still_run_the_workload(bench: Bench) -> None:
     bench.run(["a"], Machines({"a": Ending(lost="no route to host")}), retries={"infrastructure": 0})
-    said = "the connection was lost, and the workload may still be running: no route to host"
-    assert bench.ends()["a"].message.startswith(f"{said}\nattempt 1 stays open: ")
+    message = "the connection was lost, and the workload may still be running: no route to host"
+    assert bench.ends()["a"].message.startswith(f"{message}\nattempt 1 stays open: ")
 
 
 def test_an_unexpected_error_is_logged_with_its_traceback(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -222,7 +222,7 @@ def expected(expires: dt.date = TODAY) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("ending", "verdict", "cause", "said"),
+    ("ending", "verdict", "cause", "message"),
     [
         (CRASH, Verdict.XFAILED, Cause.PRODUCT, "expected to fail until 2026-06-15 (me): #7"),
         (Ending(by=EndedBy.TIMEOUT), Verdict.XFAILED, Cause.TIMEOUT, "expected to fail until"),
@@ -231,12 +231,12 @@ def expected(expires: dt.date = TODAY) -> list[dict[str, Any]]:
     ],
 )
 def test_an_expected_failure_passes_and_an_unexpected_pass_fails(
-    bench: Bench, ending: Ending, verdict: Verdict, cause: Cause, said: str
+    bench: Bench, ending: Ending, verdict: Verdict, cause: Cause, message: str
 ) -> None:
     bench.run(["a"], Machines({"a": ending}), xfail=expected())
     end = bench.ends()["a"]
     assert (end.verdict, end.cause) == (verdict, cause)
-    assert end.message.startswith(said)
+    assert end.message.startswith(message)
 
 
 def test_an_expired_xfail_does_not_apply_and_is_noted(bench: Bench) -> None:
@@ -253,8 +253,8 @@ def test_an_expired_xfail_does_not_apply_and_is_noted(bench: Bench) -> None:
 def test_an_outage_ends_all_retries(bench: Bench) -> None:
     machines = Machines(dict.fromkeys("abcdef", BROKEN))
     scheduler = bench.run(list("abcdef"), machines, retries={"infrastructure": 2, "backoff": {"first": 0.2}})
-    said = "outage: 3 of 6 cells failed because of the infrastructure; cells are no longer retried"
-    assert (scheduler.outage, bench.notes()) == (said, [said])
+    message = "outage: 3 of 6 cells failed because of the infrastructure; cells are no longer retried"
+    assert (scheduler.outage, bench.notes()) == (message, [message])
     assert bench.verdicts() == dict.fromkeys("abcdef", "error")
     assert {word: machines.began().count(word) for word in "cdef"} == dict.fromkeys("cdef", 1)
 
@@ -303,7 +303,7 @@ def test_a_cancelled_run_ends_and_records_running_attempts(bench: Bench) -> None
             bench.run(["a", "b"], machines)
     assert bench.verdicts() == {"a": "cancelled"}
     assert machines.began() == ["a"]
-    assert "cancel a" in machines.said
+    assert "cancel a" in machines.log
 
 
 def test_the_reason_for_waiting_is_recorded_once(bench: Bench) -> None:
@@ -326,5 +326,5 @@ def test_a_failing_journal_ends_running_attempts(bench: Bench, monkeypatch: pyte
     monkeypatch.setattr(Journal, "append", fill)
     with pytest.raises(InfrastructureError, match="no space left"):
         bench.run(["a", "b", "c"], machines, options=Options(jobs=2))
-    assert "end b" in machines.said
+    assert "end b" in machines.log
     assert "c" not in machines.began()

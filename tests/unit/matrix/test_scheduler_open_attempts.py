@@ -101,13 +101,13 @@ def test_a_run_that_is_cancelled_while_it_adopts_an_attempt_leaves_it_open(
         with pytest.raises(Cancelled):
             bench.run("a", machines)
     assert bench.of(AttemptEnded) == []
-    assert "cancel a" in machines.said  # and a later session learns how it ended
+    assert "cancel a" in machines.log  # and a later session learns how it ended
 
 
 def test_a_run_that_is_interrupted_ends_its_open_attempts_too(bench: Bench) -> None:
     machines = Machines({"a": [Ending(lost="no route"), Ending()], "b": [NEVER, Ending()]})
     interrupt(bench, "ab", machines, at="b")
-    assert machines.said.count("cancel a") == 1
+    assert machines.log.count("cancel a") == 1
     assert bench.ends() == {}
 
 
@@ -119,7 +119,7 @@ def test_an_open_attempt_on_an_unreachable_target_does_not_delay_the_end(bench: 
         )
     )
     interrupt(bench, "ab", machines, at="b")
-    assert "cancel a" not in machines.said
+    assert "cancel a" not in machines.log
 
 
 # What a person gives up
@@ -130,10 +130,10 @@ def test_a_cell_is_repeated_after_its_abandoned_attempt_is_removed(bench: Bench)
     give_up(bench)
     scheduler = bench.run("a", machines)
     assert verdicts(scheduler) == {"a": "passed"}
-    assert machines.said[:7] == ["submit a", "adopt a", "watch a", "cancel a", "end a", "release a", "submit a"]
+    assert machines.log[:7] == ["submit a", "adopt a", "watch a", "cancel a", "end a", "release a", "submit a"]
     assert [event.attempt for event in bench.of(AttemptSubmitted)] == [2]
     assert [event.attempt for event in bench.of(AttemptReleased)] == [1, 2]
-    assert "leave one" in machines.said
+    assert "leave one" in machines.log
 
 
 def test_an_unreachable_attempt_is_removed_by_a_later_session(bench: Bench) -> None:
@@ -144,12 +144,12 @@ def test_an_unreachable_attempt_is_removed_by_a_later_session(bench: Bench) -> N
     scheduler = bench.run("a", machines, *targets)
     assert (verdicts(scheduler), machines.targets_of["a"]) == ({"a": "passed"}, ["one", "two"])
     assert [event.attempt for event in bench.of(AttemptReleased)] == [2]
-    assert "leave one" not in machines.said
+    assert "leave one" not in machines.log
     machines.away.clear()
     bench.events.clear()
     bench.run("a", machines, *targets)
     assert [event.attempt for event in bench.of(AttemptReleased)] == [1]
-    assert (machines.said.count("cancel a"), machines.began()) == (1, ["a", "a"])
+    assert (machines.log.count("cancel a"), machines.began()) == (1, ["a", "a"])
 
 
 def test_the_removal_of_an_unreachable_attempt_is_repeated_at_the_end(bench: Bench) -> None:

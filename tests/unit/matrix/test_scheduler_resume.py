@@ -87,13 +87,13 @@ def left_running(bench: Bench, xs: str) -> Machines:
 def test_an_attempt_that_still_runs_is_adopted_and_waited_for(bench: Bench) -> None:
     machines = left_running(bench, "a")
     assert verdicts(bench.run("a", machines)) == {"a": "failed"}
-    assert machines.said[:4] == ["submit a", "adopt a", "end a", "watch a"]
+    assert machines.log[:4] == ["submit a", "adopt a", "end a", "watch a"]
 
 
 def test_an_adopted_attempt_takes_its_place_among_the_jobs(bench: Bench) -> None:
     machines = left_running(bench, "ab")
     bench.run("ab", machines)
-    assert machines.said.index("end a") < machines.said.index("submit b")
+    assert machines.log.index("end a") < machines.log.index("submit b")
 
 
 def test_an_attempt_that_was_never_started_is_started_under_its_number(bench: Bench) -> None:
@@ -111,7 +111,7 @@ def test_an_attempt_whose_end_was_written_is_judged_again_from_its_files(bench: 
     bench.forget(StepFinished, "a")
     machines = Machines()
     assert verdicts(bench.run("a", machines)) == {"a": "failed"}
-    assert machines.said == []
+    assert machines.log == []
 
 
 def test_earlier_failures_use_retries(bench: Bench) -> None:
@@ -251,7 +251,7 @@ def test_an_attempt_that_ends_too_late_is_left_to_a_resumed_run(bench: Bench, mo
     monkeypatch.setattr(scheduler, "_STOP_SECONDS", 0.2)
     machines = Slow({"a": NEVER})
     interrupt(bench, "a", machines, at="a")
-    assert ("cancel a" in machines.said, "release a" in machines.said) == (True, False)
+    assert ("cancel a" in machines.log, "release a" in machines.log) == (True, False)
 
 
 class Slow(Machines):

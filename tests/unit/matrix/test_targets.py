@@ -50,7 +50,7 @@ def test_references_in_a_target_are_resolved(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "said"),
+    ("block", "message"),
     [
         ("{far: {backend: shh}}", r"c\w+\.yaml:2: the target `far`: unknown backend `shh`: did you mean ssh"),
         ("{far: {host: x}}", r"c\w+\.yaml:2: the target `far`: backend `local`: host: Extra inputs"),
@@ -60,8 +60,8 @@ def test_references_in_a_target_are_resolved(load: Load) -> None:
         ("{far: null}", r"c\w+\.yaml:2: `targets.far` must be a mapping, not None"),
     ],
 )
-def test_a_wrong_target_is_reported_with_its_line(load: Load, block: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_a_wrong_target_is_reported_with_its_line(load: Load, block: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         targets.read(load(f"a: 1\ntargets: {block}\n"))
 
 

@@ -31,7 +31,7 @@ def test_a_column_is_read_by_its_name(tmp_path: Path, content: bytes, spec: dict
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"step,loss\n0,1\n1,\n", "m.csv:3: `loss` must be a finite number, not ''"),
         (b"step,loss\n0,1\n1\n", "m.csv:3: `loss` must be a finite number, not ''"),
@@ -46,10 +46,10 @@ def test_a_column_is_read_by_its_name(tmp_path: Path, content: bytes, spec: dict
         (b"loss\n" + b"x" * 200_000, "m.csv:2 is not CSV: field larger than field limit (131072)"),
     ],
 )
-def test_a_row_without_a_number_is_an_error_with_its_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_row_without_a_number_is_an_error_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=r"^\S") as caught:
         read(tmp_path, content)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_skipped_rows_need_not_be_numbers(tmp_path: Path) -> None:

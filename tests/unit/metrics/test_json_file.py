@@ -79,7 +79,7 @@ def test_a_list_without_an_aggregate_says_that_there_is_one(directory: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "warmup", "said"),
+    ("path", "warmup", "message"),
     [
         ("mixed", 0, r"mixed[1] in metrics.json must be a finite number, not 'x'"),
         ("mixed", 2, r"mixed[2] in metrics.json must be a finite number, not nan"),
@@ -87,10 +87,10 @@ def test_a_list_without_an_aggregate_says_that_there_is_one(directory: Path) -> 
         ("no_losses", 0, "no_losses in metrics.json: 0 numbers were found"),
     ],
 )
-def test_a_list_that_is_not_of_numbers_is_refused(directory: Path, path: str, warmup: int, said: str) -> None:
+def test_a_list_that_is_not_of_numbers_is_refused(directory: Path, path: str, warmup: int, message: str) -> None:
     with pytest.raises(ValueError, match=r"metrics\.json") as caught:
         Source(file="metrics.json", path=path, aggregate="median", warmup=warmup).read(directory)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_an_aggregate_leaves_a_number_as_it_is(directory: Path) -> None:

@@ -58,15 +58,15 @@ def test_the_number_is_the_named_group_or_the_first_or_the_match(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         (r"loss (\S+)", r"^stdout\.log:1: the match of .* must be a finite number, not nan$"),
         (r"^step [123]: (.*),", r"^stdout\.log:3: the match of .* must be a finite number, not 'step_time 2e0 s'$"),
         (r"step \d|caf(x)?", r"^stdout\.log:1: the match of .* must be a finite number, not ''$"),
     ],
 )
-def test_a_match_that_is_no_finite_number_is_shown_with_its_line(directory: Path, pattern: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_match_that_is_no_finite_number_is_shown_with_its_line(directory: Path, pattern: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Source(pattern=pattern).read(directory)
 
 

@@ -113,7 +113,7 @@ def test_the_steps_are_the_events_of_one_name(tmp_path: Path, events: Any, event
 
 
 @pytest.mark.parametrize(
-    ("events", "event", "said"),
+    ("events", "event", "message"),
     [
         (
             TRAINING + EVALUATION,
@@ -153,11 +153,11 @@ def test_the_steps_are_the_events_of_one_name(tmp_path: Path, events: Any, event
     ],
 )
 def test_a_line_with_events_of_several_names_is_refused_with_the_names(
-    tmp_path: Path, events: Any, event: str | None, said: str
+    tmp_path: Path, events: Any, event: str | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=PROFILE) as caught:
         read(tmp_path, named(*events), event=event)
-    assert str(caught.value).endswith(said)
+    assert str(caught.value).endswith(message)
 
 
 def test_a_name_that_is_not_utf_8_is_a_name(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ PROFILE = "profile/plugins/host.xplane.pb"
 
 
 @pytest.mark.parametrize(
-    ("planes", "said"),
+    ("planes", "message"),
     [
         ([], f"{PROFILE} has 0 planes `/device:TPU:0`, but must have exactly 1; there are no planes"),
         (
@@ -198,11 +198,11 @@ PROFILE = "profile/plugins/host.xplane.pb"
     ],
 )
 def test_what_is_not_there_exactly_once_is_told_with_what_is_there(
-    tmp_path: Path, planes: list[bytes], said: str
+    tmp_path: Path, planes: list[bytes], message: str
 ) -> None:
     with pytest.raises(ValueError, match=PROFILE) as caught:
         read(tmp_path, *planes)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_a_warmup_that_leaves_no_interval_is_told(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("nan", "nan in m.yaml must be a finite number, not nan"),
         ("text", "text in m.yaml must be a finite number, not '1'"),
@@ -52,10 +52,10 @@ def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
         ("step.mean", "m.yaml has no step.mean"),
     ],
 )
-def test_what_is_no_finite_number_is_refused_with_what_it_is(directory: Path, path: str, said: str) -> None:
+def test_what_is_no_finite_number_is_refused_with_what_it_is(directory: Path, path: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"m\.yaml") as caught:
         Source(file="m.yaml", path=path).read(directory)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

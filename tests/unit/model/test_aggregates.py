@@ -81,15 +81,15 @@ def test_the_warmup_is_dropped(warmup: int, left: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "warmup", "said"),
+    ("found", "warmup", "message"),
     [
         ([], 0, "^x: 0 numbers were found$"),
         ([1], 1, "^x: 1 numbers were found, and the warm-up of 1 removes all of them$"),
         ([], 5, "^x: 0 numbers were found, and the warm-up of 5 removes all of them$"),
     ],
 )
-def test_a_warmup_that_leaves_no_number_is_an_error(found: list[int], warmup: int, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_warmup_that_leaves_no_number_is_an_error(found: list[int], warmup: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         aggregates.after_warmup(found, warmup, source="x")
 
 

@@ -118,15 +118,15 @@ REFUSED: dict[str, tuple[str, object, str]] = {
 }
 
 
-@pytest.mark.parametrize(("path", "value", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("path", "value", "message"), REFUSED.values(), ids=REFUSED)
 def test_a_wrong_value_is_refused_without_changing_the_configuration(
-    seen: Seen, tmp_path: Path, path: str, value: object, said: str
+    seen: Seen, tmp_path: Path, path: str, value: object, message: str
 ) -> None:
     config.project.set_config("tests.size", 5)
     document, written, events = config.project.get_config("$"), (tmp_path / "config.yaml").read_bytes(), [*seen.events]
     with pytest.raises(ConfigurationError) as caught:
         config.project.set_config(path, value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert (config.project.get_config("tests"), config.project.get_config("tests.again")) == (document["tests"], 5)
     assert (tmp_path / "config.yaml").read_bytes() == written
     assert seen.events == events

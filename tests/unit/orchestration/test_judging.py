@@ -88,7 +88,7 @@ def test_without_checks_a_note_says_that_nothing_is_judged(attempt: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"check": "exit_statu"}, "unknown check `exit_statu`: did you mean exit_status"),
         ({"check": "../model/errors"}, "unknown check"),
@@ -99,8 +99,10 @@ def test_without_checks_a_note_says_that_nothing_is_judged(attempt: Path, tmp_pa
         ({"check": "metric", "metric": "x"}, "set `lower`, `upper` or both"),
     ],
 )
-def test_a_faulty_check_is_refused_before_any_check_runs(attempt: Path, tmp_path: Path, spec: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_a_faulty_check_is_refused_before_any_check_runs(
+    attempt: Path, tmp_path: Path, spec: Any, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         judging.judge(attempt, [STATUS, spec])
     assert not (tmp_path / "checks.json").exists()
 

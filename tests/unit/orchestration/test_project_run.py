@@ -47,8 +47,8 @@ class Project:
 
     def run(self, **request: Any) -> tuple[RunState, int]:
         """Run it, and return the summary and the exit code."""
-        asked = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
-        return project_run.execute(asked, [self.seen], Redactor())
+        run_request = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
+        return project_run.execute(run_request, [self.seen], Redactor())
 
     @property
     def phases(self) -> dict[str, str]:
@@ -226,9 +226,9 @@ def test_the_files_of_a_run(project: Project) -> None:
     assert {path.name for path in summary.directory.iterdir()} == {*names, ".numbers"}
     assert re.fullmatch(r"\d{8}-\d{6}-[a-z0-9]{4}", summary.directory.name)
     assert summary.directory == project.runs[0]
-    asked = json.loads((summary.directory / "run.json").read_text())
-    assert (asked["project"], asked["overrides"], asked["phases"]) == ("tiny", {"size": 7}, None)
-    assert {"python", "ansible-core", "ansible-runner"} <= asked["versions"].keys()
+    run_request = json.loads((summary.directory / "run.json").read_text())
+    assert (run_request["project"], run_request["overrides"], run_request["phases"]) == ("tiny", {"size": 7}, None)
+    assert {"python", "ansible-core", "ansible-runner"} <= run_request["versions"].keys()
     assert yaml.safe_load((summary.directory / "config.yaml").read_text()) == {"size": 7, "label": "size 7"}
     assert json.loads((summary.directory / "summary.json").read_text())["verdict"] == "passed"
     assert (summary.directory / "comment.txt").read_text() == "/test tiny"
@@ -293,14 +293,14 @@ def test_secrets_are_written_as_references_only(
     written = yaml.safe_load((summary.directory / "config.yaml").read_text())
     assert (written["token"], written["header"]) == ("*$@secrets.token", "Bearer {@token}")
     texts = [path.read_text() for path in summary.directory.rglob("*") if path.is_file()]
-    told = [*texts, *map(repr, project.seen.events), repr(summary)]
-    assert not [text for text in told if "hunter2" in text or "s3same" in text]
+    texts_and_events = [*texts, *map(repr, project.seen.events), repr(summary)]
+    assert not [text for text in texts_and_events if "hunter2" in text or "s3same" in text]
     assert code == 1
     assert "Bearer ***" in (summary.directory / "000__test/FAILURE").read_text()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"presets": ["big"]}, "unknown preset `big`"),
         ({"overrides": {"sise": 1}}, "sise"),
@@ -309,16 +309,16 @@ def test_secrets_are_written_as_references_only(
     ],
 )
 def test_a_wrong_request_starts_nothing_and_leaves_no_directory(
-    project: Project, change: dict[str, Any], said: str
+    project: Project, change: dict[str, Any], message: str
 ) -> None:
     project.write("def test(): ...")
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         project.run(**change)
     assert (project.runs, project.seen.events) == ([], [])
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("a: '@b'\nb: '@a'", "the references form a loop"),
         ("a: '@missing'", "dangling reference"),
@@ -328,9 +328,9 @@ def test_a_wrong_request_starts_nothing_and_leaves_no_directory(
         ("secrets: {env: 5}", "secrets"),
     ],
 )
-def test_a_wrong_configuration_starts_nothing(project: Project, config: str, said: str) -> None:
+def test_a_wrong_configuration_starts_nothing(project: Project, config: str, message: str) -> None:
     project.write("def test(): ...", config)
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         project.run()
     assert (project.runs, project.seen.events) == ([], [])
 
@@ -357,26 +357,26 @@ def test_a_target_on_an_unknown_cluster_starts_nothing(
     project.write("def prepare(): ...\ndef test(): ...", on_clusters(block, "sutt"))
     with pytest.raises(ConfigurationError, match=f"no cluster `sutt` in the block `clusters`: {hint}"):
         project.run()
-    assert (project.runs, project.seen.events, server.asked) == ([], [], [])
+    assert (project.runs, project.seen.events, server.requests) == ([], [], [])
     assert not (project.root / "made").exists()
 
 
 def test_missing_permissions_on_existing_clusters_are_reported_before_the_lease(
     project: Project, server: ApiServer
 ) -> None:
-    server.says("POST", REVIEWS, {"status": {"allowed": False}})
+    server.answers("POST", REVIEWS, {"status": {"allowed": False}})
     block = {"sut": {"existing": {"kubeconfig": str(server.kubeconfig)}}}
     project.write("def prepare(): ...\ndef test(): ...", on_clusters(block, "sut"))
     with pytest.raises(ConfigurationError, match="in the namespace tests the account may not create jobs"):
         project.run()
-    assert (project.runs, {asked.path for asked in server.asked}) == ([], {REVIEWS})
+    assert (project.runs, {request.path for request in server.requests}) == ([], {REVIEWS})
 
 
 def test_missing_permissions_on_created_clusters_end_the_run_before_the_first_phase(
     project: Project, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(project.root / "state"))
-    server.says("POST", REVIEWS, {"status": {"allowed": False}})
+    server.answers("POST", REVIEWS, {"status": {"allowed": False}})
     create = {"command": f"cp {server.kubeconfig} $KUBECONFIG", "destroy": "touch destroyed"}
     project.write("def prepare(): ...\ndef test(): ...", on_clusters({"sut": {"create": create}}, "sut"))
     summary, code = project.run()
@@ -486,8 +486,8 @@ def test_errors_of_a_cleanup_without_a_step_are_added(project: Project, monkeypa
     project.write("def test(): ...\ndef post_cleanup(): raise KeyError('gone')")
     summary, code = project.run()
     assert summary.finished is not None
-    said = ["no space for test", "and then: KeyError: 'gone'"]
-    assert (code, summary.finished.message.splitlines()) == (3, said)
+    message = ["no space for test", "and then: KeyError: 'gone'"]
+    assert (code, summary.finished.message.splitlines()) == (3, message)
 
 
 def test_a_failing_cleanup_is_called_once(project: Project) -> None:

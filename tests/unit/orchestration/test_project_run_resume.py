@@ -68,8 +68,8 @@ class Project:
     def run(self, **request: Any) -> int:
         """Run it, and return the exit code."""
         forget_modules()
-        asked = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
-        found, code = project_run.execute(asked, [], Redactor())
+        requested = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
+        found, code = project_run.execute(requested, [], Redactor())
         self.directory = found.directory
         return code
 

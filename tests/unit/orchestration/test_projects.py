@@ -63,12 +63,12 @@ def test_an_orchestration_can_import_files_beside_it(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [("def test(:", "SyntaxError"), ("import no_such_module", "no_such_module"), ("1 / 0", "ZeroDivisionError")],
 )
-def test_a_broken_orchestration_is_reported_with_its_file(root: Path, source: str, said: str) -> None:
+def test_a_broken_orchestration_is_reported_with_its_file(root: Path, source: str, message: str) -> None:
     found = write(root, source)
-    with pytest.raises(ConfigurationError, match=said) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         projects.phases(found)
     assert str(root / "projects/tiny/orchestration.py") in str(caught.value)
 
@@ -83,9 +83,11 @@ def test_all_phases_are_selected_by_default() -> None:
     assert list(projects.select(available(), ["test", "pre_cleanup"])) == ["pre_cleanup", "test"]
 
 
-@pytest.mark.parametrize(("wanted", "said"), [("tset", "did you mean test"), ("nothing", "the phases of the project")])
-def test_an_unknown_phase_is_named(wanted: str, said: str) -> None:
-    with pytest.raises(UsageError, match=f"unknown phase `{wanted}`: .*{said}"):
+@pytest.mark.parametrize(
+    ("wanted", "message"), [("tset", "did you mean test"), ("nothing", "the phases of the project")]
+)
+def test_an_unknown_phase_is_named(wanted: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown phase `{wanted}`: .*{message}"):
         projects.select(available(), ["test", wanted])
 
 

@@ -16,7 +16,7 @@ from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
 from toolbox.system import filesystem
 
-ASKED = RunRequest(
+REQUEST = RunRequest(
     "tiny",
     ("small", "fast"),
     (Path("changes.yaml"),),
@@ -28,17 +28,17 @@ ASKED = RunRequest(
 )
 
 
-def kept(asked: RunRequest, directory: Path) -> RunRequest:
+def kept(request: RunRequest, directory: Path) -> RunRequest:
     """Return a request as a resumed run reads it."""
-    overrides = filesystem.dump_yaml(dict(asked.overrides))
-    filesystem.write_json(directory / "run.json", {**asked.as_json(), "overrides_text": overrides})
+    overrides = filesystem.dump_yaml(dict(request.overrides))
+    filesystem.write_json(directory / "run.json", {**request.as_json(), "overrides_text": overrides})
     return RunRequest.read(directory)
 
 
 def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
-    found = kept(ASKED, tmp_path)
-    assert (found.project, tuple(found.presets), found.overrides) == ("tiny", ("small", "fast"), ASKED.overrides)
-    assert (found.selection, found.options, found.deadline) == (ASKED.selection, ASKED.options, 90.5)
+    found = kept(REQUEST, tmp_path)
+    assert (found.project, tuple(found.presets), found.overrides) == ("tiny", ("small", "fast"), REQUEST.overrides)
+    assert (found.selection, found.options, found.deadline) == (REQUEST.selection, REQUEST.options, 90.5)
     assert (found.phases, found.override_files) == (["prepare", "test"], [Path.cwd() / "changes.yaml"])
 
 
@@ -129,7 +129,7 @@ def refusal(directory: Path, was: dict[str, Any], now: dict[str, Any]) -> list[s
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "said"),
+    ("was", "now", "message"),
     [
         ({"a": {"b": 1}}, {"a": {"b": 2}}, ["a.b was 1, is 2"]),
         ({"a": 1}, {"a": "1"}, ["a was 1, is '1'"]),
@@ -143,8 +143,8 @@ def refusal(directory: Path, was: dict[str, Any], now: dict[str, Any]) -> list[s
         ({"a": "x" * 99}, {"a": "y"}, [f"a was '{'x' * 56}..., is 'y'"]),
     ],
 )
-def test_changed_fields_are_named(tmp_path: Path, was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
-    assert refusal(tmp_path, was, now) == said
+def test_changed_fields_are_named(tmp_path: Path, was: dict[str, Any], now: dict[str, Any], message: list[str]) -> None:
+    assert refusal(tmp_path, was, now) == message
 
 
 def test_at_most_five_changes_are_named(tmp_path: Path) -> None:

@@ -149,9 +149,9 @@ def test_secrets_are_masked_in_the_command_its_output_and_the_error(top: Step, s
     top.recorder.redactor.add([secret])
     with pytest.raises(StepError) as caught:
         run.run(["bash", "-c", 'echo "got $1"; exit 3', "bash", secret])
-    told = [str(caught.value), *seen.lines]
-    assert "got ***" in told
-    assert not [line for line in told if "secret" in line]
+    texts = [str(caught.value), *seen.lines]
+    assert "got ***" in texts
+    assert not [line for line in texts if "secret" in line]
 
 
 def test_a_cancelled_scope_ends_the_program(seen: Seen) -> None:

@@ -97,7 +97,7 @@ def manual_of(file: Path) -> Path:
     return path
 
 
-def said(entries: Sequence[Entry]) -> dict[tuple[str, str], Bound]:
+def by_series(entries: Sequence[Entry]) -> dict[tuple[str, str], Bound]:
     return {(one.cell, one.metric): one.bound for one in entries}
 
 
@@ -249,7 +249,7 @@ def test_an_accepted_level_is_written_and_read_again(file: Path) -> None:
     )  # fmt: skip
     update(file, [SMALL])
     update(file, [SMALL._replace(bound=bound)])
-    assert bounds_file.read(file) == said([SMALL._replace(bound=bound)])
+    assert bounds_file.read(file) == by_series([SMALL._replace(bound=bound)])
     assert lint(file) == ""
     found = yaml.safe_load(file.read_text())["cells"]["model=small,batch=8"]["metrics"]["step_time"]
     assert (found["accepted_reason"], found["noise_samples"]) == (reason, 30)
@@ -290,7 +290,7 @@ def test_an_update_changes_values_and_adds_what_is_missing(file: Path) -> None:
     update(file, [entry("2", "b"), entry("1", "a", "m")])
     update(file, [entry("2", "b", bound=moved(1)), entry("1", "a", "x")])
     expected = [entry("2", "b", bound=moved(1)), entry("1", "a", "m"), entry("1", "a", "x")]
-    assert bounds_file.read(file) == said(expected)
+    assert bounds_file.read(file) == by_series(expected)
     update(file.with_name("q.yaml"), expected)
     assert file.read_text() == file.with_name("q.yaml").read_text().replace("q.manual", "p.manual").replace(
         "of q", "of p"
@@ -337,7 +337,7 @@ def test_an_ambiguous_name_is_quoted(file: Path, name: str) -> None:
 def test_a_name_of_any_length_is_read_again(file: Path) -> None:
     entries = [entry("c", "n" * 3000, "m m" * 1000)]
     update(file, entries)
-    assert bounds_file.read(file) == said(entries)
+    assert bounds_file.read(file) == by_series(entries)
 
 
 def own_words(text: str) -> set[str]:
@@ -376,7 +376,7 @@ def test_an_update_moves_what_a_person_wrote_and_writes_the_rest(file: Path, tex
     entries = [SMALL, SMALL._replace(metric="a, b"), entry("2", "y,z", "loss")]
     before = bounds_file.read(file)
     update(file, entries)
-    assert bounds_file.read(file) == said(entries) | before
+    assert bounds_file.read(file) == by_series(entries) | before
     assert "#" not in "".join(file.read_text().splitlines()[2:])
     if own_words(text) or before:
         assert own_words(manual_of(file).read_text()) >= own_words(text)
@@ -390,7 +390,7 @@ def test_a_missing_value_is_omitted(file: Path) -> None:
     update(file, [SMALL])
     bound = dataclasses.replace(BOUND, lower=None, confidence=None, unit="", method=Method.RATIO)
     update(file, [SMALL._replace(bound=bound)])
-    assert bounds_file.read(file) == said([SMALL._replace(bound=bound)])
+    assert bounds_file.read(file) == by_series([SMALL._replace(bound=bound)])
     assert "lower" not in file.read_text()
     assert 'unit: ""\n' in file.read_text()
 
@@ -415,14 +415,14 @@ def test_a_missing_unit_equals_an_empty_unit(file: Path, quotes: str) -> None:
     )
     assert update(written(file, text), [entry("c", "a", "m", bare)]) == []
     update(file, [new := entry("c", "a", "m", dataclasses.replace(bare, lower=0.005))])
-    assert bounds_file.read(file) == said([new])
+    assert bounds_file.read(file) == by_series([new])
 
 
 def test_bounds_in_another_unit_replace_the_old_bounds(file: Path) -> None:
     update(file, [SMALL])
     new = SMALL._replace(bound=dataclasses.replace(BOUND, lower=5.1, upper=5.8, mean=5.45, unit="ms"))
     assert len(update(file, [new])) == 1
-    assert bounds_file.read(file) == said([new])
+    assert bounds_file.read(file) == by_series([new])
 
 
 def test_bounds_with_locked_false_are_updated(file: Path) -> None:
@@ -561,7 +561,9 @@ def test_manual_bounds_win_over_generated_ones_for_each_metric_of_a_cell(file: P
     update(file, [SMALL, SMALL._replace(metric="loss"), entry("5", "other")])
     written(file.with_suffix(".manual.yaml"), "cells: {mine: {cell: 3f2a9c0d1e4b, metrics: {loss: {upper: 3}}}}\n")
     manual = Bound(None, 3, None, None, Method.MANUAL)
-    assert bounds_file.read(file) == said([SMALL, SMALL._replace(metric="loss", bound=manual), entry("5", "other")])
+    assert bounds_file.read(file) == by_series(
+        [SMALL, SMALL._replace(metric="loss", bound=manual), entry("5", "other")]
+    )
 
 
 def test_the_manual_file_alone_is_enough_and_is_never_written(file: Path) -> None:
@@ -797,7 +799,7 @@ def test_any_update_writes_the_new_bounds_and_keeps_comments(
     text = commented(file.read_text(), between)
     file.write_text(text)
     update(file, second)
-    assert bounds_file.read(file) == said(first) | said(second)
+    assert bounds_file.read(file) == by_series(first) | by_series(second)
     shuffled.write_text(text)
     assert comments_of(file.with_suffix(".manual.yaml")) == comments_of(shuffled)
     assert comments_of(file) == []
@@ -813,4 +815,6 @@ def test_another_yaml_reader_reads_the_file(tmp_path: Path, entries: list[Entry]
     file.unlink(missing_ok=True)
     update(file, entries)
     found: Mapping[str, Any] = yaml.safe_load(file.read_text())["cells"]
-    assert {(cell["cell"], metric) for cell in found.values() for metric in cell["metrics"]} == said(entries).keys()
+    assert {(cell["cell"], metric) for cell in found.values() for metric in cell["metrics"]} == by_series(
+        entries
+    ).keys()

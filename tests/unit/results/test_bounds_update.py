@@ -44,12 +44,12 @@ def test_a_regression_of_8_percent_keeps_failing_for_thirty_nights(seed: int) ->
     assert nights.bound == before
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 accepted value:"), (2, "2 accepted values:")])
-def test_too_few_values_are_counted(count: int, said: str) -> None:
+@pytest.mark.parametrize(("count", "message"), [(1, "1 accepted value:"), (2, "2 accepted values:")])
+def test_too_few_values_are_counted(count: int, message: str) -> None:
     nights = Nights(1)
     for _ in range(count):
         nights.run()
-    assert nights.update().why == f"{said} bounds need 5"
+    assert nights.update().why == f"{message} bounds need 5"
 
 
 def test_the_night_after_a_regression_changes_no_bound() -> None:

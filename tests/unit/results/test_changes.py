@@ -149,17 +149,17 @@ def test_a_series_too_short_to_tell_has_no_changes(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ([1.0, math.nan], "value 1 of the series is nan: remove values that are not numbers"),
         ([math.inf] * 30, "value 0 of the series is inf: remove values that are not numbers"),
         (np.zeros((20, 2)), "a series must be a flat sequence of numbers, not an array of 2 dimensions"),
     ],
 )
-def test_an_invalid_series_is_refused(values: Any, said: str) -> None:
+def test_an_invalid_series_is_refused(values: Any, message: str) -> None:
     with pytest.raises(ValueError, match=r"series") as caught:
         detect(values)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_rounding_errors_are_no_changes() -> None:

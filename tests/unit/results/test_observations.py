@@ -22,7 +22,7 @@ def result(*attempts: AttemptRow, verdict: str = "passed", counts: bool = True) 
     )
 
 
-SAYS = [
+VERDICTS = [
     (Verdict.PASSED, None, True),
     (Verdict.FAILED, Cause.PRODUCT, False),
     (Verdict.FAILED, Cause.CHECK, False),
@@ -35,7 +35,7 @@ SAYS = [
 ]
 
 
-@pytest.mark.parametrize(("verdict", "cause", "passed"), SAYS)
+@pytest.mark.parametrize(("verdict", "cause", "passed"), VERDICTS)
 def test_an_attempt_is_a_pass_a_failure_or_no_evidence(
     verdict: str | None, cause: str | None, passed: bool | None
 ) -> None:

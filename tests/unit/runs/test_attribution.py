@@ -23,24 +23,26 @@ def grid(**axes: Sequence[str]) -> list[Labels]:
     return [dict(zip(axes, labels, strict=True)) for labels in itertools.product(*axes.values())]
 
 
-def said(cells: Sequence[Labels], failed: Callable[[Labels], bool]) -> list[str]:
+def explanations(cells: Sequence[Labels], failed: Callable[[Labels], bool]) -> list[str]:
     """Return the findings as a person reads them."""
     return [str(finding) for finding in attribute([Case(labels, failed(labels)) for labels in cells])]
 
 
 def test_two_axes_that_fail_together_are_named_together() -> None:
     cells = grid(machine=["A100", "H100", "L4", "T4"], runtime=["2.4", "2.5"], batch=FOUR)
-    found = said(cells, lambda labels: labels["machine"] == "A100" and labels["runtime"] == "2.4")
+    found = explanations(cells, lambda labels: labels["machine"] == "A100" and labels["runtime"] == "2.4")
     assert found == ["machine=A100 and runtime=2.4: 4 of 4 failed; elsewhere 0 of 28"]
 
 
 def test_one_axis_is_enough_where_it_separates() -> None:
-    found = said(grid(a="12", b="12"), lambda labels: labels["a"] == "1")
+    found = explanations(grid(a="12", b="12"), lambda labels: labels["a"] == "1")
     assert found == ["a=1: 2 of 2 failed; elsewhere 0 of 2"]
 
 
 def test_three_axes_are_named_where_fewer_do_not_separate() -> None:
-    found = said(grid(a="12", b="12", c="12", d="12"), lambda labels: labels["a"] + labels["b"] + labels["c"] == "121")
+    found = explanations(
+        grid(a="12", b="12", c="12", d="12"), lambda labels: labels["a"] + labels["b"] + labels["c"] == "121"
+    )
     assert found == ["a=1 and b=2 and c=1: 2 of 2 failed; elsewhere 0 of 14"]
 
 
@@ -49,9 +51,9 @@ MODELS = ["small", "medium", "large"]
 
 def test_all_labels_but_one_are_named_as_a_complement() -> None:
     cells = grid(model=MODELS, batch=["1", "8"], precision=["bf16", "fp32"])
-    found = said(cells, lambda labels: labels["batch"] == "8" and labels["model"] != "small")
+    found = explanations(cells, lambda labels: labels["batch"] == "8" and labels["model"] != "small")
     assert found == ["model ≠ small and batch=8: 4 of 4 failed; elsewhere 0 of 8"]
-    found = said(grid(model=MODELS, batch=FOUR), lambda labels: labels["model"] != "small")
+    found = explanations(grid(model=MODELS, batch=FOUR), lambda labels: labels["model"] != "small")
     assert found == ["model ≠ small: 8 of 8 failed; elsewhere 0 of 4"]
 
 
@@ -66,18 +68,18 @@ def test_all_labels_but_one_are_named_as_a_complement() -> None:
     ],
 )
 def test_a_range_of_an_axis_of_numbers_is_named(batches: list[str], fails: list[str], finding: str) -> None:
-    assert said(grid(model=MODELS, batch=batches), lambda labels: labels["batch"] in fails) == [finding]
+    assert explanations(grid(model=MODELS, batch=batches), lambda labels: labels["batch"] in fails) == [finding]
 
 
 def test_a_range_and_a_label_are_named_together() -> None:
     cells = grid(model=MODELS, batch=["8", "16", "32", "64"], seed="12")
-    found = said(cells, lambda labels: labels["model"] == "large" and int(labels["batch"]) >= 32)
+    found = explanations(cells, lambda labels: labels["model"] == "large" and int(labels["batch"]) >= 32)
     assert found == ["model=large and batch ≥ 32: 4 of 4 failed; elsewhere 0 of 20"]
 
 
 def test_versions_are_no_numbers() -> None:
     cells = grid(runtime=["2.9", "2.10", "2.11", "2.8"], model=["a", "b", "c"])
-    assert not any("≥" in text for text in said(cells, lambda labels: labels["runtime"] in {"2.10", "2.11"}))
+    assert not any("≥" in text for text in explanations(cells, lambda labels: labels["runtime"] in {"2.10", "2.11"}))
 
 
 def by_failure(cells: Sequence[Labels], failure: Callable[[Labels], str | None]) -> list[str]:
@@ -134,14 +136,14 @@ def test_random_failures_of_a_small_matrix_are_seldom_explained_by_more_than_lab
 
 
 def test_several_causes_are_several_findings() -> None:
-    found = said(grid(a=FOUR, b=FOUR), lambda labels: labels["a"] == "1" or labels["b"] == "3")
+    found = explanations(grid(a=FOUR, b=FOUR), lambda labels: labels["a"] == "1" or labels["b"] == "3")
     assert found == ["a=1: 4 of 4 failed; elsewhere 3 of 12", "b=3: 4 of 4 failed; elsewhere 3 of 12"]
 
 
 def test_two_narrow_causes_are_not_taken_for_a_broad_one() -> None:
-    found = said(grid(a=FOUR, b=FOUR, c=FOUR), lambda labels: labels["a"] == "1" and labels["b"] in "12")
+    found = explanations(grid(a=FOUR, b=FOUR, c=FOUR), lambda labels: labels["a"] == "1" and labels["b"] in "12")
     assert found == ["a=1 and b ≤ 2: 8 of 8 failed; elsewhere 0 of 56"]
-    found = said(grid(a=FOUR, b="wxyz", c=FOUR), lambda labels: labels["a"] == "1" and labels["b"] in "wx")
+    found = explanations(grid(a=FOUR, b="wxyz", c=FOUR), lambda labels: labels["a"] == "1" and labels["b"] in "wx")
     assert found == [
         "a=1 and b=w: 4 of 4 failed; elsewhere 4 of 60",
         "a=1 and b=x: 4 of 4 failed; elsewhere 4 of 60",
@@ -150,7 +152,7 @@ def test_two_narrow_causes_are_not_taken_for_a_broad_one() -> None:
 
 def test_a_cause_with_noise_is_found() -> None:
     odd = {("1", "1", "1"), ("3", "2", "4")}  # one that should have failed, and one that should not
-    found = said(
+    found = explanations(
         grid(a=FOUR, b=FOUR, c=FOUR), lambda labels: (labels["a"] == "1") is not (tuple(labels.values()) in odd)
     )
     assert found == ["a=1: 15 of 16 failed; elsewhere 1 of 48"]
@@ -159,7 +161,7 @@ def test_a_cause_with_noise_is_found() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_planted_cause_is_found_in_any_noise(seed: int) -> None:
     rng = random.Random(seed)
-    found = said(
+    found = explanations(
         grid(a=FOUR, b=FOUR, c=FOUR, d="12"),
         lambda labels: (labels["b"] == "2" and labels["c"] == "3") or rng.random() < 0.04,
     )
@@ -176,29 +178,29 @@ def test_a_planted_cause_is_found_in_any_noise(seed: int) -> None:
     ],
 )
 def test_nothing_is_found_if_no_condition_separates(failed: Callable[[Labels], bool]) -> None:
-    assert said(grid(a=FOUR, b=FOUR), failed) == []
-    assert said([], failed) == []
+    assert explanations(grid(a=FOUR, b=FOUR), failed) == []
+    assert explanations([], failed) == []
 
 
 def test_an_axis_with_one_value_separates_nothing() -> None:
     cells = [{"a": "1", "b": "x"}, {"a": "1", "b": "y"}] * 2
-    assert said(cells, lambda labels: labels["b"] == "x") == ["b=x: 2 of 2 failed; elsewhere 0 of 2"]
+    assert explanations(cells, lambda labels: labels["b"] == "x") == ["b=x: 2 of 2 failed; elsewhere 0 of 2"]
     assert attribute([Case({"a": "1"}, failed=True), Case({"a": "1"}, failed=False)] * 20) == []
 
 
 def test_of_equivalent_axes_the_first_is_named() -> None:
     cells = [{"chip": chip, "batch": batch} for chip, batch in [("v4", "1"), ("v5", "2"), ("v6", "4")]] * 2
-    assert said(cells, lambda labels: labels["batch"] == "2") == ["chip=v5: 2 of 2 failed; elsewhere 0 of 4"]
+    assert explanations(cells, lambda labels: labels["batch"] == "2") == ["chip=v5: 2 of 2 failed; elsewhere 0 of 4"]
 
 
 def test_a_cell_without_an_axis_meets_no_condition_on_the_axis() -> None:
     cells = [{"a": "1"}] * 4 + [{"a": "1", "b": "x"}] * 4
-    assert said(cells, lambda labels: "b" not in labels) == []
+    assert explanations(cells, lambda labels: "b" not in labels) == []
 
 
 def test_random_failures_are_seldom_explained() -> None:
     cells, rng = grid(a="123456", b="12345", c=FOUR), random.Random(0)
-    explained = [bool(said(cells, lambda _: rng.random() < 0.15)) for _ in range(200)]
+    explained = [bool(explanations(cells, lambda _: rng.random() < 0.15)) for _ in range(200)]
     assert sum(explained) / 200 <= 0.05
 
 

@@ -30,10 +30,10 @@ def kept(directory: Path) -> list[JournalEvent]:
 
 
 def test_every_listener_gets_events_in_order(tmp_path: Path) -> None:
-    told: list[str] = []
-    recorder = Recorder(tmp_path, Redactor(), [lambda _: told.append("first"), lambda _: told.append("second")])
+    notified: list[str] = []
+    recorder = Recorder(tmp_path, Redactor(), [lambda _: notified.append("first"), lambda _: notified.append("second")])
     recorder.record(Note("", "x"))
-    assert told == ["first", "second"]
+    assert notified == ["first", "second"]
 
 
 def test_a_recorder_without_a_journal_keeps_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ CHOSEN = ClusterChosen("sut", "a", "/k", "c")
 PLANNED = ResourcePlanned("000__create", "sut-1", "sut", "/k", "env X=1 remove it")
 
 
-def said(*events: JournalEvent) -> str:
+def cluster_text(*events: JournalEvent) -> str:
     return str(folded(events).clusters["sut"])
 
 
@@ -26,22 +26,22 @@ def test_a_run_without_clusters_has_none() -> None:
 
 
 def test_the_reason_for_waiting_is_shown_until_a_cluster_is_chosen() -> None:
-    assert said(WAITED) == "waiting for ann"
-    assert said(WAITED, CHOSEN) == "a of its pool (kubeconfig /k, context c)"
+    assert cluster_text(WAITED) == "waiting for ann"
+    assert cluster_text(WAITED, CHOSEN) == "a of its pool (kubeconfig /k, context c)"
 
 
 def test_a_second_wait_replaces_the_chosen_cluster() -> None:
-    assert said(CHOSEN, WAITED) == "waiting for ann"
+    assert cluster_text(CHOSEN, WAITED) == "waiting for ann"
 
 
 def test_a_lost_lease_is_shown_until_the_cluster_is_chosen_again() -> None:
-    assert said(CHOSEN, LeaseLost("sut", "lost to bob")) == "lost to bob"
-    assert said(CHOSEN, LeaseLost("sut", "lost to bob"), CHOSEN) == "a of its pool (kubeconfig /k, context c)"
+    assert cluster_text(CHOSEN, LeaseLost("sut", "lost to bob")) == "lost to bob"
+    assert cluster_text(CHOSEN, LeaseLost("sut", "lost to bob"), CHOSEN) == "a of its pool (kubeconfig /k, context c)"
 
 
 def test_an_existing_resource_is_shown_with_kubeconfig_and_removal() -> None:
-    assert said(PLANNED) == "sut-1 (not completely created); to remove it: env X=1 remove it"
-    assert said(PLANNED, ResourceMade("sut-1"), ClusterChosen("sut", kubeconfig="/k")) == (
+    assert cluster_text(PLANNED) == "sut-1 (not completely created); to remove it: env X=1 remove it"
+    assert cluster_text(PLANNED, ResourceMade("sut-1"), ClusterChosen("sut", kubeconfig="/k")) == (
         "sut-1 (export KUBECONFIG=/k); to remove it: env X=1 remove it"
     )
 

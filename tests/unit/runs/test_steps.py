@@ -256,8 +256,8 @@ def test_a_passed_step_with_the_same_fingerprint_is_replayed(
     place = top.locate("a__b", StepKind.COMMAND)
     assert top.replayed(place, fingerprint) is is_answered
     assert top.outcome() == (Outcome(Verdict.PASSED) if is_answered else None)
-    told = [event.text for event in events if isinstance(event, Note)]
-    assert told == (["the step passed before the run was resumed"] if is_answered else [])
+    notes = [event.text for event in events if isinstance(event, Note)]
+    assert notes == (["the step passed before the run was resumed"] if is_answered else [])
 
 
 def test_a_new_run_replays_nothing(top: Step) -> None:

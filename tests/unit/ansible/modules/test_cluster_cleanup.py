@@ -28,12 +28,12 @@ def _server(server: ApiServer) -> ApiServer:
     job = {"metadata": {"name": "j", "namespace": "tests", "uid": "u", "labels": {**OURS, "topgallant.dev/run": "r-1"}}}
     verbs = ["list", "delete", "watch"]
     kinds = {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True, "verbs": verbs}]}
-    server.says("GET", "/api/v1/namespaces/tests", {"metadata": {"name": "tests", "labels": OURS}})
-    server.says("GET", "/api/v1", {"resources": []})
-    server.says("GET", "/apis", {"groups": [{"name": "batch", "preferredVersion": {"groupVersion": "batch/v1"}}]})
-    server.says("GET", "/apis/batch/v1", kinds)
-    server.says("GET", JOBS, items(job), items())
-    server.says("DELETE", f"{JOBS}/j", {})
+    server.answers("GET", "/api/v1/namespaces/tests", {"metadata": {"name": "tests", "labels": OURS}})
+    server.answers("GET", "/api/v1", {"resources": []})
+    server.answers("GET", "/apis", {"groups": [{"name": "batch", "preferredVersion": {"groupVersion": "batch/v1"}}]})
+    server.answers("GET", "/apis/batch/v1", kinds)
+    server.answers("GET", JOBS, items(job), items())
+    server.answers("DELETE", f"{JOBS}/j", {})
     return server
 
 
@@ -45,7 +45,7 @@ def clean(cluster: Cluster, tmp_path: Path, run: str | None) -> dict[str, Any]:
 def test_a_job_that_may_be_of_a_live_run_stays_unless_the_run_is_named(
     server: ApiServer, cluster: Cluster, tmp_path: Path
 ) -> None:
-    server.says("GET", LEASES, items())
+    server.answers("GET", LEASES, items())
     with pytest.raises(ConfigurationError, match="the runs r-1 have unfinished Jobs"):
         clean(cluster, tmp_path, None)
     assert server.count("DELETE", f"{JOBS}/j") == 0
@@ -54,7 +54,7 @@ def test_a_job_that_may_be_of_a_live_run_stays_unless_the_run_is_named(
 def test_an_account_that_may_not_list_leases_is_warned_that_the_run_may_be_alive(
     server: ApiServer, cluster: Cluster, tmp_path: Path
 ) -> None:
-    server.says("GET", LEASES, failure(403, "leases is forbidden"))
+    server.answers("GET", LEASES, failure(403, "leases is forbidden"))
     done = clean(cluster, tmp_path, "r-1")
     assert done["warnings"] == ["this account may not list leases: r-1 may be active"]
     assert server.count("DELETE", f"{JOBS}/j") == 1

@@ -24,7 +24,7 @@ def test_an_invalid_name_names_no_file(cluster: Cluster, tmp_path: Path, name: s
 
 
 def test_a_log_is_requested_up_to_a_limit(server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
-    server.says("GET", PATH, Answer([b"one\n"], headers={"Content-Type": "text/plain"}))
+    server.answers("GET", PATH, Answer([b"one\n"], headers={"Content-Type": "text/plain"}))
     written, _ = _logs.save(cluster, [pod("p", "c")], tmp_path, _logs.LogSelection())
     assert written == ["p/c.log"]
-    assert server.asked[0].get("limitBytes") == str(1 << 28)
+    assert server.requests[0].get("limitBytes") == str(1 << 28)

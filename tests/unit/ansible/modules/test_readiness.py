@@ -70,8 +70,8 @@ def test_a_daemon_set_is_ready_on_all_nodes_that_it_is_meant_for() -> None:
 def test_a_crash_is_described_with_its_exit_code() -> None:
     last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     found = pod(waiting("CrashLoopBackOff", "back-off 10s"), lastState=last)
-    told = "pod p on n1: container main: CrashLoopBackOff: back-off 10s (it ended with exit code 137, OOMKilled)"
-    assert readiness.problems([found]) == [told]
+    problem = "pod p on n1: container main: CrashLoopBackOff: back-off 10s (it ended with exit code 137, OOMKilled)"
+    assert readiness.problems([found]) == [problem]
 
 
 def test_a_server_that_crashes_repeatedly_is_a_permanent_problem() -> None:

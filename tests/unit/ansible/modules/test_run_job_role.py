@@ -48,14 +48,14 @@ def _top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(name="server")
 def _server(server: ApiServer) -> ApiServer:
     """A server on which a Job ends at once."""
-    server.says("GET", "/api/v1", kinds(pods="Pod", events="Event"))
-    server.says("GET", "/apis/batch/v1", kinds(jobs="Job"))
-    server.says("GET", JOB, failure(404), ENDED)
-    server.says("PATCH", JOB, ENDED)
-    server.says("DELETE", JOB, {})
-    server.says("GET", JOBS, listing(1))
-    server.says("GET", "/api/v1/namespaces/tests/pods", listing(1))
-    server.says("GET", "/api/v1/namespaces/tests/events", listing(1))
+    server.answers("GET", "/api/v1", kinds(pods="Pod", events="Event"))
+    server.answers("GET", "/apis/batch/v1", kinds(jobs="Job"))
+    server.answers("GET", JOB, failure(404), ENDED)
+    server.answers("PATCH", JOB, ENDED)
+    server.answers("DELETE", JOB, {})
+    server.answers("GET", JOBS, listing(1))
+    server.answers("GET", "/api/v1/namespaces/tests/pods", listing(1))
+    server.answers("GET", "/api/v1/namespaces/tests/events", listing(1))
     return server
 
 
@@ -65,13 +65,13 @@ def run_job(server: ApiServer, **more: Any) -> None:
 
 def applied(server: ApiServer) -> dict[str, Any]:
     """Return the manifest of the Job."""
-    (found,) = (each.body for each in server.asked if each.method == "PATCH")
+    (found,) = (each.body for each in server.requests if each.method == "PATCH")
     assert isinstance(found, dict)
     return found
 
 
 def test_a_job_whose_logs_cannot_be_kept_is_deleted(server: ApiServer) -> None:
-    server.says("GET", "/api/v1/namespaces/tests/pods", failure(403, "pods is forbidden"))
+    server.answers("GET", "/api/v1/namespaces/tests/pods", failure(403, "pods is forbidden"))
     with pytest.raises(StepError, match=r"`Save the logs of the Job` failed.*: pods is forbidden"):
         run_job(server)
     assert server.count("DELETE", JOB) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Request
 from toolbox.ansible.modules import _settling
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.api.objects import Objects
@@ -52,17 +52,17 @@ def resources(*names: tuple[str, str]) -> dict[str, Any]:
 def test_the_error_of_a_failed_job_contains_the_late_problem_of_its_pod(server: ApiServer, cluster: Cluster) -> None:
     listed = [items(pod({"running": {}})), items(pod({"terminated": {"exitCode": 3}}))]
 
-    def pods(asked: Asked) -> dict[str, Any]:
-        assert asked.get("labelSelector") == "job-name=j"
+    def pods(request: Request) -> dict[str, Any]:
+        assert request.get("labelSelector") == "job-name=j"
         return listed.pop(0)
 
-    server.says("GET", "/api/v1", resources(("Pod", "pods"), ("Event", "events")))
-    server.says("GET", "/apis/batch/v1", resources(("Job", "jobs")))
-    server.says("GET", JOBS, items(job(FAILED)))
-    server.says("GET", PODS, pods)
-    server.says("GET", f"{NAMESPACE}/events", items())
+    server.answers("GET", "/api/v1", resources(("Pod", "pods"), ("Event", "events")))
+    server.answers("GET", "/apis/batch/v1", resources(("Job", "jobs")))
+    server.answers("GET", JOBS, items(job(FAILED)))
+    server.answers("GET", PODS, pods)
+    server.answers("GET", f"{NAMESPACE}/events", items())
     for path in (JOBS, PODS):
-        server.says("WATCH", path, Answer([HOLD]))
+        server.answers("WATCH", path, Answer([HOLD]))
     expected = "Job j has failed: pod j-1: container main ended with exit code 3; BackoffLimitExceeded"
     with pytest.raises(StepError, match=expected) as caught:
         _settling.ready(Objects(cluster), [job()], 20)
@@ -80,13 +80,13 @@ def test_the_error_of_a_failed_job_contains_the_late_problem_of_its_pod(server: 
 def test_a_job_that_did_not_fail_by_its_own_program_has_another_cause(
     server: ApiServer, cluster: Cluster, condition: dict[str, Any], state: dict[str, Any], cause: Cause
 ) -> None:
-    server.says("GET", "/api/v1", resources(("Pod", "pods"), ("Event", "events")))
-    server.says("GET", "/apis/batch/v1", resources(("Job", "jobs")))
-    server.says("GET", JOBS, items(job(condition)))
-    server.says("GET", PODS, items(pod(state)))
-    server.says("GET", f"{NAMESPACE}/events", items())
+    server.answers("GET", "/api/v1", resources(("Pod", "pods"), ("Event", "events")))
+    server.answers("GET", "/apis/batch/v1", resources(("Job", "jobs")))
+    server.answers("GET", JOBS, items(job(condition)))
+    server.answers("GET", PODS, items(pod(state)))
+    server.answers("GET", f"{NAMESPACE}/events", items())
     for path in (JOBS, PODS):
-        server.says("WATCH", path, Answer([HOLD]))
+        server.answers("WATCH", path, Answer([HOLD]))
     with pytest.raises(ToolboxError, match="Job j has failed") as caught:
         _settling.ready(Objects(cluster), [job()], 20)
     assert caught.value.cause is cause

@@ -37,8 +37,8 @@ def kubeconfig(file: Path, *names: str, current: str | None = None, namespace: s
     return str(file)
 
 
-def host(**asked: str) -> str:
-    return str(Credentials.load(Access(**asked)).configuration.host)
+def host(**fields: str) -> str:
+    return str(Credentials.load(Access(**fields)).configuration.host)
 
 
 def test_the_requested_context_precedes_the_current_context(tmp_path: Path) -> None:

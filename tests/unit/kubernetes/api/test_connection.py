@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import api_server
-from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Asked, failure
+from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Request, failure
 from toolbox.kubernetes.api import access, connection
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable
 from toolbox.model.clusters import Access
@@ -34,7 +34,7 @@ def ask(cluster: Cluster, timeout: float = 30) -> Json:
 
 
 def test_a_requested_pause_is_respected(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(429, Retry_After="1"), FOUND)
+    server.answers("GET", PATH, failure(429, Retry_After="1"), FOUND)
     began = time.monotonic()
     assert ask(cluster) == FOUND
     assert time.monotonic() - began >= 1
@@ -46,7 +46,7 @@ def test_a_pause_is_a_number_of_seconds_and_not_too_long(header: str, expected: 
 
 
 def test_a_requested_pause_beyond_the_timeout_is_an_error(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(429, "too many requests", Retry_After="30"))
+    server.answers("GET", PATH, failure(429, "too many requests", Retry_After="30"))
     began = time.monotonic()
     with pytest.raises(Unavailable, match="too many requests"):
         ask(cluster, timeout=10)
@@ -64,7 +64,7 @@ def test_a_requested_pause_beyond_the_timeout_is_an_error(server: ApiServer, clu
     ],
 )
 def test_a_request_is_repeated_after_a_server_error(server: ApiServer, cluster: Cluster, trouble: Answer) -> None:
-    server.says("GET", PATH, trouble, trouble, FOUND)
+    server.answers("GET", PATH, trouble, trouble, FOUND)
     assert ask(cluster) == FOUND
     assert server.count("GET", PATH) == 3
 
@@ -76,7 +76,7 @@ def test_a_request_is_repeated_while_the_server_is_unreachable(tmp_path: Path) -
         answer = pool.submit(ask, cluster)
         time.sleep(0.5)
         again = api_server.ApiServer(tmp_path / "kubeconfig", before.server_port)
-        again.says("GET", PATH, FOUND)
+        again.answers("GET", PATH, FOUND)
         with api_server.running(again):
             assert answer.result() == FOUND
             cluster.close()
@@ -103,7 +103,7 @@ def test_a_server_that_stays_away_is_named_with_the_cause_and_the_time(tmp_path:
 def test_an_error_message_contains_only_its_cause(
     server: ApiServer, cluster: Cluster, answer: Answer, text: str
 ) -> None:
-    server.says("GET", PATH, answer)
+    server.answers("GET", PATH, answer)
     with pytest.raises(Unavailable) as caught:
         ask(cluster, timeout=0)
     assert str(caught.value) == f"sut: the API server does not answer: {text}"
@@ -120,7 +120,7 @@ def test_an_error_message_contains_only_its_cause(
     ],
 )
 def test_a_rejected_request_is_not_repeated(server: ApiServer, cluster: Cluster, status: int, cause: Cause) -> None:
-    server.says("GET", PATH, failure(status, 'nodes is forbidden: User "a" cannot'))
+    server.answers("GET", PATH, failure(status, 'nodes is forbidden: User "a" cannot'))
     with pytest.raises(ApiError) as caught:
         ask(cluster)
     assert str(caught.value) == 'sut: nodes is forbidden: User "a" cannot'
@@ -137,14 +137,14 @@ def test_a_rejected_request_is_not_repeated(server: ApiServer, cluster: Cluster,
 def test_an_exceeded_quota_and_a_terminating_namespace_are_not_configuration_errors(
     server: ApiServer, cluster: Cluster, message: str, cause: Cause
 ) -> None:
-    server.says("GET", PATH, failure(403, message))
+    server.answers("GET", PATH, failure(403, message))
     with pytest.raises(ApiError, match=message) as caught:
         ask(cluster)
     assert caught.value.cause is cause
 
 
 def test_absent_and_existing_objects_are_distinguished(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(404), failure(409), failure(410))
+    server.answers("GET", PATH, failure(404), failure(409), failure(410))
     found = []
     for _ in range(3):
         with pytest.raises(ApiError) as caught:
@@ -154,16 +154,16 @@ def test_absent_and_existing_objects_are_distinguished(server: ApiServer, cluste
 
 
 def test_a_token_that_was_renewed_in_the_file_is_taken_from_there(server: ApiServer, cluster: Cluster) -> None:
-    def answer(asked: Asked) -> Json | Answer:
-        return FOUND if asked.headers["authorization"] == "Bearer second" else failure(401, "Unauthorized")
+    def answer(request: Request) -> Json | Answer:
+        return FOUND if request.headers["authorization"] == "Bearer second" else failure(401, "Unauthorized")
 
-    server.says("GET", PATH, answer)
+    server.answers("GET", PATH, answer)
     server.admit("second")
     assert ask(cluster) == FOUND
 
 
 def test_a_token_that_stays_refused_is_no_server_that_is_away(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(401))
+    server.answers("GET", PATH, failure(401))
     with pytest.raises(ApiError, match=r"sut: the credentials are refused \(401\): the token has expired") as caught:
         ask(cluster, timeout=1)
     assert caught.value.is_unauthorized
@@ -171,7 +171,7 @@ def test_a_token_that_stays_refused_is_no_server_that_is_away(server: ApiServer,
 
 def test_a_manifest_that_cannot_be_read_is_no_trouble_of_the_server(server: ApiServer, cluster: Cluster) -> None:
     message = "failed to create typed patch object (/x): .spec.replicas: expected numeric (int or float), got string"
-    server.says("GET", PATH, failure(500, message))
+    server.answers("GET", PATH, failure(500, message))
     with pytest.raises(ApiError, match="expected numeric") as caught:
         ask(cluster)
     assert outcome_of(caught.value) == (Verdict.ERROR, Cause.CONFIGURATION)
@@ -179,14 +179,14 @@ def test_a_manifest_that_cannot_be_read_is_no_trouble_of_the_server(server: ApiS
 
 
 def test_a_response_that_is_not_json_is_returned_as_text(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, Answer("é\xff".encode("latin-1"), headers={"Content-Type": "text/plain"}))
+    server.answers("GET", PATH, Answer("é\xff".encode("latin-1"), headers={"Content-Type": "text/plain"}))
     assert ask(cluster) == {"text": "\ufffd\ufffd"}
-    server.says("GET", PATH, Answer(b""))
+    server.answers("GET", PATH, Answer(b""))
     assert ask(cluster) == {}
 
 
 def test_a_cancelled_scope_ends_the_wait(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(503, Retry_After="20"))
+    server.answers("GET", PATH, failure(503, Retry_After="20"))
     began = time.monotonic()
     with cancellation.opened() as scope:
         threading.Timer(0.2, scope.cancel, ["enough"]).start()
@@ -203,7 +203,7 @@ def test_a_bug_of_the_caller_is_not_a_fault_of_the_server(cluster: Cluster) -> N
 
 
 def test_a_streaming_request_is_not_repeated(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(404, "no such pod"), failure(503, "busy"), Answer([b"1", b"2"]))
+    server.answers("GET", PATH, failure(404, "no such pod"), failure(503, "busy"), Answer([b"1", b"2"]))
     with pytest.raises(ApiError, match="sut: no such pod"):
         cluster.stream(PATH, {}, TIMEOUT)
     with pytest.raises(Unavailable, match="sut: the API server does not answer: busy"):
@@ -214,12 +214,12 @@ def test_a_streaming_request_is_not_repeated(server: ApiServer, cluster: Cluster
 
 
 def test_a_rejected_token_is_replaced_by_the_renewed_token(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(401), FOUND)
+    server.answers("GET", PATH, failure(401), FOUND)
     server.admit("second")
     with pytest.raises(ApiError):
         cluster.stream(PATH, {}, TIMEOUT)
     assert ask(cluster) == FOUND
-    assert [each.headers["authorization"] for each in server.asked] == ["Bearer first", "Bearer second"]
+    assert [each.headers["authorization"] for each in server.requests] == ["Bearer first", "Bearer second"]
 
 
 # Whether a request that failed may have been carried out
@@ -240,7 +240,7 @@ def test_a_rejected_token_is_replaced_by_the_renewed_token(server: ApiServer, cl
 def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_carried_out(
     server: ApiServer, cluster: Cluster, answers: list[Answer], may_be_done: bool
 ) -> None:
-    server.says("POST", PATH, *answers)
+    server.answers("POST", PATH, *answers)
     with pytest.raises(StepError) as caught:
         cluster.request("POST", PATH, body={}, timeout=1)
     assert isinstance(caught.value, ApiError | Unavailable)

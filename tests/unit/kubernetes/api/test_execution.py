@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.fakes.api_server import Answer, ApiServer, Asked, Conversation, Talk, failure
+from tests.fakes.api_server import Answer, ApiServer, Conversation, Request, Talk, failure
 from toolbox.kubernetes.api import execution as executing
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.execution import Execution
@@ -32,7 +32,7 @@ def executed(server: ApiServer, cluster: Cluster) -> Callable[[Script], Abstract
     """Execute a command that does what a function says."""
 
     def execute(script: Script) -> AbstractContextManager[Execution]:
-        server.says("GET", PATH, Talk(script))
+        server.answers("GET", PATH, Talk(script))
         return Execution.start(cluster, "p", "files", ["send", "a b"])
 
     return execute
@@ -44,14 +44,14 @@ Executed = Callable[[Script], AbstractContextManager[Execution]]
 def test_a_command_is_told_from_its_arguments(server: ApiServer, executed: Executed) -> None:
     with executed(Conversation.end) as execution:
         assert execution.end(10) == ""
-    query = server.asked[0].query
+    query = server.requests[0].query
     assert (query["container"], query["command"]) == (["files"], ["send", "a b"])
     assert {name for name, value in query.items() if value == ["true"]} == {"stdin", "stdout", "stderr"}
 
 
 def test_input_and_output_are_raw_bytes(executed: Executed) -> None:
     def echo(talk: Conversation) -> None:
-        talk.say(OUT, talk.hear())
+        talk.send(OUT, talk.hear())
         talk.end()
 
     content = bytes(range(256)) * 1000
@@ -63,7 +63,7 @@ def test_input_and_output_are_raw_bytes(executed: Executed) -> None:
 def test_output_in_pieces_is_read_by_its_length(executed: Executed) -> None:
     def speak(talk: Conversation) -> None:
         for piece in (b"ab", b"cde", b"f"):
-            talk.say(OUT, piece)
+            talk.send(OUT, piece)
         talk.end()
 
     with executed(speak) as execution:
@@ -93,12 +93,12 @@ def test_an_incomplete_message_is_a_timeout(executed: Executed) -> None:
 def test_a_server_that_never_answers_is_not_waited_for(
     served: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hold(_: Asked) -> Answer:
+    def hold(_: Request) -> Answer:
         served.is_over.wait()
         return failure(503)
 
     monkeypatch.setattr(executing, "_SECONDS", 0.3)
-    served.says("GET", PATH, hold)
+    served.answers("GET", PATH, hold)
     with (
         pytest.raises(Unavailable, match=r"sut: the API server does not answer: .*timed out"),
         Execution.start(cluster, "p", "files", ["send"]),
@@ -109,7 +109,7 @@ def test_a_server_that_never_answers_is_not_waited_for(
 @pytest.mark.usefixtures("served")
 def test_a_command_that_does_not_end_is_a_timeout(executed: Executed) -> None:
     def complain(talk: Conversation) -> None:
-        talk.say(COMPLAINT, b"a is left out\n")
+        talk.send(COMPLAINT, b"a is left out\n")
         talk.hold()
 
     with executed(complain) as execution:
@@ -124,7 +124,7 @@ def test_a_server_of_another_authority_than_the_kubeconfig_names_is_not_spoken_t
     cluster.credentials.configuration.ssl_ca_cert = None
     with pytest.raises(Unavailable, match=r"self.signed certificate"), Execution.start(cluster, "p", "files", ["send"]):
         pass
-    assert served.asked == []
+    assert served.requests == []
 
 
 def test_a_command_that_goes_on_speaking_is_waited_for(executed: Executed) -> None:
@@ -132,7 +132,7 @@ def test_a_command_that_goes_on_speaking_is_waited_for(executed: Executed) -> No
 
     def speak(talk: Conversation) -> None:
         for _ in range(5):
-            talk.say(OUT, b"x")
+            talk.send(OUT, b"x")
             pause.wait(0.4)
         talk.end()
 
@@ -142,7 +142,7 @@ def test_a_command_that_goes_on_speaking_is_waited_for(executed: Executed) -> No
 
 def test_the_error_is_that_of_the_command_or_of_the_node(executed: Executed) -> None:
     def complain(talk: Conversation) -> None:
-        talk.say(COMPLAINT, b"no such folder\n")
+        talk.send(COMPLAINT, b"no such folder\n")
         talk.end(status="Failure", message="exit code 1")
 
     with executed(complain) as execution:
@@ -158,8 +158,8 @@ def test_a_lost_connection_is_not_the_end_of_the_command(executed: Executed) -> 
 
 def test_standard_error_is_returned_as_lines(executed: Executed) -> None:
     def complain(talk: Conversation) -> None:
-        talk.say(COMPLAINT, b"a is left out\nb is left out\n")
-        talk.say(OUT, b"1")
+        talk.send(COMPLAINT, b"a is left out\nb is left out\n")
+        talk.send(OUT, b"1")
         talk.end()
 
     with executed(complain) as execution:
@@ -168,13 +168,13 @@ def test_standard_error_is_returned_as_lines(executed: Executed) -> None:
 
 
 def test_a_missing_container_is_an_api_error(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(404, 'pods "p" not found'))
+    server.answers("GET", PATH, failure(404, 'pods "p" not found'))
     with pytest.raises(ApiError, match='sut: pods "p" not found'), Execution.start(cluster, "p", "files", ["send"]):
         pass
 
 
 def test_a_server_in_trouble_says_what_it_has(server: ApiServer, cluster: Cluster) -> None:
-    server.says("GET", PATH, failure(503, "the node is away"))
+    server.answers("GET", PATH, failure(503, "the node is away"))
     with (
         pytest.raises(Unavailable, match="the node is away") as caught,
         Execution.start(cluster, "p", "files", ["send"]),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import ApiServer, Asked, failure
+from tests.fakes.api_server import ApiServer, Request, failure
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import ApiError, Cluster
 from toolbox.kubernetes.api.permissions import Permission
@@ -22,31 +22,31 @@ def missing(cluster: Cluster) -> list[str]:
 
 
 def test_a_missing_permission_is_named_as_in_rbac(server: ApiServer, cluster: Cluster) -> None:
-    def review(asked: Asked) -> dict[str, Any]:
-        attributes = asked.body["spec"]["resourceAttributes"]
+    def review(request: Request) -> dict[str, Any]:
+        attributes = request.body["spec"]["resourceAttributes"]
         return {"status": {"allowed": True} if attributes["verb"] == "list" else {"denied": False}}
 
-    server.says("POST", PATH, review)
+    server.answers("POST", PATH, review)
     assert missing(cluster) == ["get pods/log", "create jobs.batch"]
 
 
 def test_a_subresource_is_sent_as_a_subresource(server: ApiServer, cluster: Cluster) -> None:
-    server.says("POST", PATH, {"status": {"allowed": True}})
+    server.answers("POST", PATH, {"status": {"allowed": True}})
     assert missing(cluster) == []
-    log, jobs, _ = (each.body["spec"]["resourceAttributes"] for each in server.asked)
-    asked = {"namespace": "tests", "verb": "get", "group": "", "resource": "pods", "subresource": "log"}
-    assert log == asked
+    log, jobs, _ = (each.body["spec"]["resourceAttributes"] for each in server.requests)
+    expected = {"namespace": "tests", "verb": "get", "group": "", "resource": "pods", "subresource": "log"}
+    assert log == expected
     assert jobs == {"namespace": "tests", "verb": "create", "group": "batch", "resource": "jobs"}
 
 
 def test_an_account_that_may_not_ask_gets_an_error(server: ApiServer, cluster: Cluster) -> None:
-    server.says("POST", PATH, failure(403, "may not ask"))
+    server.answers("POST", PATH, failure(403, "may not ask"))
     with pytest.raises(ApiError, match="sut: may not ask"):
         missing(cluster)
 
 
 def test_a_dry_run_finds_a_missing_namespace_and_creates_nothing(server: ApiServer, cluster: Cluster) -> None:
-    server.says("POST", "/api/v1/namespaces/tests/configmaps", failure(404, 'namespaces "tests" not found'))
+    server.answers("POST", "/api/v1/namespaces/tests/configmaps", failure(404, 'namespaces "tests" not found'))
     with pytest.raises(ApiError, match='namespaces "tests" not found'):
         permissions.try_namespace(cluster, timeout=5)
-    assert server.asked[0].get("dryRun") == "All"
+    assert server.requests[0].get("dryRun") == "All"

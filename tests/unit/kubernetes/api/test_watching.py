@@ -59,60 +59,60 @@ def watched(server: ApiServer, ear: Ear | None = None) -> Iterator[Ear]:
         cluster.close()
 
 
-def asked(server: ApiServer, method: str, parameter: str) -> list[str | None]:
-    """Return with what values something was asked for."""
-    return [each.get(parameter) for each in server.asked if each.method == method]
+def parameters(server: ApiServer, method: str, parameter: str) -> list[str | None]:
+    """Return the values of a parameter in the requests of a method."""
+    return [each.get(parameter) for each in server.requests if each.method == method]
 
 
 def test_the_pages_of_a_list_are_one_list(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(4, "a", "b", more="page-2"), listing(5, "c"))
-    server.says("WATCH", PATH, Answer([HOLD]))
+    server.answers("GET", PATH, listing(4, "a", "b", more="page-2"), listing(5, "c"))
+    server.answers("WATCH", PATH, Answer([HOLD]))
     with watched(server) as ear:
         assert ear.next() == ("listed", "a", "b", "c")
-    assert asked(server, "GET", "continue") == [None, "page-2"]
-    assert {each.get("labelSelector") for each in server.asked} == {"a=b"}
+    assert parameters(server, "GET", "continue") == [None, "page-2"]
+    assert {each.get("labelSelector") for each in server.requests} == {"a=b"}
 
 
 def test_changes_are_passed_on_as_they_arrive(server: ApiServer) -> None:
-    told = threading.Event()
+    may_continue = threading.Event()
 
     def happens() -> Iterator[bytes]:
         added = event("ADDED", 6, "b")
         yield added[:9]  # a line may come in pieces
         yield added[9:] + event("MODIFIED", 7, "b")
-        assert told.wait(20)
+        assert may_continue.wait(20)
         yield event("DELETED", 8, "b")
         yield HOLD
 
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer(happens()))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer(happens()))
     with watched(server) as ear:
         assert [ear.next() for _ in range(3)] == [("listed",), ("ADDED", "b"), ("MODIFIED", "b")]
-        told.set()
+        may_continue.set()
         assert ear.next() == ("DELETED", "b")
-    assert asked(server, "WATCH", "resourceVersion") == ["5"]
+    assert parameters(server, "WATCH", "resourceVersion") == ["5"]
 
 
 def test_a_dropped_connection_goes_on_from_where_it_was(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer([event("ADDED", 7), BREAK]), Answer([event("ADDED", 8, "b"), HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer([event("ADDED", 7), BREAK]), Answer([event("ADDED", 8, "b"), HOLD]))
     with watched(server) as ear:
         assert [ear.next()[0] for _ in range(4)] == ["listed", "ADDED", "away", "ADDED"]
-    assert asked(server, "WATCH", "resourceVersion") == ["5", "7"]
+    assert parameters(server, "WATCH", "resourceVersion") == ["5", "7"]
     assert server.count("GET", PATH) == 1
 
 
 def test_a_bookmark_says_where_it_is_and_nothing_else(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer([event("BOOKMARK", 9)]), Answer([event("ADDED", 10), HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer([event("BOOKMARK", 9)]), Answer([event("ADDED", 10), HOLD]))
     with watched(server) as ear:
         assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "a")]
-    assert asked(server, "WATCH", "resourceVersion") == ["5", "9"]
+    assert parameters(server, "WATCH", "resourceVersion") == ["5", "9"]
 
 
 def test_a_regular_end_of_a_watch_is_not_reported(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer([]), Answer([]), Answer([event("ADDED", 6), HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer([]), Answer([]), Answer([event("ADDED", 6), HOLD]))
     with watched(server) as ear:
         assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "a")]
     assert server.count("GET", PATH) == 1
@@ -126,36 +126,36 @@ def test_a_regular_end_of_a_watch_is_not_reported(server: ApiServer) -> None:
     ],
 )
 def test_an_expired_version_is_listed_again(server: ApiServer, too_old: Answer) -> None:
-    server.says("GET", PATH, listing(5, "a", "gone"), listing(90, "a"))
-    server.says("WATCH", PATH, too_old, Answer([event("ADDED", 91, "b"), HOLD]))
+    server.answers("GET", PATH, listing(5, "a", "gone"), listing(90, "a"))
+    server.answers("WATCH", PATH, too_old, Answer([event("ADDED", 91, "b"), HOLD]))
     with watched(server) as ear:
         assert [ear.next() for _ in range(3)] == [("listed", "a", "gone"), ("listed", "a"), ("ADDED", "b")]
-    assert asked(server, "WATCH", "resourceVersion") == ["5", "90"]
+    assert parameters(server, "WATCH", "resourceVersion") == ["5", "90"]
 
 
 def test_a_server_that_forgets_always_is_not_asked_all_the_time(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "_FIRST_PAUSE", 0.2)
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, failure(410))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, failure(410))
     with watched(server):
         time.sleep(1)
     assert server.count("WATCH", PATH) < 20
 
 
 def test_the_handler_learns_that_the_server_is_unreachable_and_why(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, failure(403, "not any more"), failure(503, "busy"), Answer([event("ADDED", 6), HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, failure(403, "not any more"), failure(503, "busy"), Answer([event("ADDED", 6), HOLD]))
     with watched(server) as ear:
-        told = [ear.next() for _ in range(4)]
+        changes = [ear.next() for _ in range(4)]
     away = ("away", "sut: the API server does not answer: busy")
-    assert told == [("listed",), ("away", "sut: not any more"), away, ("ADDED", "a")]
+    assert changes == [("listed",), ("away", "sut: not any more"), away, ("ADDED", "a")]
 
 
 def test_a_malformed_line_is_a_broken_connection(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer([b"<html>\n"]), Answer([event("ADDED", 6), HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer([b"<html>\n"]), Answer([event("ADDED", 6), HOLD]))
     with watched(server) as ear:
         assert [ear.next()[0] for _ in range(3)] == ["listed", "away", "ADDED"]
 
@@ -167,16 +167,16 @@ def test_after_an_error_of_the_handler_the_objects_are_listed_again(server: ApiS
             if self.heard.qsize() < 3:
                 raise LookupError("no such thing")
 
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer([event("ADDED", 6), HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer([event("ADDED", 6), HOLD]))
     with watched(server, Failing()) as ear:
         kinds = [ear.next()[0] for _ in range(5)]
     assert kinds == ["listed", "ADDED", "away", "listed", "ADDED"]
 
 
 def test_a_watch_that_is_closed_ends_at_once(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer([event("ADDED", 6), HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer([event("ADDED", 6), HOLD]))
     with watched(server) as ear:
         assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "a")]
         began = time.monotonic()
@@ -186,19 +186,19 @@ def test_a_watch_that_is_closed_ends_at_once(server: ApiServer) -> None:
 
 
 def test_start_fails_if_the_objects_cannot_be_listed(server: ApiServer) -> None:
-    server.says("GET", PATH, failure(403, "may not list"))
+    server.answers("GET", PATH, failure(403, "may not list"))
     with pytest.raises(ApiError, match="sut: may not list"), watched(server):
         pass
-    server.says("GET", PATH, failure(503, Retry_After="60"))
+    server.answers("GET", PATH, failure(503, Retry_After="60"))
     with pytest.raises(Unavailable), watched(server):
         pass
 
 
 def test_a_list_that_is_forgotten_between_its_pages_is_begun_again(server: ApiServer) -> None:
-    server.says("GET", PATH, listing(4, "a", more="page-2"), failure(410), listing(9, "b"))
-    server.says("WATCH", PATH, Answer([HOLD]))
+    server.answers("GET", PATH, listing(4, "a", more="page-2"), failure(410), listing(9, "b"))
+    server.answers("WATCH", PATH, Answer([HOLD]))
     with watched(server):
-        assert asked(server, "GET", "continue") == [None, "page-2", None]
+        assert parameters(server, "GET", "continue") == [None, "page-2", None]
 
 
 def test_a_quiet_watch_that_breaks_was_there_until_then(server: ApiServer) -> None:
@@ -211,15 +211,15 @@ def test_a_quiet_watch_that_breaks_was_there_until_then(server: ApiServer) -> No
         def unreachable(self, seconds: float, reason: str) -> None:
             super().unreachable(seconds, f"{reason.partition(':')[0]}: {seconds:.0f}")
 
-    server.says("GET", PATH, listing(5))
-    server.says("WATCH", PATH, Answer(quiet()), Answer([HOLD]))
+    server.answers("GET", PATH, listing(5))
+    server.answers("WATCH", PATH, Answer(quiet()), Answer([HOLD]))
     with watched(server, Clock()) as ear:
         assert [ear.next() for _ in range(3)] == [("listed",), ("ADDED", "a"), ("away", "sut: 0")]
 
 
 def test_a_silent_watch_is_replaced_by_a_new_request(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_STREAM_TIMEOUTS", (5.0, 0.2))
-    server.says("GET", PATH, listing(1))
-    server.says("WATCH", PATH, Answer([HOLD]), Answer([event("ADDED", 2, "b"), HOLD]))
+    server.answers("GET", PATH, listing(1))
+    server.answers("WATCH", PATH, Answer([HOLD]), Answer([event("ADDED", 2, "b"), HOLD]))
     with watched(server) as ear:
         assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "b")]  # and not that it was away

@@ -19,10 +19,10 @@ def _followed(
     server: ApiServer, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Followed]:
     for path in (JOBS, PODS):
-        server.says("GET", path, listing(1))
-        server.says("WATCH", path, Answer([HOLD]))
+        server.answers("GET", path, listing(1))
+        server.answers("WATCH", path, Answer([HOLD]))
     for job in ("j", "k"):
-        server.says("GET", f"{JOBS}/{job}", {"metadata": {"name": job, "uid": "u"}})
+        server.answers("GET", f"{JOBS}/{job}", {"metadata": {"name": job, "uid": "u"}})
     monkeypatch.setattr(attempt_clock, "_CLOCK_SECONDS", 0.05)
     monkeypatch.setattr(tracker, "_DOUBT_SECONDS", 0.1)
     found = Followed(cluster, tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from tests.fakes.api_server import Asked
+from tests.fakes.api_server import Request
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods.attempt_clock import Clock
 from toolbox.kubernetes.pods.description import Pod
@@ -27,14 +27,14 @@ COMPLETE = JobView("j", "u", condition="Complete", reason="Completed")
 RUNNING = PodView("p", "u", "j", node="n", is_running=True)
 
 
-def told(code: int = 0, **fields: Any) -> dict[str, Any]:
+def report(code: int = 0, **fields: Any) -> dict[str, Any]:
     """Return an outcome as an agent writes it."""
     known = WorkloadOutcome(EndedBy.EXIT, code).as_json()
     return {**known, "logs": {"stdout": [0, 0], "stderr": [0, 0]}, "left": 0, **fields}
 
 
 def ended(name: str = "p", job: str = "j", code: int = 0, **fields: Any) -> PodView:
-    message = told(code, **fields.pop("told", {}))
+    message = report(code, **fields.pop("report", {}))
     return PodView(name, f"uid-{name}", job, node="n", ended=Ended(code, "Completed", "", message), **fields)
 
 
@@ -116,11 +116,11 @@ def pod_json(name: str, state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def listed_for(pods: list[dict[str, Any]]) -> Callable[[Asked], dict[str, Any]]:
+def listed_for(pods: list[dict[str, Any]]) -> Callable[[Request], dict[str, Any]]:
     """Return what the server answers who asks for the pods of an attempt; the watch sees none of them."""
 
-    def answer(asked: Asked) -> dict[str, Any]:
-        items = pods if asked.get("labelSelector") == f"{ATTEMPT_LABEL}=j" else []
+    def answer(request: Request) -> dict[str, Any]:
+        items = pods if request.get("labelSelector") == f"{ATTEMPT_LABEL}=j" else []
         return {"metadata": {"resourceVersion": "1"}, "items": items}
 
     return answer

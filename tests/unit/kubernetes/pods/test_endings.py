@@ -13,7 +13,7 @@ JOB = JobView("j", "u")
 DEADLINE = JobView("j", "u", condition="Failed", reason="DeadlineExceeded")
 
 
-def told(by: str = "exit", code: int = 0, **fields: Any) -> dict[str, Any]:
+def report(by: str = "exit", code: int = 0, **fields: Any) -> dict[str, Any]:
     """Return an outcome as an agent writes it."""
     known = WorkloadOutcome(EndedBy(by), code, seconds=2.5, host="pod").as_json()
     return {**known, "logs": {"stdout": [0, 0], "stderr": [0, 0]}, "left": 0, **fields}
@@ -41,7 +41,7 @@ def running(**fields: Any) -> PodView:
 
 
 def test_what_the_agent_told_holds() -> None:
-    outcome = end(pod(told("exit", 3), 3, "Error"))
+    outcome = end(pod(report("exit", 3), 3, "Error"))
     assert (outcome.ended_by, outcome.exit_code, outcome.seconds, outcome.host) == (EndedBy.EXIT, 3, 2.5, "n")
 
 
@@ -53,20 +53,20 @@ def test_nothing_has_ended_while_it_runs_or_waits() -> None:
 
 
 def test_who_is_killed_for_memory_is_told_from_who_is_killed() -> None:
-    for one in (pod(told("signal", 137), 137, "OOMKilled", memory_limit="1G"), pod(None, 137, "OOMKilled")):
+    for one in (pod(report("signal", 137), 137, "OOMKilled", memory_limit="1G"), pod(None, 137, "OOMKilled")):
         assert end(one).ended_by is EndedBy.OUT_OF_MEMORY
     assert (
         "it used more memory than its limit (1G)"
-        in end(pod(told("signal", 137), 137, "OOMKilled", memory_limit="1G")).message
+        in end(pod(report("signal", 137), 137, "OOMKilled", memory_limit="1G")).message
     )
-    assert end(pod(told("signal", 137), 137, "Error")).ended_by is EndedBy.SIGNAL
+    assert end(pod(report("signal", 137), 137, "Error")).ended_by is EndedBy.SIGNAL
 
 
 def test_a_part_that_was_killed_for_memory_is_the_affair_of_who_got_over_it() -> None:
-    assert end(pod(told("exit", 0), 0, "OOMKilled")).ended_by is EndedBy.EXIT
+    assert end(pod(report("exit", 0), 0, "OOMKilled")).ended_by is EndedBy.EXIT
 
 
-@pytest.mark.parametrize("of", [told("cancelled", 143), None])
+@pytest.mark.parametrize("of", [report("cancelled", 143), None])
 def test_who_ends_with_its_pod_was_evicted(of: Mapping[str, Any] | None) -> None:
     assert end(pod(of, 143, "Error", is_deleted=True)).ended_by is EndedBy.EVICTED
     outcome = end(pod(of, 143, "Error", disruption="Evicted: low on disk"))
@@ -74,12 +74,12 @@ def test_who_ends_with_its_pod_was_evicted(of: Mapping[str, Any] | None) -> None
 
 
 def test_what_had_ended_by_itself_was_not_evicted() -> None:
-    assert end(pod(told("exit", 0), is_deleted=True)).ended_by is EndedBy.EXIT
-    assert end(pod(told("timeout", 143), 143, "Error", is_deleted=True)).ended_by is EndedBy.TIMEOUT
+    assert end(pod(report("exit", 0), is_deleted=True)).ended_by is EndedBy.EXIT
+    assert end(pod(report("timeout", 143), 143, "Error", is_deleted=True)).ended_by is EndedBy.TIMEOUT
 
 
 def test_what_we_asked_to_end_was_cancelled_whatever_becomes_of_its_pod() -> None:
-    assert end(pod(told("cancelled", 143), 143, is_deleted=True), is_cancelled=True).ended_by is EndedBy.CANCELLED
+    assert end(pod(report("cancelled", 143), 143, is_deleted=True), is_cancelled=True).ended_by is EndedBy.CANCELLED
     gone = JobView("j", "u", is_deleted=True)
     assert end(job=gone, is_cancelled=True).ended_by is EndedBy.CANCELLED
 
@@ -118,7 +118,7 @@ def test_a_job_that_we_have_deleted_for_a_pod_says_what_became_of_the_pod() -> N
 
 def test_the_deadline_of_a_job_is_a_timeout_also_where_the_pod_was_deleted_for_it() -> None:
     assert end(job=DEADLINE).ended_by is EndedBy.TIMEOUT
-    assert end(pod(told("cancelled", 143), 143, is_deleted=True), job=DEADLINE).ended_by is EndedBy.TIMEOUT
+    assert end(pod(report("cancelled", 143), 143, is_deleted=True), job=DEADLINE).ended_by is EndedBy.TIMEOUT
     assert end(pod(None, 137, "Error", is_deleted=True), job=DEADLINE).ended_by is EndedBy.TIMEOUT
 
 
@@ -136,7 +136,7 @@ def test_a_pod_that_is_deleted_when_its_time_is_up_has_a_timeout_before_its_job_
     deleted_at: float | None, expected: EndedBy
 ) -> None:
     late = JobView("j", "u", ends_at=100.0)
-    for of in (told("cancelled", 143), None):
+    for of in (report("cancelled", 143), None):
         assert end(pod(of, 143, is_deleted=True, deleted_at=deleted_at), job=late).ended_by is expected
 
 
@@ -167,13 +167,13 @@ def test_a_job_that_is_terminal_without_a_word_is_lost() -> None:
 
 
 def test_several_pods_have_ended_when_all_of_them_have() -> None:
-    good = pod(told("exit", 0), index=0)
+    good = pod(report("exit", 0), index=0)
     assert conclude([good, running(index=1)], JOB, expected=2, is_cancelled=False) is None
-    assert end(good, pod(told("exit", 0), index=1), expected=2).ended_by is EndedBy.EXIT
+    assert end(good, pod(report("exit", 0), index=1), expected=2).ended_by is EndedBy.EXIT
 
 
 def test_the_first_of_several_that_fails_ends_all_and_is_named() -> None:
-    outcome = end(running(index=0), pod(told("timeout", 143, message="it ran longer than 5 s"), index=1), expected=2)
+    outcome = end(running(index=0), pod(report("timeout", 143, message="it ran longer than 5 s"), index=1), expected=2)
     assert (outcome.ended_by, outcome.message) == (EndedBy.TIMEOUT, "host 1: it ran longer than 5 s")
 
 
@@ -219,7 +219,7 @@ def test_what_has_not_started_in_time_says_what_it_waited_for(view: PodView, exp
 
 @pytest.mark.parametrize("by", ["cancelled", "timeout", "silence"])
 def test_who_was_ended_for_another_reason_was_not_killed_for_memory(by: str) -> None:
-    assert end(pod(told(by, 143), 143, "OOMKilled"), is_cancelled=by == "cancelled").ended_by is EndedBy(by)
+    assert end(pod(report(by, 143), 143, "OOMKilled"), is_cancelled=by == "cancelled").ended_by is EndedBy(by)
 
 
 def test_of_several_pods_the_one_that_has_not_started_is_named() -> None:

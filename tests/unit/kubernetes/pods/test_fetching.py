@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure, listing
+from tests.fakes.api_server import ApiServer, Conversation, Reply, Talk, failure, listing
 from toolbox.kubernetes.api import access
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.pods import fetching
@@ -42,27 +42,27 @@ def send(talk: Conversation) -> None:
     """Send an archive, as our agent does."""
     for piece in (archive(), b""):
         talk.hear()
-        talk.say(OUT, b"%08d" % len(piece) + piece)
+        talk.send(OUT, b"%08d" % len(piece) + piece)
     talk.end()
 
 
 def break_off(talk: Conversation) -> None:
     """Send the beginning of one."""
     talk.hear()
-    talk.say(OUT, b"%08d" % 999 + archive()[:300])
+    talk.send(OUT, b"%08d" % 999 + archive()[:300])
 
 
 def break_off_late(talk: Conversation) -> None:
     """Send a piece, and take longer for it than anybody is patient."""
     talk.hear()
     time.sleep(1.2 * IMPATIENT)
-    talk.say(OUT, b"%08d" % 300 + archive()[:300])
+    talk.send(OUT, b"%08d" % 300 + archive()[:300])
     talk.hear()
 
 
-def fetched(server: ApiServer, cluster: Cluster, directory: Path, *answers: Said, timeout: float = 20) -> str:
+def fetched(server: ApiServer, cluster: Cluster, directory: Path, *answers: Reply, timeout: float = 20) -> str:
     """Return the file that came."""
-    server.says("GET", PATH, *answers)
+    server.answers("GET", PATH, *answers)
     fetching.fetch(cluster, "p", "python3", "/topgallant/a", Selection(("**",), (), directory), timeout)
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
     return (directory / "files/it").read_text()
@@ -77,7 +77,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("trouble", [failure(500), failure(503), failure(429), Talk(break_off)])
 def test_what_was_not_sent_whole_is_fetched_again(
-    server: ApiServer, cluster: Cluster, directory: Path, trouble: Said
+    server: ApiServer, cluster: Cluster, directory: Path, trouble: Reply
 ) -> None:
     assert fetched(server, cluster, directory, trouble, trouble, Talk(send)) == "left"
 
@@ -105,13 +105,13 @@ def test_who_has_another_token_by_then_comes_with_that(
     monkeypatch.setattr(access, "_RELOAD_SECONDS", 0.0)
     server.admit("second")
     assert fetched(server, cluster, directory, failure(401), Talk(send)) == "left"
-    assert [each.headers.get("authorization") for each in server.asked] == ["Bearer first", "Bearer second"]
+    assert [each.headers.get("authorization") for each in server.requests] == ["Bearer first", "Bearer second"]
 
 
 def test_a_node_that_has_not_heard_of_a_pod_yet_is_asked_again(
     server: ApiServer, cluster: Cluster, directory: Path
 ) -> None:
-    server.says("GET", PODS, listing(1, "p"))
+    server.answers("GET", PODS, listing(1, "p"))
     assert fetched(server, cluster, directory, failure(404, "pod does not exist"), Talk(send)) == "left"
 
 
@@ -119,7 +119,7 @@ def test_a_node_that_has_not_heard_of_a_pod_yet_is_asked_again(
 def test_what_is_refused_is_not_asked_for_again(
     server: ApiServer, cluster: Cluster, directory: Path, status: int
 ) -> None:
-    server.says("GET", PODS, listing(1))
+    server.answers("GET", PODS, listing(1))
     with pytest.raises(ApiError, match="sut: no such container"):
         fetched(server, cluster, directory, failure(status, "no such container"))
     assert server.count("GET", PATH) == 1
@@ -132,9 +132,9 @@ def test_a_pod_that_sends_without_end_is_cut_off_and_what_came_is_kept(
     def send_on(talk: Conversation) -> None:
         content = archive()[:1024]
         while talk.hear():
-            talk.say(OUT, b"%08d" % len(content) + content)
+            talk.send(OUT, b"%08d" % len(content) + content)
 
-    server.says("GET", PATH, Talk(send_on))
+    server.answers("GET", PATH, Talk(send_on))
     limits = CollectLimits(bytes=1000, files=1)
     with pytest.raises(LimitExceeded, match=r"`collect_bytes` and `collect_files` of the target"):
         fetching.fetch(cluster, "p", "python3", "/topgallant/a", Selection(("**",), (), directory, limits), 20)
@@ -146,7 +146,7 @@ def test_a_piece_that_is_longer_than_any_of_the_agent_is_not_read(
 ) -> None:
     def announce(talk: Conversation) -> None:
         talk.hear()
-        talk.say(OUT, b"99999999")
+        talk.send(OUT, b"99999999")
         talk.hear()
 
     with pytest.raises(Unavailable, match="it is not the agent that sends the archive"):

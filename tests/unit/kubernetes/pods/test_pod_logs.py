@@ -43,11 +43,11 @@ def follow(copy: LiveCopy, seconds: float = 0.5) -> bool:
 
 
 def test_lines_are_copied_without_their_times(server: ApiServer, copy: LiveCopy, file: Path) -> None:
-    server.says("GET", PATH, answer(stamped("one", "  two  words", "")))
+    server.answers("GET", PATH, answer(stamped("one", "  two  words", "")))
     assert follow(copy)
     assert file.read_text() == "one\n  two  words\n\n"
-    asked = server.asked[0]
-    assert [asked.get(name) for name in ("container", "follow", "timestamps", "sinceTime")] == [
+    request = server.requests[0]
+    assert [request.get(name) for name in ("container", "follow", "timestamps", "sinceTime")] == [
         "workload",
         "true",
         "true",
@@ -59,53 +59,55 @@ def test_a_copy_goes_on_after_its_last_line_when_a_connection_breaks(
     server: ApiServer, copy: LiveCopy, file: Path
 ) -> None:
     lines = [stamped(f"line {number}", first=number) for number in range(9)]
-    server.says("GET", PATH, answer(*lines[:4], lines[4][:20], BREAK), answer(*lines[2:7], BREAK), answer(*lines[5:]))
+    server.answers(
+        "GET", PATH, answer(*lines[:4], lines[4][:20], BREAK), answer(*lines[2:7], BREAK), answer(*lines[5:])
+    )
     follow(copy)
     assert file.read_text() == "".join(f"line {number}\n" for number in range(9))
-    since = [each.get("sinceTime") for each in server.asked[:3]]
+    since = [each.get("sinceTime") for each in server.requests[:3]]
     assert since == [None, "2026-01-02T03:04:03.000000000Z", "2026-01-02T03:04:06.000000000Z"]
 
 
 def test_lines_of_the_same_time_are_all_copied(server: ApiServer, copy: LiveCopy, file: Path) -> None:
-    server.says("GET", PATH, answer(stamped("one") + stamped("two")))
+    server.answers("GET", PATH, answer(stamped("one") + stamped("two")))
     follow(copy)
     assert file.read_text() == "one\ntwo\n"
 
 
 def test_a_copy_of_an_earlier_session_is_replaced(server: ApiServer, copy: LiveCopy, file: Path) -> None:
     file.write_text("one\nhalf a li")
-    server.says("GET", PATH, answer(stamped("one", "two")))
+    server.answers("GET", PATH, answer(stamped("one", "two")))
     follow(copy)
     assert file.read_text() == "one\ntwo\n"
 
 
 def test_text_without_a_time_is_not_copied(server: ApiServer, copy: LiveCopy, file: Path) -> None:
-    server.says("GET", PATH, answer(b"unable to retrieve container logs\n", stamped("one"), b"no end"))
+    server.answers("GET", PATH, answer(b"unable to retrieve container logs\n", stamped("one"), b"no end"))
     follow(copy)
     assert file.read_text() == "one\n"
 
 
 def test_a_container_that_has_not_started_is_waited_for(server: ApiServer, copy: LiveCopy, file: Path) -> None:
-    server.says("GET", PATH, failure(400, "ContainerCreating"), failure(500), answer(stamped("one")))
+    server.answers("GET", PATH, failure(400, "ContainerCreating"), failure(500), answer(stamped("one")))
     follow(copy, 2)
     assert file.read_text() == "one\n"
 
 
 def test_the_log_of_a_pod_that_is_gone_is_not_waited_for(server: ApiServer, copy: LiveCopy) -> None:
-    server.says("GET", PODS, listing(1))
+    server.answers("GET", PODS, listing(1))
     assert not copy.follow(lambda: False)
     assert server.count("GET", PATH) == 1
 
 
 def test_a_node_that_does_not_know_a_pod_yet_is_asked_again(server: ApiServer, copy: LiveCopy, file: Path) -> None:
-    server.says("GET", PODS, listing(1, "p"))
-    server.says("GET", PATH, failure(404, "pod does not exist"), answer(stamped("one")))
+    server.answers("GET", PODS, listing(1, "p"))
+    server.answers("GET", PATH, failure(404, "pod does not exist"), answer(stamped("one")))
     follow(copy)
     assert file.read_text() == "one\n"
 
 
 def test_a_pod_that_waits_for_its_logs_to_be_fetched_is_noticed(server: ApiServer, copy: LiveCopy, file: Path) -> None:
-    server.says("GET", PATH, answer(stamped("one", HOLDING), HOLD))
+    server.answers("GET", PATH, answer(stamped("one", HOLDING), HOLD))
     assert not copy.follow(lambda: False)
     assert copy.is_held
     assert file.read_text() == "one\n"
@@ -116,14 +118,14 @@ def test_a_pod_that_may_wait_is_noticed_also_after_its_node_has_stopped_sending(
 ) -> None:
     monkeypatch.setattr(pod_logs, "_HOLD_TIMEOUTS", (5.0, 0.3))
     copy = LiveCopy(cluster, "p", file, may_hold=True)
-    server.says("GET", PATH, answer(stamped("one"), HOLD), answer(stamped(HOLDING, first=1), HOLD))
+    server.answers("GET", PATH, answer(stamped("one"), HOLD), answer(stamped(HOLDING, first=1), HOLD))
     assert not copy.follow(lambda: False)
     assert copy.is_held
 
 
 def test_a_pod_that_cannot_wait_has_no_line_that_says_so(server: ApiServer, cluster: Cluster, file: Path) -> None:
     copy = LiveCopy(cluster, "p", file)
-    server.says("GET", PATH, answer(stamped("one", HOLDING, "two")))
+    server.answers("GET", PATH, answer(stamped("one", HOLDING, "two")))
     follow(copy)
     assert not copy.is_held
     assert file.read_text() == f"one\n{HOLDING}\ntwo\n"
@@ -131,7 +133,7 @@ def test_a_pod_that_cannot_wait_has_no_line_that_says_so(server: ApiServer, clus
 
 def test_a_line_of_the_workload_itself_does_not_end_the_copy(server: ApiServer, copy: LiveCopy, file: Path) -> None:
     forged = stamped("one", HOLDING)
-    server.says("GET", PATH, answer(forged), answer(forged, stamped("two", HOLDING, first=2)))
+    server.answers("GET", PATH, answer(forged), answer(forged, stamped("two", HOLDING, first=2)))
     assert not copy.follow(lambda: False)
     copy.go_on()
     assert not copy.follow(lambda: False)
@@ -142,13 +144,13 @@ def test_a_line_of_the_workload_itself_does_not_end_the_copy(server: ApiServer, 
 def test_a_pod_that_waits_is_noticed_after_the_clock_of_its_node_was_set_back(
     server: ApiServer, copy: LiveCopy
 ) -> None:
-    server.says("GET", PATH, answer(stamped("one", first=9)), answer(stamped(HOLDING, first=3), HOLD))
+    server.answers("GET", PATH, answer(stamped("one", first=9)), answer(stamped(HOLDING, first=3), HOLD))
     assert not copy.follow(lambda: False)
     assert copy.is_held
 
 
 def test_closing_a_copy_ends_it_at_once_and_keeps_it_as_it_is(server: ApiServer, copy: LiveCopy, file: Path) -> None:
-    server.says("GET", PATH, answer(stamped("one"), HOLD))
+    server.answers("GET", PATH, answer(stamped("one"), HOLD))
     follower = threading.Thread(target=copy.follow, args=[lambda: False])
     follower.start()
     while not file.exists() or not file.read_text():
@@ -165,7 +167,7 @@ def test_a_full_disk_does_not_end_a_copy(
     server: ApiServer, copy: LiveCopy, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file.mkdir()
-    server.says("GET", PATH, answer(stamped("one", HOLDING)))
+    server.answers("GET", PATH, answer(stamped("one", HOLDING)))
     copy.follow(lambda: False)
     assert copy.is_held
     assert "stdout.log cannot be written: " in caplog.text
@@ -173,7 +175,7 @@ def test_a_full_disk_does_not_end_a_copy(
 
 def test_a_copy_does_not_become_longer_than_a_log(server: ApiServer, cluster: Cluster, file: Path) -> None:
     copy = LiveCopy(cluster, "p", file, log_bytes=10)
-    server.says("GET", PATH, answer(*(stamped("x" * 50_000, first=number) for number in range(5))))
+    server.answers("GET", PATH, answer(*(stamped("x" * 50_000, first=number) for number in range(5))))
     follow(copy)
     assert file.stat().st_size == 10 + END_BYTES
 
@@ -182,7 +184,9 @@ def test_a_line_without_end_is_not_held_in_memory(
     server: ApiServer, copy: LiveCopy, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_logs, "_LONGEST_LINE", 1000)
-    server.says("GET", PATH, answer(stamped("x" * 99)[:-1], *[b"x" * (1 << 16)] * 64, b"\n", stamped("one", first=1)))
+    server.answers(
+        "GET", PATH, answer(stamped("x" * 99)[:-1], *[b"x" * (1 << 16)] * 64, b"\n", stamped("one", first=1))
+    )
     follow(copy)
     first, second = file.read_text().splitlines()
     assert len(first) < 1 << 17

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import api_server
-from tests.fakes.api_server import Answer, ApiServer, Asked, failure
+from tests.fakes.api_server import Answer, ApiServer, Request, failure
 from toolbox.kubernetes.api.connection import ApiError, Cluster
 from toolbox.kubernetes.pods import run_resources
 from toolbox.kubernetes.pods.run_resources import RunResources
@@ -35,16 +35,16 @@ class Kept:
         self.server = server
         self.objects: dict[str, Any] = {}
         for path in (MAPS, SECRETS):
-            server.says("POST", path, self.create)
+            server.answers("POST", path, self.create)
 
-    def create(self, asked: Asked) -> dict[str, Any] | Answer:
-        name = asked.body["metadata"]["name"]
+    def create(self, request: Request) -> dict[str, Any] | Answer:
+        name = request.body["metadata"]["name"]
         if name in self.objects:
             return failure(409, "there is one")
-        found = {**asked.body, "metadata": {**asked.body["metadata"], "uid": f"uid-{len(self.objects)}"}}
+        found = {**request.body, "metadata": {**request.body["metadata"], "uid": f"uid-{len(self.objects)}"}}
         self.objects[name] = found
-        self.server.says("GET", f"{asked.path}/{name}", found)
-        self.server.says("DELETE", f"{asked.path}/{name}", lambda _: self.objects.pop(name))
+        self.server.answers("GET", f"{request.path}/{name}", found)
+        self.server.answers("DELETE", f"{request.path}/{name}", lambda _: self.objects.pop(name))
         return found
 
 
@@ -78,7 +78,7 @@ def test_the_owner_is_made_once_and_knows_its_run(provided: RunResources, kept: 
     )
     labels = kept.objects[provided.name]["metadata"]["labels"]
     assert labels == {"app.kubernetes.io/managed-by": "topgallant", "topgallant.dev/run": "run-1"}
-    assert len(kept.server.asked) == 1
+    assert len(kept.server.requests) == 1
 
 
 def test_who_goes_on_with_a_run_takes_the_owner_that_there_is(
@@ -91,7 +91,7 @@ def test_who_goes_on_with_a_run_takes_the_owner_that_there_is(
 
 
 def test_an_owner_that_may_not_be_made_is_an_error(provided: RunResources, server: ApiServer) -> None:
-    server.says("POST", MAPS, failure(403, "may not"))
+    server.answers("POST", MAPS, failure(403, "may not"))
     with pytest.raises(ApiError, match="may not"):
         provided.owner(5)
 
@@ -191,7 +191,7 @@ def test_what_was_left_is_made_again_where_it_is_needed_again(provided: RunResou
 
 def test_to_leave_nothing_is_no_error(provided: RunResources, server: ApiServer) -> None:
     provided.teardown_run()
-    assert [(each.method, each.path) for each in server.asked] == [("DELETE", f"{MAPS}/{provided.name}")]
+    assert [(each.method, each.path) for each in server.requests] == [("DELETE", f"{MAPS}/{provided.name}")]
 
 
 def test_what_somebody_deleted_is_made_again_once_that_is_known(provided: RunResources, kept: Kept) -> None:

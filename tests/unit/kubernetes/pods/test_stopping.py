@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import ApiServer, Conversation, Said, Talk, failure
+from tests.fakes.api_server import ApiServer, Conversation, Reply, Talk, failure
 from tests.unit.kubernetes.pods.following import PODS, RUNNING, Followed, ended, wait_until
 from toolbox.agent.pod import CANCELLING
 from toolbox.kubernetes.api.connection import Unavailable
@@ -64,11 +64,11 @@ def asking() -> Iterator[AgentCanceller]:
 
 
 def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: AgentCanceller) -> None:
-    asked: Queue[str] = Queue()
+    requested: Queue[str] = Queue()
     answers: list[Exception | None] = [Unavailable("not yet"), RuntimeError("ours"), None]
 
     def ask(pod: str) -> None:
-        asked.put(pod)
+        requested.put(pod)
         if (error := answers.pop(0)) is not None:
             raise error
 
@@ -76,18 +76,18 @@ def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: 
     for now, pods in ((0.0, [WAITING, STARTING]), (1.0, [RUNNING]), (2.0, [RUNNING]), (4.5, [RUNNING])):
         asking.request(stop, pods, ask, now)
         wait_until(lambda: not asking._pending)
-    assert (asked.qsize(), stop.confirmed) == (2, set())
+    assert (requested.qsize(), stop.confirmed) == (2, set())
     asking.request(stop, [RUNNING], ask, 8.0)
     wait_until(lambda: stop.confirmed)
     asking.request(stop, [RUNNING], ask, 20.0)
-    assert (asked.qsize(), stop.confirmed) == (3, {"p"})
+    assert (requested.qsize(), stop.confirmed) == (3, {"p"})
 
 
 def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_waiting(asking: AgentCanceller) -> None:
-    release, asked = threading.Event(), Queue[str]()
+    release, requested = threading.Event(), Queue[str]()
 
     def ask(pod: str) -> None:
-        asked.put(pod)
+        requested.put(pod)
         assert pod != "p" or release.wait(20)
 
     stop = Stop(since=0.0)
@@ -96,20 +96,20 @@ def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_wai
     asking.request(stop, [PodView("q", "u", "j", node="n", is_running=True)], ask, 20.0)
     wait_until(lambda: stop.confirmed == {"q"})
     release.set()
-    assert {asked.get(timeout=20), asked.get(timeout=20)} == {"p", "q"}
+    assert {requested.get(timeout=20), requested.get(timeout=20)} == {"p", "q"}
     with pytest.raises(Empty):
-        asked.get(timeout=0.1)
+        requested.get(timeout=0.1)
 
 
 def hear(talk: Conversation) -> None:
     """Say that the workload is asked to end, as our agent does."""
-    talk.say(1, CANCELLING.encode())
+    talk.send(1, CANCELLING.encode())
     talk.end()
 
 
 def give_up(talk: Conversation) -> None:
     """Say that there is none, as our agent does."""
-    talk.say(2, b"there is no workload\n")
+    talk.send(2, b"there is no workload\n")
     talk.end()
 
 
@@ -133,17 +133,17 @@ def cancelled(followed: Followed) -> Attempt:
 
 @pytest.mark.parametrize("answers", [(Talk(hear),), (failure(500), Talk(give_up), Talk(hear))])
 def test_a_pod_that_is_starting_is_asked_when_it_runs_and_its_job_is_left(
-    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch, answers: tuple[Said, ...]
+    followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch, answers: tuple[Reply, ...]
 ) -> None:
     monkeypatch.setattr(stopping, "_AGAIN_SECONDS", 0.1)
-    server.says("GET", f"{PODS}/p/exec", *answers)
+    server.answers("GET", f"{PODS}/p/exec", *answers)
     attempt = cancelled(followed)
     assert not removed(followed)
     assert server.count("GET", f"{PODS}/p/exec") == 0
     tracker.store.see_pod(RUNNING)
     wait_until(lambda: attempt.stop and attempt.stop.confirmed == {"p"})
     assert server.count("GET", f"{PODS}/p/exec") == len(answers)
-    tracker.store.see_pod(ended(code=143, told={"ended_by": "cancelled"}))
+    tracker.store.see_pod(ended(code=143, report={"ended_by": "cancelled"}))
     assert followed.outcome(attempt).ended_by is EndedBy.CANCELLED
     assert not removed(followed)
 
@@ -185,7 +185,7 @@ def test_the_job_of_who_cannot_start_goes_at_once(
 
 def test_all_hosts_are_asked_and_waited_for(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
     for name in ("p-0", "p-1"):
-        server.says("GET", f"{PODS}/{name}/exec", Talk(hear))
+        server.answers("GET", f"{PODS}/{name}/exec", Talk(hear))
     attempt = followed.add(hosts=2)
     tracker.store.see_job(JobView("j", "u"))
     tracker.store.see_pod(PodView("p-0", "u0", "j", index=0, node="n", is_running=True))
@@ -201,7 +201,7 @@ def test_all_hosts_are_asked_and_waited_for(followed: Followed, tracker: Tracker
 
 def replaced(followed: Followed, server: ApiServer, **own: Any) -> None:
     """Have an attempt whose pod was deleted, and another one in its place that hears what it is asked."""
-    server.says("GET", f"{PODS}/again/exec", Talk(hear))
+    server.answers("GET", f"{PODS}/again/exec", Talk(hear))
     tracker = followed.tracker
     tracker.store.see_job(OLD)
     tracker.store.see_pod(PodView("p", "u", "j", node="n", is_deleted=True, deleted_at=1, **own))
@@ -213,7 +213,7 @@ def replaced(followed: Followed, server: ApiServer, **own: Any) -> None:
 def test_it_is_asked_to_end_before_its_job_goes(
     followed: Followed, tracker: Tracker, server: ApiServer, own: dict[str, Any], is_cancelled: bool
 ) -> None:
-    server.says("GET", f"{PODS}/p/exec", Talk(hear))
+    server.answers("GET", f"{PODS}/p/exec", Talk(hear))
     attempt = followed.add()
     replaced(followed, server, **own)
     if is_cancelled:
@@ -223,8 +223,8 @@ def test_it_is_asked_to_end_before_its_job_goes(
     tracker.store.see_pod(PodView("again", "v", "j", node="n", is_running=True))
     wait_until(lambda: attempt.stop and "again" in attempt.stop.confirmed)
     assert not removed(followed)
-    tracker.store.see_pod(ended("again", code=143, told={"ended_by": "cancelled"}))
-    tracker.store.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=1))
+    tracker.store.see_pod(ended("again", code=143, report={"ended_by": "cancelled"}))
+    tracker.store.see_pod(ended(code=143, report={"ended_by": "cancelled"}, is_deleted=True, deleted_at=1))
     tracker.store.see_job(JobView("j", "u", replaces=True, condition="Failed", reason="BackoffLimitExceeded"))
     was_evicted = not is_cancelled or "is_over" in own  # before it was cancelled
     assert followed.outcome(attempt).ended_by is (EndedBy.EVICTED if was_evicted else EndedBy.CANCELLED)

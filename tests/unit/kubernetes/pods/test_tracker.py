@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, Conversation, Said, Talk, event, failure, listing
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Conversation, Reply, Request, Talk, event, failure, listing
 from tests.unit.kubernetes.pods.following import (
     COMPLETE,
     EVENTS,
@@ -23,8 +23,8 @@ from tests.unit.kubernetes.pods.following import (
     listed_for,
     logs,
     pod_json,
+    report,
     stamped,
-    told,
     wait_until,
 )
 from toolbox.agent.pod import CONFIRMED, HOLDING, WORKLOAD_RUNS
@@ -72,7 +72,7 @@ def test_the_events_of_all_attempts_that_wait_are_asked_for_at_once(
 ) -> None:
     monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", 0.0)
     quota = {"metadata": {"name": "e"}, "involvedObject": {"name": "j"}, "message": "exceeded quota"}
-    server.says("GET", EVENTS, {"metadata": {}, "items": [quota]})
+    server.answers("GET", EVENTS, {"metadata": {}, "items": [quota]})
     followed.start()
     attempts = [followed.add(), followed.add("b", "k")]
     for job in ("j", "k"):
@@ -93,7 +93,7 @@ def test_the_logs_in_a_termination_message_replace_the_live_copy(followed: Follo
     attempt = followed.add()
     (attempt.directory / "stdout.log").write_text("oh\none\n")
     tracker.store.see_pod(RUNNING)
-    tracker.store.see_pod(ended(told={"logs": logs(stdout=b"one\ntwo\n", stderr=b"oh\n")}))
+    tracker.store.see_pod(ended(report={"logs": logs(stdout=b"one\ntwo\n", stderr=b"oh\n")}))
     assert followed.outcome(attempt).log_fault == ""
     assert (attempt.directory / "stdout.log").read_text() == "one\ntwo\n"
     assert (attempt.directory / "stderr.log").read_text() == "oh\n"
@@ -116,7 +116,7 @@ def test_what_lasts_is_followed_while_it_runs(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.1)
-    server.says("GET", f"{PODS}/p/log", Answer([stamped("one"), HOLD]))
+    server.answers("GET", f"{PODS}/p/log", Answer([stamped("one"), HOLD]))
     followed.start()
     attempt = followed.add()
     tracker.store.see_pod(RUNNING)
@@ -128,8 +128,8 @@ def test_what_lasts_is_followed_while_it_runs(
 def test_a_job_that_ends_before_its_pod_says_how_is_asked_about_once(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
-    state = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(told(3))}}
-    server.says("GET", PODS, listed_for([pod_json("p", state)]))
+    state = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(report(3))}}
+    server.answers("GET", PODS, listed_for([pod_json("p", state)]))
     followed.start()
     attempt = followed.add()
     tracker.store.see_job(COMPLETE)
@@ -139,9 +139,9 @@ def test_a_job_that_ends_before_its_pod_says_how_is_asked_about_once(
 
 
 def test_a_job_that_ends_and_no_pod_says_how_is_lost(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
-    server.says("GET", PODS, listed_for([]))
+    server.answers("GET", PODS, listed_for([]))
     complete = {"type": "Complete", "status": "True"}
-    server.says("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}, "status": {"conditions": [complete]}})
+    server.answers("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}, "status": {"conditions": [complete]}})
     followed.start()
     attempt = followed.add()
     tracker.store.see_job(COMPLETE)
@@ -173,7 +173,7 @@ def test_a_job_that_ends_its_pod_at_its_deadline_is_left_to_say_so(followed: Fol
     attempt = followed.add()
     tracker.store.see_job(JobView("j", "u", ends_at=100))
     tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
-    tracker.store.see_pod(ended(code=143, told={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
+    tracker.store.see_pod(ended(code=143, report={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
     assert followed.outcome(attempt).ended_by is EndedBy.TIMEOUT
     assert followed.removed.get(timeout=20) == "j"  # in the end
     assert followed.removed.empty()
@@ -185,8 +185,8 @@ def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_i
     monkeypatch.setattr(attempt_clock, "_KILL_SECONDS", 1.0)
     dying = pod_json("p", {"running": {}})
     dying["metadata"] |= {"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 1}
-    server.says("GET", PODS, listed_for([dying]))
-    server.says("GET", f"{JOBS}/j", failure(404))
+    server.answers("GET", PODS, listed_for([dying]))
+    server.answers("GET", f"{JOBS}/j", failure(404))
     followed.start()
     attempt = followed.add()
     tracker.store.see_job(JobView("j", "u"))
@@ -209,7 +209,7 @@ def test_what_does_not_start_in_time_says_what_it_waited_for(followed: Followed,
 
 
 def test_what_has_started_by_what_the_server_says_is_not_late(followed: Followed, server: ApiServer) -> None:
-    server.says("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
+    server.answers("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
     followed.start()
     attempt = followed.add(wait=0.2)  # of which the watch says nothing
     wait_until(lambda: attempt.has_started)
@@ -221,11 +221,11 @@ def test_a_server_that_cannot_be_asked_makes_nothing_late(
 ) -> None:
     monkeypatch.setattr(object_store, "_REQUEST_SECONDS", 0.1)
     followed.start()
-    server.says("GET", PODS, failure(503))
+    server.answers("GET", PODS, failure(503))
     attempt = followed.add(wait=0.2)
     time.sleep(1)
     assert attempt.outcome is None
-    server.says("GET", PODS, listing(1))
+    server.answers("GET", PODS, listing(1))
     assert followed.outcome(attempt).ended_by is EndedBy.NO_CAPACITY
 
 
@@ -233,7 +233,7 @@ def test_what_waits_in_a_queue_by_what_the_server_says_is_not_late(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
     suspended = {"metadata": {"name": "j", "uid": "u"}, "spec": {"suspend": True}}
-    server.says("GET", f"{JOBS}/j", suspended)
+    server.answers("GET", f"{JOBS}/j", suspended)
     followed.start()
     attempt = followed.add(wait=0.1)  # of which the watch says nothing
     wait_until(lambda: tracker.has_job("j"))
@@ -244,18 +244,18 @@ def test_what_waits_in_a_queue_by_what_the_server_says_is_not_late(
 def test_who_is_being_asked_about_is_not_asked_about_again(followed: Followed, server: ApiServer) -> None:
     followed.start()
 
-    def slow(_: Asked) -> dict[str, Any]:
+    def slow(_: Request) -> dict[str, Any]:
         time.sleep(0.5)
         return listing(1)
 
-    server.says("GET", PODS, slow)
+    server.answers("GET", PODS, slow)
     before = server.count("GET", PODS)
     followed.outcome(followed.add(wait=0.1))
     assert server.count("GET", PODS) - before == 1
 
 
 def test_a_cell_of_which_a_pod_does_not_start_is_late(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
-    server.says("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
+    server.answers("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
     followed.start()
     attempt = followed.add(wait=0.2, hosts=2)
     tracker.store.see_pod(RUNNING)
@@ -293,7 +293,7 @@ def test_of_several_pods_each_has_its_place_and_the_last_one_ends_it(followed: F
 def test_a_job_is_not_removed_while_a_pod_holds_what_it_left(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add(hosts=2)
     tracker.store.see_pod(PodView("p-0", "u", "j", index=0, is_running=True))
-    tracker.store.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
+    tracker.store.see_pod(ended("p-1", code=3, index=1, report={"left": 2}))
     assert followed.outcome(attempt).exit_code == 3
     assert followed.removed.empty()
 
@@ -342,7 +342,7 @@ def test_a_log_that_cannot_be_fetched_any_more_is_incomplete(
     attempt = followed.add()
     (attempt.directory / "stdout.log").write_text("a copy\n")
     tracker.store.see_job(JobView("j", "u"))
-    tracker.store.see_pod(ended(told={"logs": LONG}, **pod))
+    tracker.store.see_pod(ended(report={"logs": LONG}, **pod))
     assert followed.outcome(attempt).log_fault == f"{reason}; what was copied while the workload ran may lack lines"
     assert (attempt.directory / "stdout.log").read_text() == "a copy\n"
 
@@ -351,7 +351,7 @@ def test_a_live_copy_that_is_complete_needs_no_further_request(followed: Followe
     attempt = followed.add()
     (attempt.directory / "stdout.log").write_bytes(b"one\n")
     record = {**logs(stdout=b"one\n"), "content": None}
-    tracker.store.see_pod(ended(told={"logs": record}, has_files=False))
+    tracker.store.see_pod(ended(report={"logs": record}, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
 
 
@@ -364,14 +364,14 @@ def send_logs(talk: Conversation) -> None:
     """Send the logs as an agent does, until the other side must confirm that they have arrived."""
     for piece in (archive({"stdout.log": LINES}), b""):
         talk.hear()
-        talk.say(1, b"%08d" % len(piece) + piece)
+        talk.send(1, b"%08d" % len(piece) + piece)
 
 
 def send_and_release(talk: Conversation) -> None:
     """Send the logs, and wait until they have arrived."""
     send_logs(talk)
     if talk.hear():
-        talk.say(1, CONFIRMED)
+        talk.send(1, CONFIRMED)
         talk.end()
 
 
@@ -380,7 +380,7 @@ def _holds(followed: Followed, server: ApiServer, monkeypatch: pytest.MonkeyPatc
     """Let each pod print that it holds its logs."""
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
     monkeypatch.setattr(log_followers, "_FIRST_PAUSE", 0.05)
-    server.says("GET", f"{PODS}/p/log", Answer([stamped("one", HOLDING), HOLD]))
+    server.answers("GET", f"{PODS}/p/log", Answer([stamped("one", HOLDING), HOLD]))
     followed.start()
 
 
@@ -394,17 +394,17 @@ def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
         send_logs(talk)
         talk.hear()
         seen.append((attempt.directory / "stdout.log").read_bytes())
-        talk.say(1, CONFIRMED)
+        talk.send(1, CONFIRMED)
         talk.end()
 
-    server.says("GET", f"{PODS}/p/exec", Talk(send))
+    server.answers("GET", f"{PODS}/p/exec", Talk(send))
     attempt = followed.add()
     tracker.store.see_pod(HOLDER)
     wait_until(lambda: seen)
     assert seen == [LINES]  # they were stored before the pod was released
-    asked = next(asked for asked in server.asked if asked.path.endswith("/exec"))
-    assert (asked.get("container"), asked.query["command"][-1]) == ("workload", '["stdout", "stderr"]')
-    tracker.store.see_pod(ended(told=RECORD, has_files=False))
+    request = next(request for request in server.requests if request.path.endswith("/exec"))
+    assert (request.get("container"), request.query["command"][-1]) == ("workload", '["stdout", "stderr"]')
+    tracker.store.see_pod(ended(report=RECORD, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
     assert server.count("GET", f"{PODS}/p/exec") == 1
 
@@ -413,37 +413,37 @@ def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
 def test_logs_that_are_still_being_fetched_when_the_pod_has_ended_are_waited_for(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
-    is_asked = threading.Event()
+    is_requested = threading.Event()
 
     def send_late(talk: Conversation) -> None:
-        is_asked.set()
+        is_requested.set()
         time.sleep(1)
         send_logs(talk)
         talk.end()  # its container has ended
 
-    server.says("GET", f"{PODS}/p/exec", Talk(send_late))
+    server.answers("GET", f"{PODS}/p/exec", Talk(send_late))
     attempt = followed.add()
     tracker.store.see_pod(HOLDER)
-    assert is_asked.wait(10)
-    tracker.store.see_pod(ended(told=RECORD, has_files=False))
+    assert is_requested.wait(10)
+    tracker.store.see_pod(ended(report=RECORD, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
     assert (attempt.directory / "stdout.log").read_bytes() == LINES
 
 
 @pytest.mark.usefixtures("holds")
-@pytest.mark.parametrize("trouble", [failure(403, "a webhook is away"), Talk(lambda talk: talk.say(1, WORKLOAD_RUNS))])
+@pytest.mark.parametrize("trouble", [failure(403, "a webhook is away"), Talk(lambda talk: talk.send(1, WORKLOAD_RUNS))])
 def test_logs_that_could_not_be_fetched_are_fetched_again(
-    followed: Followed, tracker: Tracker, server: ApiServer, trouble: Said
+    followed: Followed, tracker: Tracker, server: ApiServer, trouble: Reply
 ) -> None:
     forged, real = stamped("one", HOLDING), stamped(HOLDING, first=9)
-    server.says("GET", f"{PODS}/p/log", Answer([forged]), Answer([forged, real, HOLD]))
-    server.says("GET", f"{PODS}/p/exec", trouble, trouble, Talk(send_and_release))
+    server.answers("GET", f"{PODS}/p/log", Answer([forged]), Answer([forged, real, HOLD]))
+    server.answers("GET", f"{PODS}/p/exec", trouble, trouble, Talk(send_and_release))
     attempt = followed.add(wait=1)
     tracker.store.see_pod(HOLDER)
     wait_until(lambda: server.count("GET", f"{PODS}/p/exec") == 3)
     log = attempt.directory / "stdout.log"
     wait_until(lambda: log.exists() and log.read_bytes() == LINES)
-    tracker.store.see_pod(ended(told=RECORD, has_files=False))
+    tracker.store.see_pod(ended(report=RECORD, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
 
 
@@ -461,7 +461,7 @@ def test_a_cancelled_attempt_whose_logs_are_missing_is_cancelled(followed: Follo
     attempt = followed.add()
     tracker.store.see_pod(HOLDER)
     tracker.cancel(attempt)
-    tracker.store.see_pod(ended(told=RECORD, has_files=False))
+    tracker.store.see_pod(ended(report=RECORD, has_files=False))
     assert followed.outcome(attempt).ended_by is EndedBy.CANCELLED
 
 
@@ -480,7 +480,7 @@ def test_more_logs_than_can_be_followed_at_once_take_turns(
 ) -> None:
     attempts = [followed.add("a", "j"), followed.add("b", "k")]
     for job in ("j", "k"):
-        server.says("GET", f"{PODS}/{job}-pod/log", Answer([stamped("one")]))
+        server.answers("GET", f"{PODS}/{job}-pod/log", Answer([stamped("one")]))
         tracker.store.see_pod(PodView(f"{job}-pod", "u", job, node="n", is_running=True))
     followed.start()
     wait_until(lambda: all((attempt.directory / "stdout.log").exists() for attempt in attempts))
@@ -494,13 +494,13 @@ def test_a_pod_that_may_hold_its_logs_does_not_wait_for_silent_logs(
     names = ["q1", "q2", "p"]
     for name in names:
         silent = Answer([stamped("one"), HOLD])
-        server.says("GET", f"{PODS}/{name}/log", Answer([stamped("one")]), silent)
+        server.answers("GET", f"{PODS}/{name}/log", Answer([stamped("one")]), silent)
         followed.add(f"attempt-{name}", f"job-{name}")
     with tracker.store.lock:  # all of them are seen before the first one is followed
         for name in names:
             tracker.store.see_pod(PodView(name, "u", f"job-{name}", node="n", is_running=True, has_files=name != "p"))
     wait_until(lambda: all(server.count("GET", f"{PODS}/{name}/log") for name in names))
-    order = [asked.path.split("/")[-2] for asked in server.asked if asked.path.endswith("/log")]
+    order = [request.path.split("/")[-2] for request in server.requests if request.path.endswith("/log")]
     assert order.index("p") < order.index("q2")
 
 
@@ -508,7 +508,7 @@ def test_the_last_lines_of_a_container_explain_why_it_did_not_start(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
     text = b"Traceback\nModuleNotFoundError: no json\n"
-    server.says("GET", f"{PODS}/p/log", Answer(text, headers={"Content-Type": "text/plain"}))
+    server.answers("GET", f"{PODS}/p/log", Answer(text, headers={"Content-Type": "text/plain"}))
     attempt = followed.add()
     tracker.store.see_pod(PodView("p", "u", "j", node="n", ended=Ended(1, "Error", "", None)))
     outcome = followed.outcome(attempt)
@@ -518,7 +518,7 @@ def test_the_last_lines_of_a_container_explain_why_it_did_not_start(
 
 def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
-    tracker.store.see_pod(ended(told={"left": 2}, files=Ended(0, "Completed", "", None)))
+    tracker.store.see_pod(ended(report={"left": 2}, files=Ended(0, "Completed", "", None)))
     outcome = followed.outcome(attempt)
     assert outcome.ended_by is EndedBy.LOST
     assert outcome.message == "its files are lost: they were not fetched within 3600 s"
@@ -562,24 +562,24 @@ def test_what_is_gone_when_all_is_listed_again_is_gone(followed: Followed, track
 
 
 def test_the_watches_are_read(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
-    state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": json.dumps(told())}}
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": json.dumps(report())}}
     found = pod_json("p", state)
     pod = json.dumps({"type": "ADDED", "object": found}).encode() + b"\n"
     foreign = event("ADDED", 4, "foreign", spec={}, status={})
-    server.says("WATCH", PODS, Answer([foreign, pod, HOLD]))
-    server.says("WATCH", JOBS, Answer([foreign, HOLD]))
+    server.answers("WATCH", PODS, Answer([foreign, pod, HOLD]))
+    server.answers("WATCH", JOBS, Answer([foreign, HOLD]))
     attempt = followed.add()
     followed.start()
     assert followed.outcome(attempt).exit_code == 0
     assert not tracker.has_job("foreign")
-    assert {each.get("labelSelector") for each in server.asked if each.path in {JOBS, PODS}} == {"run=r"}
+    assert {each.get("labelSelector") for each in server.requests if each.path in {JOBS, PODS}} == {"run=r"}
 
 
 def test_who_closes_it_waits_for_nothing_and_is_told_nothing(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
-    server.says("GET", f"{PODS}/p/log", Answer([HOLD]))
+    server.answers("GET", f"{PODS}/p/log", Answer([HOLD]))
     followed.start()
     attempt = followed.add()
     tracker.store.see_pod(RUNNING)
@@ -612,8 +612,8 @@ def test_an_attempt_whose_job_cannot_be_removed_is_out_of_reach_and_has_not_ende
     followed: Followed, server: ApiServer
 ) -> None:
     """Its Job may get its place as soon as another attempt has begun."""
-    server.says("GET", PODS, listed_for([]))
-    server.says("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}})
+    server.answers("GET", PODS, listed_for([]))
+    server.answers("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}})
     followed.can_remove = False
     followed.start()
     attempt = followed.add(wait=0.1)

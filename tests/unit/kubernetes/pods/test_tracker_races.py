@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.api_server import HOLD, Answer, ApiServer, Asked, failure, listing
+from tests.fakes.api_server import HOLD, Answer, ApiServer, Request, failure, listing
 from tests.unit.kubernetes.pods.following import (
     COMPLETE,
     JOBS,
@@ -36,22 +36,22 @@ CREATING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
 def slow(server: ApiServer, followed: Followed) -> Callable[..., None]:
     """Return what has the server name some pods of an attempt, and take a second until it names the Job."""
 
-    def says(*pods: dict[str, Any]) -> None:
-        def answer(_: Asked) -> dict[str, Any]:
+    def answers(*pods: dict[str, Any]) -> None:
+        def answer(_: Request) -> dict[str, Any]:
             time.sleep(1)
             return {"metadata": {"name": "j", "uid": "u"}}
 
-        server.says("GET", PODS, listed_for(list(pods)))
-        server.says("GET", f"{JOBS}/j", answer)
+        server.answers("GET", PODS, listed_for(list(pods)))
+        server.answers("GET", f"{JOBS}/j", answer)
         followed.start()
 
-    return says
+    return answers
 
 
-def asked_about(server: ApiServer) -> int:
-    """Return how often the server was asked for the pods of the attempt."""
+def pod_lists(server: ApiServer) -> int:
+    """Return how often the pods of the attempt were listed."""
     selector = f"{ATTEMPT_LABEL}=j"
-    return sum((each.path, each.get("labelSelector")) == (PODS, selector) for each in server.asked)
+    return sum((each.path, each.get("labelSelector")) == (PODS, selector) for each in server.requests)
 
 
 def test_what_the_watch_has_told_meanwhile_is_not_undone_by_an_older_answer(
@@ -61,7 +61,7 @@ def test_what_the_watch_has_told_meanwhile_is_not_undone_by_an_older_answer(
     attempt = followed.add(wait=0.2)
     wait_until(lambda: server.count("GET", f"{JOBS}/j"))
     tracker.store.see_pod(RUNNING)
-    tracker.store.see_pod(ended(told={"left": 2}))
+    tracker.store.see_pod(ended(report={"left": 2}))
     assert followed.outcome(attempt).exit_code == 0
     time.sleep(1.5)
     assert tracker.pods_of(attempt)[0].holds_files
@@ -81,27 +81,27 @@ def test_a_pod_that_came_after_the_answer_is_not_taken_for_gone(
 def test_a_job_that_completes_while_events_are_asked_for_waits_for_its_pod(
     followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, told = threading.Event(), threading.Event()
+    requested, may_answer = threading.Event(), threading.Event()
 
     def events(_: str) -> list[str]:
-        asked.set()
-        assert told.wait(20)
+        requested.set()
+        assert may_answer.wait(20)
         return []
 
     monkeypatch.setattr(followed.clock, "_events", events)
     followed.start()
     attempt = followed.add(wait=0.2)
-    assert asked.wait(20)
+    assert requested.wait(20)
     tracker.store.see_job(COMPLETE)  # its connection is the faster one
     tracker.store.see_pod(ended())
-    told.set()
+    may_answer.set()
     assert followed.outcome(attempt).exit_code == 0
 
 
 def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
-    server.says("GET", PODS, listed_for([pod_json("q", {"running": {}})]))
+    server.answers("GET", PODS, listed_for([pod_json("q", {"running": {}})]))
     followed.start()
     attempt = followed.add()
     tracker.store.see_job(JobView("j", "u"))
@@ -109,9 +109,9 @@ def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
     other = PodView("q", "w", "j", node="n", is_running=True)
     tracker.store.see_pod(other)
     tracker.store.see_pod(views.gone(RUNNING), is_gone=True)
-    wait_until(lambda: asked_about(server) > 1)
+    wait_until(lambda: pod_lists(server) > 1)
     assert attempt.outcome is None
-    server.says("GET", PODS, listed_for([]))
+    server.answers("GET", PODS, listed_for([]))
     tracker.store.see_pod(views.gone(other), is_gone=True)
     assert "its pod p was deleted" in followed.outcome(attempt).message
 
@@ -122,7 +122,7 @@ def test_another_pod_is_given_the_grace_that_it_has(
     monkeypatch.setattr(attempt_clock, "_KILL_SECONDS", 0.1)
     other = pod_json("q", {"running": {}})
     other["spec"]["terminationGracePeriodSeconds"] = 3
-    server.says("GET", PODS, listed_for([other]))
+    server.answers("GET", PODS, listed_for([other]))
     followed.start()
     attempt = followed.add()
     tracker.store.see_pod(RUNNING)
@@ -138,13 +138,13 @@ def test_of_several_hosts_one_that_is_lost_ends_the_others_first(
 ) -> None:
     first = PodView("p-0", "u", "j", index=0, node="n", is_running=True)
     killed = PodView("p-1", "u", "j", index=1, node="n", ended=Ended(137, "Error", "", None))
-    server.says("GET", PODS, listed_for([]))
+    server.answers("GET", PODS, listed_for([]))
     followed.start()
     attempt = followed.add(hosts=2)
     tracker.store.see_pod(first)
     tracker.store.see_pod(killed)
     assert followed.removed.get(timeout=20) == "j"
-    wait_until(lambda: asked_about(server) > 1)
+    wait_until(lambda: pod_lists(server) > 1)
     assert attempt.status.state is AttemptState.STOPPING
     tracker.store.see_pod(views.gone(first), is_gone=True)
     outcome = followed.outcome(attempt)
@@ -156,15 +156,15 @@ def test_the_first_host_that_fails_ends_an_attempt_though_another_one_still_spea
 ) -> None:
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.1)
 
-    def log(asked: Asked) -> Answer:
-        return Answer([stamped("one"), HOLD] if asked.get("follow") == "true" else [stamped("one")])
+    def log(request: Request) -> Answer:
+        return Answer([stamped("one"), HOLD] if request.get("follow") == "true" else [stamped("one")])
 
-    server.says("GET", f"{PODS}/p-0/log", log)
+    server.answers("GET", f"{PODS}/p-0/log", log)
     followed.start()
     attempt = followed.add(hosts=2)
     tracker.store.see_pod(PodView("p-0", "u", "j", index=0, node="n", is_running=True))
     wait_until((attempt.directory / "stdout.log").exists)
-    tracker.store.see_pod(ended("p-1", code=3, index=1, told={"left": 2}))
+    tracker.store.see_pod(ended("p-1", code=3, index=1, report={"left": 2}))
     assert followed.outcome(attempt).exit_code == 3
 
 
@@ -183,8 +183,8 @@ def test_the_clock_goes_on_where_no_thread_can_be_had(
 
 
 def test_a_list_of_job_sets_says_nothing_of_jobs(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
-    server.says("GET", SETS, listing(1))
-    server.says("WATCH", SETS, Answer([HOLD]))
+    server.answers("GET", SETS, listing(1))
+    server.answers("WATCH", SETS, Answer([HOLD]))
     followed.start()
     followed.add()
     tracker.store.see_job(JobView("j", "u"))
@@ -193,7 +193,7 @@ def test_a_list_of_job_sets_says_nothing_of_jobs(followed: Followed, tracker: Tr
 
 
 def test_a_tracker_that_could_not_begin_leaves_no_watch(tracker: Tracker, server: ApiServer) -> None:
-    server.says("GET", PODS, failure(403))
+    server.answers("GET", PODS, failure(403))
     with pytest.raises(StepError):
         tracker.start(1)
     wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("watch-")])

@@ -8,7 +8,7 @@ import pytest
 
 from toolbox.kubernetes.pods import views
 
-TOLD = {"ended_by": "exit", "exit_code": 3, "left": 1}
+REPORT = {"ended_by": "exit", "exit_code": 3, "left": 1}
 
 
 def pod(**fields: Any) -> dict[str, Any]:
@@ -34,14 +34,14 @@ def test_a_pod_is_known_by_its_attempt_and_its_node() -> None:
 
 
 def test_what_the_agent_told_is_read_from_the_status() -> None:
-    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(TOLD)}}
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(REPORT)}}
     view = views.pod(pod(containerStatuses=states(workload=ended, files={"running": {}})))
-    assert view.ended == views.Ended(3, "Error", json.dumps(TOLD), TOLD)
+    assert view.ended == views.Ended(3, "Error", json.dumps(REPORT), REPORT)
     assert view.files is None
 
 
 def test_a_message_that_a_kubelet_cut_within_the_logs_has_the_outcome() -> None:
-    report: dict[str, Any] = {**TOLD, "message": 'a ", "content": ', "logs": {"stdout": [3, 5], "stderr": [0, 0]}}
+    report: dict[str, Any] = {**REPORT, "message": 'a ", "content": ', "logs": {"stdout": [3, 5], "stderr": [0, 0]}}
     message = json.dumps({**report, "logs": {**report["logs"], "content": "eJzLz0sFAAKCAUY="}})
     for cut in range(message.index("eJz"), len(message)):
         ended = {"terminated": {"exitCode": 3, "message": message[:cut]}}
@@ -133,7 +133,7 @@ DIGEST = f"sha256:{'a1' * 32}"
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "image"),
+    ("requested", "image_id", "image"),
     [
         ("registry.example/x:1", f"docker-pullable://registry.example/x@{DIGEST}", f"registry.example/x:1@{DIGEST}"),
         ("x:1", DIGEST, f"x:1@{DIGEST}"),
@@ -142,6 +142,6 @@ DIGEST = f"sha256:{'a1' * 32}"
         ("x:1", "sha256:short", ""),
     ],
 )
-def test_the_image_of_a_pod_has_the_digest_that_its_node_tells(asked: str, told: str, image: str) -> None:
-    status = {"name": "workload", "state": {}, "imageID": told}
-    assert views.pod(pod(container={"image": asked}, containerStatuses=[status])).image == image
+def test_the_image_of_a_pod_has_the_digest_that_its_node_tells(requested: str, image_id: str, image: str) -> None:
+    status = {"name": "workload", "state": {}, "imageID": image_id}
+    assert views.pod(pod(container={"image": requested}, containerStatuses=[status])).image == image

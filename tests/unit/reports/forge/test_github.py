@@ -286,9 +286,9 @@ def test_the_least_important_blocks_are_omitted_first() -> None:
 
 def test_failures_that_have_no_room_are_counted() -> None:
     found = shown(github.comment(many([Verdict.FAILED] * 3000)))
-    told = len(texts(found, "details")) - 1 + sum("failed (check): " in text for text in texts(found, "p"))
-    assert f"and {3000 - told} more steps that did not pass" in texts(found, "p")
-    assert told > 100
+    listed = len(texts(found, "details")) - 1 + sum("failed (check): " in text for text in texts(found, "p"))
+    assert f"and {3000 - listed} more steps that did not pass" in texts(found, "p")
+    assert listed > 100
 
 
 def test_a_run_that_fits_is_shown_completely() -> None:

@@ -39,7 +39,7 @@ def pages(directory: Path) -> dict[str, str]:
     return {str(path.relative_to(directory)): path.read_text(encoding="utf-8") for path in found}
 
 
-def said(page: str) -> str:
+def text_of(page: str) -> str:
     """Return the text of a page, without what is not shown."""
     body = re.sub(r"<(style|script|title)\b.*?</\1>", " ", page, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", body)).split())
@@ -61,7 +61,7 @@ def test_the_chart_library_is_the_one_that_its_readme_names() -> None:
 def test_an_empty_store_makes_a_page_that_says_what_to_do(tmp_path: Path) -> None:
     found = pages(site(Past(), tmp_path))
     assert list(found) == ["index.html"]
-    assert "The store has no runs. A run is recorded when it ends" in said(found["index.html"])
+    assert "The store has no runs. A run is recorded when it ends" in text_of(found["index.html"])
 
 
 def test_one_run_is_on_all_pages(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_one_run_is_on_all_pages(tmp_path: Path) -> None:
     past.run({"small": Ended(metrics={"step_time": 0.25})})
     found = pages(site(past, tmp_path))
     assert list(found) == ["cells/grid~small-id.html", "index.html", "projects/grid.html"]
-    assert "grid ✓ passed" in said(found["index.html"])
-    assert "step_time 0.25 s" in said(found["projects/grid.html"])
-    assert "2026-11-21 07:00 UTC 0.25 r-1 abc1" in said(found["cells/grid~small-id.html"])
+    assert "grid ✓ passed" in text_of(found["index.html"])
+    assert "step_time 0.25 s" in text_of(found["projects/grid.html"])
+    assert "2026-11-21 07:00 UTC 0.25 r-1 abc1" in text_of(found["cells/grid~small-id.html"])
 
 
 def test_all_links_lead_somewhere(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_run_whose_directory_is_gone_is_shown_without_a_link(tmp_path: Path) -
     past = Past()
     past.run({"small": Ended()}, directory="/gone/r-1")
     directory = site(past, tmp_path)
-    assert "r-1 /gone/r-1 was not found" in said(pages(directory)["projects/grid.html"])
+    assert "r-1 /gone/r-1 was not found" in text_of(pages(directory)["projects/grid.html"])
     assert not any(path.name == "report.html" for path in links(directory))
 
 
@@ -144,33 +144,33 @@ def test_a_run_that_died_and_cells_without_metrics_are_shown(tmp_path: Path) -> 
     past = Past()
     past.run({"small": Ended(None, seconds=None)}, state="dead", verdict=None, exit_code=None, seconds=None)
     found = pages(site(past, tmp_path))
-    assert "grid ? not ended" in said(found["index.html"])
-    assert "2026-11-21 07:00 UTC, dead" in said(found["index.html"])
-    assert "Metrics" not in said(found["projects/grid.html"])
+    assert "grid ? not ended" in text_of(found["index.html"])
+    assert "2026-11-21 07:00 UTC, dead" in text_of(found["index.html"])
+    assert "Metrics" not in text_of(found["projects/grid.html"])
 
 
 def test_a_project_without_cells_is_shown(tmp_path: Path) -> None:
     past = Past()
     past.run({}, verdict="error", cause="configuration", message="no such preset")
     found = pages(site(past, tmp_path))
-    assert "none was run" in said(found["index.html"])
-    assert "no such preset" in said(found["projects/grid.html"])
+    assert "none was run" in text_of(found["index.html"])
+    assert "no such preset" in text_of(found["projects/grid.html"])
 
 
 def test_a_lasting_change_for_the_worse_is_a_regression(tmp_path: Path) -> None:
     found = pages(site(nightly(wobbling(60, after=1.2, shifted=12)), tmp_path))
-    assert "small grid +20.0 % step_time 1.000 1.200 s 2026-11-10 abc48 to abc49" in said(found["index.html"])
-    assert "presets differ" not in said(found["index.html"])
+    assert "small grid +20.0 % step_time 1.000 1.200 s 2026-11-10 abc48 to abc49" in text_of(found["index.html"])
+    assert "presets differ" not in text_of(found["index.html"])
     assert re.findall(r'<span class="state [^>]*>([^<]*)<', found["projects/grid.html"]) == ["regression"]
     assert 'data-states="regression changed"' in found["projects/grid.html"]
-    assert "+20.0 % worse since 2026-11-10" in said(found["cells/grid~small-id.html"])
+    assert "+20.0 % worse since 2026-11-10" in text_of(found["cells/grid~small-id.html"])
 
 
 @pytest.mark.parametrize(("after", "ago"), [(0.8, 0), (1.2, 40)])
 def test_an_improvement_or_an_old_change_is_no_regression(tmp_path: Path, after: float, ago: float) -> None:
     found = pages(site(nightly(wobbling(60, after=after, shifted=12), ago=ago), tmp_path))
-    assert "There are no regressions." in said(found["index.html"])
-    assert "small level changed" in said(found["projects/grid.html"])
+    assert "There are no regressions." in text_of(found["index.html"])
+    assert "small level changed" in text_of(found["projects/grid.html"])
 
 
 @pytest.mark.parametrize(
@@ -184,20 +184,20 @@ def test_values_out_of_bounds_in_force_are_marked(
         bounds = {"grid": {("small-id", "step_time"): Bound(lower, upper, 1.0, 20, Method.PREDICTION, unit)}}
         found = pages(site(nightly([1.0] * 3), tmp_path / unit, bounds=bounds))
         for part in ("small out of bounds", shown):
-            assert (part in said(found["projects/grid.html"])) is is_in_force
-        assert (at_the_value in said(found["cells/grid~small-id.html"])) is is_in_force
+            assert (part in text_of(found["projects/grid.html"])) is is_in_force
+        assert (at_the_value in text_of(found["cells/grid~small-id.html"])) is is_in_force
 
 
 def test_numbers_may_be_of_any_size(tmp_path: Path) -> None:
     values = [1e308, -1e308, 5e-324, 0.0, 123456789.0, 12345.6, 1.5e-7, -0.25] * 3
     found = pages(site(nightly(values), tmp_path))
-    assert "step_time -0.25 s" in said(found["projects/grid.html"])
+    assert "step_time -0.25 s" in text_of(found["projects/grid.html"])
     assert "nan" not in found["projects/grid.html"].partition("</style>")[2]
 
 
 def test_bounds_that_are_not_in_force_are_marked(tmp_path: Path) -> None:
     found = pages(site(nightly(wobbling(20)), tmp_path))
-    assert re.search(r"within \[0.98\d+, 1.01\d+\] \* not in force", said(found["projects/grid.html"]))
+    assert re.search(r"within \[0.98\d+, 1.01\d+\] \* not in force", text_of(found["projects/grid.html"]))
 
 
 def test_a_cell_that_passes_and_fails_under_the_same_code_is_flaky(tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ def test_a_cell_that_passes_and_fails_under_the_same_code_is_flaky(tmp_path: Pat
     for day in range(10):
         past.run({"small": Ended(attempts=("failed", "passed")), "large": Ended()}, days_ago=day)
     found = pages(site(past, tmp_path))
-    assert "1 of 2 cells" in said(found["index.html"])
-    assert "small grid flaky 10 of 10 revisions" in said(found["index.html"])
+    assert "1 of 2 cells" in text_of(found["index.html"])
+    assert "small grid flaky 10 of 10 revisions" in text_of(found["index.html"])
 
 
 def test_the_slowest_cells_come_first(tmp_path: Path) -> None:
     past = Past()
     past.run({"small": Ended(seconds=61), "large": Ended(seconds=3700)})
-    assert "large grid 1 h 1 min small grid 1 min 1 s" in said(pages(site(past, tmp_path))["index.html"])
+    assert "large grid 1 h 1 min small grid 1 min 1 s" in text_of(pages(site(past, tmp_path))["index.html"])
 
 
 def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None
     for project, days_ago in (("grid", 0), ("grid", 1), ("train", 1), ("train", 30)):
         past.run({"small": Ended(cost=1.25)}, project=project, days_ago=days_ago)
     past.run({"small": Ended()}, project="free")
-    text = said(pages(site(past, tmp_path))["index.html"])
+    text = text_of(pages(site(past, tmp_path))["index.html"])
     assert "2026-11 4 6 min 40 s 3.75 USD 1 run with cells without a price 2026-10 1 1 min 40 s 1.25 USD" in text
     assert "2026-11-20 2 3 min 20 s 2.50 USD" in text
     assert "Cost in 2026-11 2.50 USD" in text
@@ -229,14 +229,14 @@ def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None
 def test_since_limits_the_runs(tmp_path: Path) -> None:
     past = nightly([1.0] * 10)
     found = pages(site(past, tmp_path, Filter(since=NOW - timedelta(days=3))))
-    assert "1 project, 3 runs since 2026-11-18" in said(found["index.html"])
-    assert "Values 3" in said(found["cells/grid~small-id.html"])
+    assert "1 project, 3 runs since 2026-11-18" in text_of(found["index.html"])
+    assert "Values 3" in text_of(found["cells/grid~small-id.html"])
 
 
 def test_skipped_cells_do_not_count_as_passed_or_failed(tmp_path: Path) -> None:
     past = Past()
     past.run({"a": Ended(), "b": Ended("skipped"), "c": Ended("failed"), "d": Ended("xfailed")})
-    assert "Cells passed, 1 run 66.7 %" in said(pages(site(past, tmp_path))["index.html"])
+    assert "Cells passed, 1 run 66.7 %" in text_of(pages(site(past, tmp_path))["index.html"])
 
 
 @pytest.mark.parametrize("verdict", ["cancelled", None])
@@ -244,23 +244,25 @@ def test_cells_without_evidence_do_not_count_as_passed_or_failed(tmp_path: Path,
     past = Past()
     past.run({"a": Ended(verdict), "b": Ended("error"), "c": Ended()})
     found = pages(site(past, tmp_path))
-    assert "Cells passed, 1 run 50.0 %" in said(found["index.html"])
-    assert re.search("b failing ! error a [⊘?] .* c ✓ passed", said(found["projects/grid.html"]))
+    assert "Cells passed, 1 run 50.0 %" in text_of(found["index.html"])
+    assert re.search("b failing ! error a [⊘?] .* c ✓ passed", text_of(found["projects/grid.html"]))
 
 
 def test_a_failure_in_quarantine_comes_after_other_failures(tmp_path: Path) -> None:
     past = Past()
     past.run({"a": Ended("failed", counts=False), "b": Ended("failed"), "c": Ended()})
     found = pages(site(past, tmp_path))
-    assert "b failing ✗ failed a in quarantine ⊠ failed in quarantine c ✓ passed" in said(found["projects/grid.html"])
-    assert "a ⊠ failed in quarantine in quarantine Cell a-id" in said(found["cells/grid~a-id.html"])
+    assert "b failing ✗ failed a in quarantine ⊠ failed in quarantine c ✓ passed" in text_of(
+        found["projects/grid.html"]
+    )
+    assert "a ⊠ failed in quarantine in quarantine Cell a-id" in text_of(found["cells/grid~a-id.html"])
 
 
 @pytest.mark.parametrize("verdict", ["passed", "failed"])
 def test_cells_in_quarantine_are_not_in_the_pass_rate(tmp_path: Path, verdict: str) -> None:
     past = Past()
     past.run({"a": Ended(verdict, counts=False), "b": Ended("failed"), "c": Ended()})
-    assert "Cells passed, 1 run 50.0 %" in said(pages(site(past, tmp_path))["index.html"])
+    assert "Cells passed, 1 run 50.0 %" in text_of(pages(site(past, tmp_path))["index.html"])
 
 
 def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(tmp_path: 
     past.run({"a": Ended("failed", counts=False)}, days_ago=1)
     past.run({"a": Ended("failed")})
     found = pages(site(past, tmp_path))
-    assert "a failing ✗ failed ⊠ failed in quarantine" in said(found["projects/grid.html"])
+    assert "a failing ✗ failed ⊠ failed in quarantine" in text_of(found["projects/grid.html"])
 
 
 def test_a_broken_cell_in_quarantine_shows_both_states(tmp_path: Path) -> None:
@@ -279,8 +281,8 @@ def test_a_broken_cell_in_quarantine_shows_both_states(tmp_path: Path) -> None:
             days_ago=day,
         )
     found = pages(site(past, tmp_path))
-    assert re.search("b failing .* a broken in quarantine", said(found["projects/grid.html"]))
-    assert "a grid broken in quarantine" in said(found["index.html"])
+    assert re.search("b failing .* a broken in quarantine", text_of(found["projects/grid.html"]))
+    assert "a grid broken in quarantine" in text_of(found["index.html"])
 
 
 @pytest.mark.parametrize(("nights", "may_leave"), [(CLEAN_KEYS, True), (CLEAN_KEYS - 1, False)])
@@ -289,9 +291,9 @@ def test_a_cell_that_is_clean_in_quarantine_may_leave_it(tmp_path: Path, nights:
     for night in range(nights):
         past.run({"a": Ended(counts=False)}, days_ago=night)
     found = pages(site(past, tmp_path))
-    assert ("a in quarantine may leave quarantine" in said(found["projects/grid.html"])) is may_leave
-    said_of_it = "The cell may leave its quarantine: it passed in all runs of its latest 20 revisions."
-    assert (said_of_it in said(found["cells/grid~a-id.html"])) is may_leave
+    assert ("a in quarantine may leave quarantine" in text_of(found["projects/grid.html"])) is may_leave
+    advice = "The cell may leave its quarantine: it passed in all runs of its latest 20 revisions."
+    assert (advice in text_of(found["cells/grid~a-id.html"])) is may_leave
 
 
 def test_a_noisy_metric_is_marked(tmp_path: Path) -> None:
@@ -301,10 +303,10 @@ def test_a_noisy_metric_is_marked(tmp_path: Path) -> None:
         past.run(cells, days_ago=night)
     found = pages(site(past, tmp_path))
     assert re.search(
-        r"a step_time noisy in 2 of 5 runs 1\.000 s .* b step_time 1\.000 s", said(found["projects/grid.html"])
+        r"a step_time noisy in 2 of 5 runs 1\.000 s .* b step_time 1\.000 s", text_of(found["projects/grid.html"])
     )
-    assert "Noisy in 2 of 5 runs: out of its range in one attempt" in said(found["cells/grid~a-id.html"])
-    assert "oisy" not in said(found["cells/grid~b-id.html"])
+    assert "Noisy in 2 of 5 runs: out of its range in one attempt" in text_of(found["cells/grid~a-id.html"])
+    assert "oisy" not in text_of(found["cells/grid~b-id.html"])
 
 
 def test_project_limits_the_site_to_one_project(tmp_path: Path) -> None:
@@ -313,12 +315,12 @@ def test_project_limits_the_site_to_one_project(tmp_path: Path) -> None:
         past.run({"small": Ended(cost=1)}, project=project)
     found = pages(site(past, tmp_path, Filter(project="train")))
     assert list(found) == ["cells/train~small-id.html", "index.html", "projects/train.html"]
-    assert "grid" not in said(found["index.html"])
+    assert "grid" not in text_of(found["index.html"])
 
 
 def test_a_project_without_runs_makes_a_page_that_says_so(tmp_path: Path) -> None:
     found = pages(site(nightly([1.0]), tmp_path, Filter(project="other", presets=["full"])))
-    assert "The store has no runs of other with the preset full." in said(found["index.html"])
+    assert "The store has no runs of other with the preset full." in text_of(found["index.html"])
 
 
 def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Path) -> None:
@@ -326,9 +328,9 @@ def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Pat
     for value, presets in enumerate((["nightly"], ["nightly", "full"], [])):
         past.run({"small": Ended(metrics={"step_time": value}, noisy=True)}, presets=presets)
     found = pages(site(past, tmp_path, Filter(presets=["nightly", "full"])))
-    assert "1 project, 1 run with the presets nightly, full, as of" in said(found["index.html"])
-    assert "1 run with the presets nightly, full, 1 cell," in said(found["projects/grid.html"])
-    assert "step_time noisy in 1 of 1 run 1.000 s" in said(found["projects/grid.html"])
+    assert "1 project, 1 run with the presets nightly, full, as of" in text_of(found["index.html"])
+    assert "1 run with the presets nightly, full, 1 cell," in text_of(found["projects/grid.html"])
+    assert "step_time noisy in 1 of 1 run 1.000 s" in text_of(found["projects/grid.html"])
 
 
 def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: Path) -> None:
@@ -337,15 +339,15 @@ def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: 
         presets = ["full", "slow"] if day >= 48 else ["full"]
         past.run({"small": Ended(metrics={"step_time": value})}, days_ago=59 - day, presets=presets)
     found = pages(site(past, tmp_path))
-    assert "r-60 with full, slow abc60" in said(found["projects/grid.html"])
-    assert "abc48 to abc49 (presets differ)" in said(found["index.html"])
+    assert "r-60 with full, slow abc60" in text_of(found["projects/grid.html"])
+    assert "abc48 to abc49 (presets differ)" in text_of(found["index.html"])
 
 
 def test_uncommitted_changes_are_shown_with_the_revision(tmp_path: Path) -> None:
     past = Past()
     for revision in ("0123456789abcdef+", "0123456789abcdef", "main+"):
         past.run({"small": Ended()}, revision=revision)
-    text = said(pages(site(past, tmp_path))["projects/grid.html"])
+    text = text_of(pages(site(past, tmp_path))["projects/grid.html"])
     assert re.findall(r"r-\d (\S+) 1", text.partition("Latest runs")[2]) == ["main+", "0123456789ab", "0123456789ab+"]
 
 
@@ -362,7 +364,7 @@ def test_the_headings_of_runs_differ(tmp_path: Path, ago: tuple[float, ...], fir
     past = Past()
     for days in ago:
         past.run({"small": Ended()}, days_ago=days)
-    text = said(pages(site(past, tmp_path))["projects/grid.html"])
+    text = text_of(pages(site(past, tmp_path))["projects/grid.html"])
     assert f" {first} run r-1 of 2026-11-21 07:00 UTC" in text
 
 
@@ -373,7 +375,7 @@ def test_pages_stay_small_with_years_of_values(tmp_path: Path) -> None:
         past.run({"small": Ended(metrics=metrics)}, days_ago=day, run=f"2026-11-21_120000_nightly-{day}")
     found = pages(site(past, tmp_path))
     assert max(len(page.encode()) for page in found.values()) < LARGEST
-    assert "The latest 2000 values are drawn" in said(found["cells/grid~small-id.html"])
+    assert "The latest 2000 values are drawn" in text_of(found["cells/grid~small-id.html"])
 
 
 def test_pages_stay_small_with_many_cells_and_each_is_linked(tmp_path: Path) -> None:
@@ -393,7 +395,7 @@ def test_the_first_page_stays_small_with_many_projects(tmp_path: Path) -> None:
             past.run({"small": Ended(cost=1)}, project=f"a-project-{number}", days_ago=day)
     page = pages(site(past, tmp_path))["index.html"]
     assert len(page.encode()) < LARGEST
-    assert "300 projects, 3000 runs" in said(page)
+    assert "300 projects, 3000 runs" in text_of(page)
 
 
 def test_the_site_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
@@ -454,4 +456,4 @@ def test_the_attribution_of_the_latest_run_is_shown(tmp_path: Path) -> None:
     cells = {f"model={model},batch={batch}": model == "large" for model in ("small", "large") for batch in (1, 2, 4)}
     past.run({cell: Ended("failed" if is_bad else "passed", "product") for cell, is_bad in cells.items()})
     found = pages(site(past, tmp_path))
-    assert "model=large: 3 of 3 failed; elsewhere 0 of 3" in said(found["projects/grid.html"])
+    assert "model=large: 3 of 3 failed; elsewhere 0 of 3" in text_of(found["projects/grid.html"])

@@ -78,11 +78,12 @@ def test_an_end_that_no_step_explains_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"), [(State.RUNNING, "is going on"), (State.DEAD, "is dead: its process ended before the run did")]
+    ("state", "message"),
+    [(State.RUNNING, "is going on"), (State.DEAD, "is dead: its process ended before the run did")],
 )
-def test_a_run_without_an_end_is_going_on_or_dead(state: State, said: str) -> None:
+def test_a_run_without_an_end_is_going_on_or_dead(state: State, message: str) -> None:
     text = shown(summary(step("000__test", None), state=state))
-    assert f"the run r-1 {said}" in text
+    assert f"the run r-1 {message}" in text
     assert re.search(rf"000__test +{'going on' if state is State.RUNNING else 'not ended'}", text)
 
 
