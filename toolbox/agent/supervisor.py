@@ -293,7 +293,7 @@ class Supervisor:
             self._send(signal.SIGTERM)
 
     def _send(self, signal_number: int) -> None:
-        """Send a signal to all processes of the workload. SIGKILL is sent repeatedly, because processes may fork."""
+        """Send a signal to all processes of the workload. The caller repeats SIGKILL, because processes may fork."""
         for pid in self._members():
             tree.send(pid, signal_number)
             if signal_number == signal.SIGTERM:

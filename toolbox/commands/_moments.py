@@ -86,7 +86,7 @@ def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> 
 
 
 def _zone(text: str, flag: str) -> tuple[str, tzinfo | None]:
-    """Split a text into the time and the time zone at its end; None if the text does not name a time zone."""
+    """Split a text into the time and the time zone at its end. The zone is None if the text does not name one."""
     match = _ZONE.fullmatch(text)
     if match is None:
         return text, None

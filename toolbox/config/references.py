@@ -159,7 +159,7 @@ class Resolver:
         path, written = self._written_at(text[1:], text, at, trail)
         if isinstance(written, str) and path[:1] == (CELL,):
             hint = f"give the axis lists of arguments, or write `[bash, -c, {text!r}]`"
-            raise self._fault(at, f"{text} is a value of an axis, which Topgallant never runs as shell text: {hint}")
+            raise self._fault(at, f"{text} is a value of an axis, and Topgallant never runs it as shell text: {hint}")
         if isinstance(written, str) and is_reference(written):
             return self._resolve_text(written, path, trail, is_shell=True)
         return self.resolve(written, at=path, trail=trail)

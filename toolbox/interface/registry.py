@@ -32,8 +32,8 @@ HOSTS = Parameter(
     "hosts",
     list[Address] | None,
     None,
-    "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out. Not for the commands of the groups "
-    "`cluster` and `kubernetes`, which always run on this machine.",
+    "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out. The commands of the groups `cluster` "
+    "and `kubernetes` always run on this machine.",
     positional=False,
 )
 

@@ -1,6 +1,6 @@
 """Delays the checks that compare a cell with another cell until the outcome of the other cell is known.
 
-The other cell may be compared with further cells. Its outcome before those comparisons is used.
+If the other cell has comparisons of its own, its outcome before them is used.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Remains:
             self._release(attempt.target, handle, AttemptReleased(earlier.step, attempt.attempt))
 
     def discard(self, waited_for: Iterable[str]) -> None:
-        """Remove the remains of attempts that a person has given up.
+        """Remove the remains of abandoned attempts.
 
         Args:
             waited_for: the targets for which blocked cells wait.

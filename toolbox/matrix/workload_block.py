@@ -75,9 +75,9 @@ class WorkloadBlock(BaseModel):
         command: a list of arguments, or a command line for bash.
         env: environment variables; a value is text, a number, true, false, null or a secret.
         cwd: the working directory.
-        files: local files or directories to send, by their names below `src/`.
-        write: files to generate, by their names below `src/`. A value that is not text is written as JSON or YAML,
-            depending on the ending of the name.
+        files: local files or directories to send: a mapping from the path below `src/` to the local path.
+        write: files to generate: a mapping from the path below `src/` to the content. A value that is not text is
+            written as JSON or YAML, depending on the ending of the path.
         collect: patterns of the files to fetch.
         log_bytes: how many bytes to keep from the start of stdout and of stderr. Of later output, only the end is kept.
         sample_seconds: the interval between two samples of the resource use; None for no sampling.

@@ -36,8 +36,8 @@ ratio means drift, not a step."""
 
 _WINDOWS: Final = (10, 20, 40, 80)
 _LEAST_T: Final = 4.5  # minimum t of a candidate: weaker candidates would fail the tests anyway
-_MAD: Final = 1.4826  # ratio of the spread of normal noise to its median absolute deviation
-_NINTH_DECILE: Final = 1 / 1.645  # ratio of the spread of normal noise to the ninth decile of its absolute deviations
+_MAD: Final = 1.4826  # ratio of the standard deviation of Gaussian noise to its median absolute deviation
+_NINTH_DECILE: Final = 1 / 1.645  # ratio of that standard deviation to the ninth decile of the absolute deviations
 _SHARED_POINTS: Final = 10  # in the variance of a side, the pooled variance counts like this number of points
 _MEMORYLESS_POINTS: Final = 20  # the estimate adds these independent points, so that few points have little memory
 _LARGEST_MEMORY: Final = 0.9

@@ -97,7 +97,7 @@ def folders(kind: str) -> list[Path]:
 def find(kind: str, *relative: str) -> Path | None:
     """Return the first file or directory with the relative path in `folders(kind)`; None if there is none."""
     candidates = (folder.joinpath(*relative) for folder in folders(kind))
-    # Don't use `Path.exists`: it raises an error for a name that is too long for a file, which a user may give.
+    # A user may give a name that is too long for a file. `Path.exists` raises an error for such a name.
     return next((path for path in candidates if os.path.exists(path)), None)  # noqa: PTH110
 
 

@@ -11,7 +11,7 @@ class Training:
     @role
     def prepare_corpus(self, directory: Path, characters: int = 200_000, python: str = "python3") -> None:
         """
-        Write the text that the workload learns into a separate directory.
+        Create a directory with the training text of the workload.
 
         Args:
             directory: the directory for the text on the machine: new, empty, or prepared earlier by this command.

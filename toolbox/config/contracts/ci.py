@@ -16,7 +16,7 @@ def _is_pattern(text: str) -> str:
             return text
     except paths.PathError as error:
         raise ValueError(error.detail) from None
-    raise ValueError("`$` is the whole document: name single fields")
+    raise ValueError("`$` would allow every field: list the paths of the fields to allow")
 
 
 class Contract(BaseModel):

@@ -201,7 +201,7 @@ class Objects:
             return False
 
     def is_there(self, kind: Kind, namespace: str | None, name: str, *, timeout: float = TIMEOUT) -> bool:
-        """Return whether an object exists, by a list request.
+        """Send a list request to find out whether an object exists.
 
         A "not found" response for the log of a pod does not prove that the pod is gone, because a kubelet that has just
         started may not know the pod.

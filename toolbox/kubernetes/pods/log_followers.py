@@ -28,8 +28,9 @@ log = logging.getLogger(__name__)
 _FOLLOWERS: Final = 64  # number of logs to follow at once; more logs take turns
 _TURN_SECONDS: Final = 20.0
 _OTHERS_EVERY: Final = 4  # this share of the turns goes to pods that cannot hold their logs
-_SHORTEST_TIMEOUT: Final = 0.5  # at the end of a turn
-_LONGEST_TIMEOUT: Final = 5.0  # while logs take turns
+# While logs take turns, a follower waits this long for new output before it checks whether its turn is over.
+_SHORTEST_TIMEOUT: Final = 0.5
+_LONGEST_TIMEOUT: Final = 5.0
 _SHORT_SECONDS: Final = 1.0  # a workload that ends within this time needs no request for its log
 _FIRST_PAUSE: Final = 1.0  # in seconds, after logs could not be fetched
 _LONGEST_PAUSE: Final = 60.0

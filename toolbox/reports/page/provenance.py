@@ -49,7 +49,8 @@ class ConfigLine:
     """A line of the configuration.
 
     Args:
-        by: the preset, the override, or the call that gave the line its value; empty for the project's own file.
+        by: the preset, the override, or the call of the orchestration that gave the line its value; empty for the
+            project's own file.
         is_first: whether the line is the first line of its change.
     """
 

@@ -65,7 +65,7 @@ class _Runs:
         self.times: list[int] = []
 
     def place(self, run: RunReference) -> int:
-        """Return the index of a run. All series must refer to a run by the same object."""
+        """Return the index of a run. All series must share one `RunReference` object for a run."""
         place = self._places.setdefault(id(run), len(self.names))
         if place == len(self.names):
             self.names.append((truncate(clean(run.run), 200), truncate(clean(run.revision or ""), 60)))

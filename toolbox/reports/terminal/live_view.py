@@ -160,7 +160,7 @@ class View:
                 self._detail(indent + block(event.output, indent))
 
     def _detail(self, text: str) -> None:
-        """Show less important lines. A terminal truncates them at its edge."""
+        """Show lines of minor importance. A terminal dims them, and truncates them at its edge."""
         if self.console.is_terminal:
             self.console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
         else:
