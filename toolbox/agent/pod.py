@@ -219,18 +219,14 @@ class _Padded:
 
     def read(self, count: int = 0, /) -> bytes:
         """Return exactly `count` bytes."""
-        content = b""
+        content, fault = b"", "it has become shorter"
         try:
-            while len(content) < count:
-                piece = self._stream.read(count - len(content))
-                if not piece:
-                    break
+            while len(content) < count and (piece := self._stream.read(count - len(content))):
                 content += piece
         except OSError as error:
-            sys.stderr.write(f"{self._name} is incomplete: {error.strerror}\n")
-            return content + bytes(count - len(content))
+            fault = str(error.strerror)
         if len(content) < count:
-            sys.stderr.write(f"{self._name} is incomplete: it has become shorter\n")
+            sys.stderr.write(f"{self._name} is incomplete: {fault}\n")
         return content + bytes(count - len(content))
 
 
@@ -251,21 +247,17 @@ def _write(content: bytes) -> None:
 
 def _add(archive: tarfile.TarFile, path: str, name: str) -> None:
     try:
-        _add_readable(archive, path, name)
+        info = archive.gettarinfo(path, name)
+        if safe_files.is_regular(path):
+            # A hard link is sent as a file of its own.
+            info.type, info.linkname = tarfile.REGTYPE, ""
+            with os.fdopen(safe_files.open_regular(path), "rb") as stream:
+                info.size = os.fstat(stream.fileno()).st_size
+                archive.addfile(info, _Padded(stream, name))
+        elif info.issym():
+            archive.addfile(info)
     except OSError as error:
         sys.stderr.write(f"{name} is left out: {error.strerror}\n")
-
-
-def _add_readable(archive: tarfile.TarFile, path: str, name: str) -> None:
-    info = archive.gettarinfo(path, name)
-    if safe_files.is_regular(path):
-        # A hard link is sent as a file of its own.
-        info.type, info.linkname = tarfile.REGTYPE, ""
-        with os.fdopen(safe_files.open_regular(path), "rb") as stream:
-            info.size = os.fstat(stream.fileno()).st_size
-            archive.addfile(info, _Padded(stream, name))
-    elif info.issym():
-        archive.addfile(info)
 
 
 _VERBS: Mapping[str, Callable[..., int]] = {"keep": keep, "send": send, "cancel": cancel}

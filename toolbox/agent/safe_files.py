@@ -65,21 +65,6 @@ def replace(path: str, content: bytes) -> None:
     rename(temporary, path)
 
 
-def write(path: str, content: bytes) -> None:
-    """Overwrite a regular file in place, and return when the content is on the disk.
-
-    Raises:
-        OSError: the file is not a regular file, or cannot be written.
-    """
-    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
-    try:
-        _write(descriptor, content)
-        os.ftruncate(descriptor, len(content))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def reserve(path: str, count: int) -> None:
     """Reserve `count` bytes on the disk for a regular file. Create the file if it is missing.
 
@@ -101,7 +86,7 @@ def reserve(path: str, count: int) -> None:
 
 
 def overwrite(path: str, content: bytes) -> None:
-    """Overwrite a file, and return when the content is on the disk.
+    """Overwrite a file in place, and return when the content is on the disk.
 
     A link, a directory, a special file, or a file with several hard links at this path is removed first.
 
@@ -110,7 +95,13 @@ def overwrite(path: str, content: bytes) -> None:
     """
     if not is_regular(path) or os.lstat(path).st_nlink > 1:
         remove(path)
-    write(path, content)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        _write(descriptor, content)
+        os.ftruncate(descriptor, len(content))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def rename(path: str, name: str) -> None:

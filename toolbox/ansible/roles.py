@@ -238,12 +238,7 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
     failed = events.failed
     if failed is None:
         message = events.last_lines() or f"ansible-playbook ended with status {status}"
-        return StepError(
-            f"{call.label}: {message}",
-            verdict=Verdict.ERROR,
-            cause=Cause.INFRASTRUCTURE,
-            directory=step.directory,
-        )
+        return StepError(f"{call.label}: {message}", directory=step.directory)
     if failed.status == "unreachable":
         verdict, cause = Verdict.ERROR, Cause.INFRASTRUCTURE
     elif events.cause is not None:

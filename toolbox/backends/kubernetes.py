@@ -43,7 +43,7 @@ from toolbox.model.errors import (
 )
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import (
     AttemptStatus,
     EndedBy,
@@ -198,13 +198,9 @@ class _Kubernetes:
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`. It waits until the Job is created, not until its pod starts: the cluster has its own queue."""
-        pod, job = self._pod(workload), manifests.job_name(self._context.run, name)
-        wait = workload.timeouts.wait
-        self._watch(pod, wait)
-        attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
-        if not self._tracker.has_job(job):
-            request = self._request(workload, attempt, directory)
-            self._create(request, pod, directory, wait)
+        attempt = self._watched_attempt(workload, name, directory)
+        if not self._tracker.has_job(attempt.job):
+            self._create(self._request(workload, attempt), attempt)
         self._tracker.add(attempt)
         return Handle(name, directory)
 
@@ -228,7 +224,7 @@ class _Kubernetes:
                 message = f"{self._context.name}: the logs of {pod.name} are incomplete: {', '.join(logs)}"
                 if "logs" not in report:
                     message += f" ({pod_results.OLDER_AGENT})"
-                raise StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+                raise StepError(message)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
@@ -239,11 +235,7 @@ class _Kubernetes:
         job = manifests.job_name(self._context.run, handle.name)
         attempt = self._tracker.find(handle.name)
         if attempt is not None and not attempt.state.is_over:
-            raise StepError(
-                f"{self._context.name}: {job} is in use: its workload is still running",
-                verdict=Verdict.ERROR,
-                cause=Cause.INFRASTRUCTURE,
-            )
+            raise StepError(f"{self._context.name}: {job} is in use: its workload is still running")
         if attempt is None and not self._tracker.has_job(job):
             self._delete_all(job)
             return
@@ -255,11 +247,9 @@ class _Kubernetes:
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
-        pod, wait = self._pod(workload), workload.timeouts.wait
-        job = manifests.job_name(self._context.run, name)
-        attempt = Attempt(name, job, directory, _there(name), wait, pod, workload.log_bytes)
-        self._watch(pod, wait)
-        if self._objects.read(pod.kind, self._cluster.namespace, attempt.job, timeout=wait) is None:
+        attempt = self._watched_attempt(workload, name, directory)
+        namespace = self._cluster.namespace
+        if self._objects.read(attempt.pod.kind, namespace, attempt.job, timeout=attempt.wait) is None:
             return None
         self._tracker.add(attempt)
         return Handle(name, directory)
@@ -274,23 +264,24 @@ class _Kubernetes:
         self._tracker.close()
         self._cluster.close()
 
-    def _watch(self, pod: Pod, wait: float) -> None:
+    def _watched_attempt(self, workload: Workload, name: str, directory: Path) -> Attempt:
+        """Return an attempt, after starting the watches that report its objects."""
+        try:
+            pod = self._target.pod_of(workload)
+        except ValueError as error:
+            raise StepError(str(error), cause=Cause.CONFIGURATION) from None
+        job, wait = manifests.job_name(self._context.run, name), workload.timeouts.wait
         if self._tracker.start(wait):
             self._clock.start()
         if pod.slices > 1:
             self._tracker.watch_sets(wait)
+        return Attempt(name, job, directory, f"{description.ROOT}/{name}", wait, pod, workload.log_bytes)
 
-    def _pod(self, workload: Workload) -> Pod:
-        try:
-            return self._target.pod_of(workload)
-        except ValueError as error:
-            raise _misconfigured(str(error)) from None
-
-    def _request(self, workload: Workload, attempt: Attempt, directory: Path) -> JobRequest:
+    def _request(self, workload: Workload, attempt: Attempt) -> JobRequest:
         """Create the objects that a workload needs in the cluster, and return the request for it."""
         times, wait = workload.timeouts, workload.timeouts.wait
         owner = self._run_resources.owner(wait)
-        sources = self._run_resources.sources(workload, directory, wait)
+        sources = self._run_resources.sources(workload, attempt.directory, wait)
         secret_env = self._run_resources.secret_env(workload.env, wait)
         keeps_files = bool(workload.collect or workload.sample_seconds)
         keeps = attempt.pod.keep_seconds
@@ -319,22 +310,24 @@ class _Kubernetes:
             grace_seconds=times.grace,
         )
 
-    def _create(self, request: JobRequest, pod: Pod, directory: Path, timeout: float) -> None:
+    def _create(self, request: JobRequest, attempt: Attempt) -> None:
         """Create the objects of an attempt in the cluster, unless they exist."""
         try:
-            manifest, service = manifests.manifest(request, pod), manifests.service(request, pod)
+            manifest = manifests.manifest(request, attempt.pod)
+            service = manifests.service(request, attempt.pod)
         except ValueError as error:
-            raise _misconfigured(str(error)) from None
+            raise StepError(str(error), cause=Cause.CONFIGURATION) from None
         # As JSON: writing YAML would take longer than everything else here.
         applied = {"apiVersion": "v1", "kind": "List", "items": [service, manifest]} if service else manifest
-        filesystem.write_json(AttemptDirectory(directory).sources / MANIFEST, applied)
-        for file in AttemptDirectory(directory).logs().values():
+        directory = AttemptDirectory(attempt.directory)
+        filesystem.write_json(directory.sources / MANIFEST, applied)
+        for file in directory.logs().values():
             file.unlink(missing_ok=True)  # a log of an earlier attempt with this name
         began = time.monotonic()
         try:
             if service:
-                self._make(SERVICE, service, timeout)
-            self._make(pod.kind, manifest, timeout)
+                self._make(SERVICE, service, attempt.wait)
+            self._make(attempt.pod.kind, manifest, attempt.wait)
         except (ToolboxError, Cancelled) as error:
             if isinstance(error, ApiError | Unavailable) and not error.may_be_done:
                 raise
@@ -386,11 +379,3 @@ class _Kubernetes:
     def _events(self, name: str) -> list[str]:
         events = self._objects.events(self._cluster.namespace, fields=f"involvedObject.name={name},type=Warning")
         return [str(event.get("message", "")) for event in events]
-
-
-def _there(name: str) -> str:
-    return f"{description.ROOT}/{name}"
-
-
-def _misconfigured(message: str) -> StepError:
-    return StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)

@@ -23,7 +23,6 @@ from toolbox.hosts.messages import Message
 from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown, describe, outcome_of
 from toolbox.model.text import abbreviated
-from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
@@ -327,7 +326,7 @@ class Host:
         return self._failure(f"the host cannot be reached{waited}: {reason}")
 
     def _failure(self, message: str) -> StepError:
-        return StepError(f"{self.label}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+        return StepError(f"{self.label}: {message}")
 
 
 def _ended(message: Message) -> AttemptStatus:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import TargetContext, Workload
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem
@@ -93,8 +93,7 @@ def _fill(folder: Path, workload: Workload) -> None:
             filesystem.write_text(folder / name, text)
     except (OSError, shutil.Error) as error:
         cause = Cause.CONFIGURATION if isinstance(error, FileNotFoundError) else Cause.INFRASTRUCTURE
-        message = f"the files of the workload cannot be sent: {error}"
-        raise StepError(message, verdict=Verdict.ERROR, cause=cause) from error
+        raise StepError(f"the files of the workload cannot be sent: {error}", cause=cause) from error
 
 
 def remove_unmatched(directory: Path, patterns: Sequence[str]) -> None:

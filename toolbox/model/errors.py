@@ -75,13 +75,20 @@ class InfrastructureError(ToolboxError):
 
 
 class StepError(ToolboxError):
-    """A step ended without passing.
+    """A step ended without passing; by default, because a machine, a network or another program failed.
 
     Args:
         directory: the directory with the evidence.
     """
 
-    def __init__(self, message: str, *, verdict: Verdict, cause: Cause, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        verdict: Verdict = Verdict.ERROR,
+        cause: Cause = Cause.INFRASTRUCTURE,
+        directory: Path | None = None,
+    ) -> None:
         super().__init__(message)
         self.verdict = verdict
         self.cause = cause

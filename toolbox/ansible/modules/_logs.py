@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable
 from toolbox.kubernetes.api.objects import POD, Objects, is_name
 from toolbox.model.text import abbreviated
@@ -72,20 +73,10 @@ def events(objects: Objects, namespace: str, names: Collection[str], *, fields: 
     return [event for event in all_events if f"{event['involvedObject'].get('name')}-".startswith(prefixes)]
 
 
-def containers(pod: Json) -> list[Json]:
-    """Return the init containers and the other containers of a pod."""
-    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
-
-
 def _logs(pod: Json, selection: LogSelection) -> Iterator[tuple[str, bool]]:
     """Yield the name of the container of each selected log, and whether it is the log before the last restart."""
-    status: Mapping[str, Any] = pod.get("status") or {}
-    restarts = {
-        str(each["name"]): int(each.get("restartCount", 0))
-        for part in ("initContainerStatuses", "containerStatuses")
-        for each in status.get(part) or ()
-    }
-    for each in containers(pod):
+    restarts = {str(each["name"]): int(each.get("restartCount", 0)) for each in readiness.container_statuses(pod)}
+    for each in readiness.containers(pod):
         name = str(each["name"])
         if selection.containers is None or name in selection.containers:
             yield name, False

@@ -76,7 +76,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     _evidence.write(Path(params["directory"]) / "before.yaml", (obj for _, obj in objs))
     if params["delete_namespace"]:
         objects.delete(NAMESPACE, None, name)
-        _await_namespace(objects, NAMESPACE, name, params["timeout"])
+        _await_namespace(objects, name, params["timeout"])
     else:
         _delete(objects, objs, params["timeout"])
     names = [f"{kind.name} {obj['metadata']['name']}" for kind, obj in objs]
@@ -192,8 +192,8 @@ def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadlin
             raise InfrastructureError(f"objects remain after {timeout:g} s: {reasons}{view.silence_note}")
 
 
-def _await_namespace(objects: Objects, kind: Kind, name: str, timeout: float) -> None:
-    with watching_all(objects, Query(kind, fields=f"metadata.name={name}")) as view:
+def _await_namespace(objects: Objects, name: str, timeout: float) -> None:
+    with watching_all(objects, Query(NAMESPACE, fields=f"metadata.name={name}")) as view:
         (watched_objects,) = view.watched
         if view.until(lambda: None if watched_objects.objects else True, timeout) is not None:
             return

@@ -29,6 +29,7 @@ from typing import Any, Final
 from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
 
 from toolbox.ansible.modules import _entry, _evidence, _logs
+from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import POD, Objects, Query
 from toolbox.model.errors import UsageError
@@ -74,7 +75,7 @@ def _absent(objects: Objects, pods: Sequence[Json], params: Mapping[str, Any]) -
             with_labels = f" with the labels {params['selector']}" if params["selector"] else ""
             yield f"namespace {namespace} has no pods{with_labels}"
         return
-    containers = {str(each["name"]) for pod in pods for each in _logs.containers(pod)}
+    containers = {str(each["name"]) for pod in pods for each in readiness.containers(pod)}
     for name in params["containers"] or ():
         if name not in containers:
             yield f"no pod has a container {name}: {did_you_mean(name, containers, label='containers')}"
@@ -98,8 +99,9 @@ def _ending(pod: Json) -> dict[str, Any]:
     """Return the phase of a pod, and how its containers ended."""
     status = pod.get("status") or {}
     states = {str(each["name"]): each.get("state") or {} for each in status.get("containerStatuses") or ()}
-    exits = {name: state["terminated"].get("exitCode") for name, state in states.items() if "terminated" in state}
-    reasons = {name: state["terminated"].get("reason") for name, state in states.items() if "terminated" in state}
+    ends = {name: state["terminated"] for name, state in states.items() if "terminated" in state}
+    exits = {name: end.get("exitCode") for name, end in ends.items()}
+    reasons = {name: end.get("reason") for name, end in ends.items()}
     node = pod["spec"].get("nodeName")
     name = pod["metadata"]["name"]
     return {"name": name, "node": node, "phase": status.get("phase"), "exit_codes": exits, "reasons": reasons}

@@ -114,7 +114,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
         for body in bodies:
             before, after = _ensure(objects, _manifest(objects, body), params)
             objs.append(after)
-            changed.append(_differ(before, after))
+            changed.append(before is None or _content(before) != _content(after))
             if after["kind"] == "CustomResourceDefinition":  # the next manifests may need the defined kind
                 _settling.ready(objects, objs[-1:], params["timeout"])
         if params["wait"]:
@@ -207,8 +207,9 @@ def _ensure(objects: Objects, manifest: Manifest, params: Mapping[str, Any]) -> 
     try:
         return before, objects.apply(manifest.kind, manifest.namespace, manifest.body, force=params["force"])
     except ApiError as error:
-        if error.reason == "Conflict":
-            raise _conflict(manifest, error) from None
+        if error.reason == "Conflict":  # the message of the server names the other field manager
+            text = f"{manifest}: {error}; to take the fields over, use --force_conflicts"
+            raise InfrastructureError(text) from None
         raise _with_name(manifest, error) from None
 
 
@@ -278,23 +279,14 @@ def _refuse_foreign(obj: Json, manifest: Manifest) -> None:
         )
 
 
-def _conflict(manifest: Manifest, error: ApiError) -> InfrastructureError:
-    """Return the error for fields that belong to another field manager, which the message of the server names."""
-    return InfrastructureError(f"{manifest}: {error}; to take the fields over, use --force_conflicts")
-
-
 def _with_name(manifest: Manifest, error: ApiError) -> ApiError:
     text = str(error)
     text = text if manifest.name in text else f"{manifest}: {text}"
     return ApiError(text, status=error.status, reason=error.reason, cause=error.cause)
 
 
-def _differ(before: Json | None, after: Json) -> bool:
-    """Return whether an object has changed, apart from its status and the metadata that the server maintains."""
-    return before is None or _content(before) != _content(after)
-
-
 def _content(obj: Json) -> Json:
+    """Return an object without its status and the metadata that the server maintains."""
     meta = {name: value for name, value in obj["metadata"].items() if name not in _BOOKKEEPING}
     return {**{part: value for part, value in obj.items() if part != "status"}, "metadata": meta}
 

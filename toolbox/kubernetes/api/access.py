@@ -58,8 +58,8 @@ class Credentials:
         configuration.retries = False  # the client must not repeat requests, because `Cluster.request` does
         configuration.connection_pool_maxsize = _POOL
         credentials = cls(access, configuration, access.namespace or _DEFAULT)
-        credentials._read()
-        credentials.namespace = access.namespace or credentials._own_namespace()
+        namespace = credentials._read()
+        credentials.namespace = access.namespace or namespace
         return credentials
 
     def reload(self) -> None:
@@ -72,16 +72,22 @@ class Credentials:
                 with contextlib.suppress(ConfigurationError):
                     self._read()
 
-    def _read(self) -> None:
+    def _read(self) -> str:
+        """Read the credentials, and return the namespace of the context or of this pod."""
         from kubernetes import config
 
         files = _files(self.access)
         try:
             if files is None:
                 config.load_incluster_config(client_configuration=self.configuration)
+                file = _IN_CLUSTER / "namespace"
+                namespace = file.read_text().strip() if file.exists() else _DEFAULT
             else:
-                context = str(_context(files, self.access.context)["name"])
-                config.load_kube_config(files, context, client_configuration=self.configuration, persist_config=False)
+                context = _context(files, self.access.context)
+                namespace = str(context["context"].get("namespace") or _DEFAULT)
+                config.load_kube_config(
+                    files, str(context["name"]), client_configuration=self.configuration, persist_config=False
+                )
         except ConfigurationError:
             raise
         except Exception as error:  # the parsers of the client raise exceptions of many types
@@ -91,14 +97,7 @@ class Credentials:
         # This hook would reload the credentials at every request, but a reload is needed only after a rejection.
         self.configuration.refresh_api_key_hook = None
         self._loaded = time.monotonic()
-
-    def _own_namespace(self) -> str:
-        files = _files(self.access)
-        if files is None:
-            file = _IN_CLUSTER / "namespace"
-            return file.read_text().strip() if file.exists() else _DEFAULT
-        context = _context(files, self.access.context)
-        return str(context["context"].get("namespace") or _DEFAULT)
+        return namespace
 
 
 def _files(access: Access) -> str | None:

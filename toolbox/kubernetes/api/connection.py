@@ -17,7 +17,7 @@ from toolbox.kubernetes.api.access import Credentials
 from toolbox.model import backoff
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ApiError(StepError):
     may_be_done = False
 
     def __init__(self, message: str, *, status: int, reason: str, cause: Cause = Cause.INFRASTRUCTURE) -> None:
-        super().__init__(message, verdict=Verdict.ERROR, cause=cause)
+        super().__init__(message, cause=cause)
         self.status = status
         self.reason = reason
 
@@ -90,9 +90,6 @@ class Unavailable(StepError):
     """
 
     may_be_done = False
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
 @dataclass(frozen=True, slots=True)

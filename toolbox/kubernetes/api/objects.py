@@ -158,14 +158,6 @@ class Objects:
             f"{self.cluster.label} has no kind {name} of {api_version}: is its definition installed there?"
         )
 
-    def has(self, api_version: str, name: str) -> bool:
-        """Return whether the cluster has a kind."""
-        try:
-            self.kind(api_version, name)
-        except ConfigurationError:
-            return False
-        return True
-
     def read(self, kind: Kind, namespace: str | None, name: str, *, timeout: float = TIMEOUT) -> Json | None:
         """Return an object; None if it does not exist."""
         try:

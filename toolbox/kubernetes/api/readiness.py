@@ -101,18 +101,29 @@ def permanent_problems(pods: Iterable[Json]) -> list[str]:
     return [
         f"{_where(pod)}: {_waiting_text(pod, status)}"
         for pod in pods
-        for status in _containers(pod)
+        for status in container_statuses(pod)
         if _is_permanent(status)
     ]
 
 
 def exit_codes(pod: Json) -> list[int]:
     """Return the nonzero exit codes of the containers of a pod; an empty list if the cluster ended the pod."""
-    ends = [(each.get("state") or {}).get("terminated") or {} for each in _containers(pod)]
+    ends = [(each.get("state") or {}).get("terminated") or {} for each in container_statuses(pod)]
     status = pod.get("status") or {}
     if status.get("reason"):  # the cluster ended the pod, for reasons such as Evicted or NodeLost
         return []
     return [int(end["exitCode"]) for end in ends if end.get("exitCode")]
+
+
+def containers(pod: Json) -> list[Json]:
+    """Return the init containers and the other containers in the specification of a pod."""
+    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+
+
+def container_statuses(pod: Json) -> list[Json]:
+    """Return the statuses of the init containers and of the other containers of a pod."""
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def cannot_be_pulled(reason: str, message: str) -> bool:
@@ -142,7 +153,7 @@ def _problems(pod: Json) -> Iterator[str]:
     status = pod.get("status") or {}
     if status.get("reason"):
         yield _reason_and_message(status)
-    for container in _containers(pod):
+    for container in container_statuses(pod):
         state = container.get("state") or {}
         ended = state.get("terminated") or {}
         reason = (state.get("waiting") or {}).get("reason")
@@ -157,7 +168,7 @@ def _problems(pod: Json) -> Iterator[str]:
 def _waiting_text(pod: Json, status: Mapping[str, Any]) -> str:
     waiting = status["state"]["waiting"]
     ended = (status.get("lastState") or {}).get("terminated") or {}
-    image = next((each["image"] for each in _specs(pod) if each["name"] == status["name"]), "")
+    image = next((each["image"] for each in containers(pod) if each["name"] == status["name"]), "")
     subject = f"image {image}" if waiting.get("reason") in PULLING else f"container {status['name']}"
     last = f" (it ended with exit code {ended['exitCode']}{_reason(ended)})" if "exitCode" in ended else ""
     return f"{subject}: {_reason_and_message(waiting)}{last}"
@@ -174,15 +185,6 @@ def _is_permanent(status: Mapping[str, Any]) -> bool:
     if reason == "CrashLoopBackOff":
         return int(status.get("restartCount", 0)) >= _RESTARTS
     return cannot_be_pulled(str(reason), message)
-
-
-def _containers(pod: Json) -> list[Mapping[str, Any]]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-
-
-def _specs(pod: Json) -> list[Mapping[str, Any]]:
-    return [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
 
 
 def _is_init(pod: Json, status: Mapping[str, Any]) -> bool:

@@ -33,8 +33,6 @@ class Clock:
     """The time limits of the attempts of one tracker.
 
     Args:
-        cluster: the cluster of the attempts.
-        tracker: the attempts.
         notify: called with the name of an attempt when the reason why it has not started changes.
         events: returns the cluster's events about a Job or a pod, by its name.
     """
@@ -109,7 +107,6 @@ class Clock:
         The clock thread repeats a failed request.
 
         Args:
-            attempt: the attempt.
             is_late: whether to end the attempt if it has not started by now.
         """
         try:

@@ -31,8 +31,6 @@ def conclude(
     Args:
         pods: the pods of the attempt, ordered by index.
         job: the Job of the attempt; None if it has not been seen yet.
-        expected: the number of pods that the attempt should have.
-        is_cancelled: whether the run cancelled the attempt.
     """
     outcomes = [outcome_of(pod, job, is_cancelled=is_cancelled) for pod in pods]
     ended = [outcome for outcome in outcomes if outcome is not None]
@@ -50,9 +48,6 @@ def outcome_from_job(
     """Return the outcome of an attempt by its Job, if the pods show no outcome; None if the Job goes on.
 
     Args:
-        job: the Job of the attempt.
-        pods: the pods of the attempt.
-        is_cancelled: whether the run cancelled the attempt.
         is_discarded: whether the run deletes the Job because it has lost a pod.
     """
     if job.reason == _DEADLINE or (is_by_deadline(pods, job) and not is_cancelled):
@@ -113,7 +108,6 @@ def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> W
     """Return the outcome of an attempt that has not started in time.
 
     Args:
-        pods: the pods of the attempt.
         seconds: how long the attempt has waited.
         events: the cluster's events about the Job and its first pod that has not started.
     """

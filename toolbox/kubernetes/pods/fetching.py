@@ -22,7 +22,6 @@ from toolbox.kubernetes.api.objects import POD, Objects
 from toolbox.kubernetes.pods.manifests import AGENT
 from toolbox.kubernetes.pods.views import FILES, WORKLOAD
 from toolbox.model.errors import LimitExceeded, StepError
-from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import CollectLimits
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
@@ -63,11 +62,8 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Select
     """Fetch files and logs. Start again if the connection is lost.
 
     Args:
-        cluster: the cluster of the pod.
-        pod: the name of the pod.
         python: the interpreter in the pod.
         there: the directory of the attempt in the pod.
-        selection: the files to fetch.
         timeout: the number of seconds to retry after a failure. The time starts anew after each attempt that received
             data, up to a maximum number of times.
 
@@ -164,8 +160,7 @@ def _confirm(pod: str, execution: Execution, selection: Selection) -> bool:
 
 
 def _cannot_be_fetched(cluster: Cluster, error: Exception) -> StepError:
-    message = f"{cluster.label}: the files of the attempt cannot be fetched: {error}"
-    return StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+    return StepError(f"{cluster.label}: the files of the attempt cannot be fetched: {error}")
 
 
 def _receive(cluster: Cluster, pod: str, execution: Execution, stream: BinaryIO, selection: Selection) -> None:
@@ -174,8 +169,7 @@ def _receive(cluster: Cluster, pod: str, execution: Execution, stream: BinaryIO,
         execution.send(b"\n")
         header = execution.read(_HEADER, _SILENCE)
         if header == WORKLOAD_RUNS:
-            text = f"{cluster.label}: {pod}: its workload still runs"
-            raise WorkloadRuns(text, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+            raise WorkloadRuns(f"{cluster.label}: {pod}: its workload still runs")
         if not header.isdigit() or len(header) < _HEADER:
             raise Unavailable(f"{cluster.label}: {pod}: {execution.end(_PAUSE) or 'the archive has no end'}")
         count = int(header)

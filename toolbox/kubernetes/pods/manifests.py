@@ -68,7 +68,6 @@ class JobRequest:
         labels: Topgallant's labels, which identify the run and the cell.
         owner: the reference to the object that owns all objects of the run.
         directory: the directory of the attempt in the pod.
-        command: the command of the workload.
         env: the environment variables of the workload.
         secret_env: the variables whose values are in a Secret: the name of the Secret and the key in it.
         limits: the limits for the agent, which supervises the workload.

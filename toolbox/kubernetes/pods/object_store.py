@@ -25,7 +25,6 @@ class Store:
     """The Jobs and pods of one run in one namespace.
 
     Args:
-        cluster: the cluster with the namespace.
         selector: the label selector for the objects of the run.
         changed: called with the name of a Job after a change of the Job or of its pods.
 
@@ -76,12 +75,7 @@ class Store:
             return list(self._pods.get(job, {}).values())
 
     def members(self, job: str, expected: int) -> list[PodView]:
-        """Return the pods of an attempt, ordered by index. Replacements of lost pods are left out.
-
-        Args:
-            job: the name of the attempt's Job.
-            expected: the number of pods that the attempt should have.
-        """
+        """Return the `expected` pods of a Job, ordered by index. Replacements of lost pods are left out."""
         pods = self.pods(job)
         known = {pod.index: pod for pod in reversed(pods) if pod.index is not None}
         if known:

@@ -42,18 +42,15 @@ class Attempt:
     """An attempt that runs, or ran, in pods. All times are monotonic.
 
     Args:
-        name: the name of the attempt.
         job: the name of its Job.
         directory: the local directory of the attempt.
         there: the directory of the attempt in the pods.
         wait: the number of seconds that the start may take, and that the server may be unavailable.
-        pod: the description of its pods.
         log_bytes: the maximum size of each log.
         submitted: when it was submitted.
         queued_until: until when it waited in a queue. This time does not count as waiting for the start.
         status: its state, which the backend reports.
         stop: the progress of its cancellation or deletion; None if it is not being stopped.
-        inquiry: when to ask the server for its state.
         logs: the live copies of its logs, by the name of the pod.
     """
 

@@ -54,8 +54,6 @@ class LiveCopy:
         may_hold: whether the pod may wait until its logs have been fetched.
 
     Attributes:
-        file: the copy.
-        may_hold: whether the pod may wait until its logs have been fetched.
         since: the monotonic time at which the pod was first seen.
         is_followed: whether a thread was started that copies the log.
         is_held: whether the pod waits until its logs have been fetched.

@@ -49,9 +49,6 @@ def settled(cluster: Cluster, attempt: Attempt, pods: Sequence[PodView], outcome
     """Return the final outcome of an attempt, which also reports lost files and logs.
 
     Args:
-        cluster: the cluster of the pods.
-        attempt: the attempt.
-        pods: the pods of the attempt.
         outcome: the outcome according to the pods and the Job.
     """
     image = next((pod.image for pod in pods if pod.image), "")

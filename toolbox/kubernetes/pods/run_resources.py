@@ -27,7 +27,7 @@ from toolbox.kubernetes.api.objects import CONFIG_MAP, MANAGED_BY, MANAGER, RUN_
 from toolbox.kubernetes.pods.manifests import AGENT, SOURCES_ARCHIVE, job_name
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import Workload
 from toolbox.runs.layout import AttemptDirectory
 
@@ -86,7 +86,6 @@ class RunResources:
                 raise StepError(
                     f"the files of the workload are {len(content)} bytes after compression, "
                     f"at most {_MOST_BYTES} can be sent: put large files into the image or on a volume (`pod.volumes`)",
-                    verdict=Verdict.ERROR,
                     cause=Cause.CONFIGURATION,
                 )
             name = self._stored(SOURCES_ARCHIVE, content, timeout)

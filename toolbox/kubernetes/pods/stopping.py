@@ -58,8 +58,6 @@ class Stop:
         """Return whether to wait for pods: until they report their end, or until the time limit of each.
 
         Args:
-            pods: the pods to wait for.
-            now: the current monotonic time.
             more: whether further pods may be created.
         """
         waited = now - self.since
@@ -86,10 +84,7 @@ class AgentCanceller:
         """Ask the running pods that have not confirmed the request, but no pod twice within a few seconds.
 
         Args:
-            stop: the progress of stopping the attempt.
-            pods: the pods of the attempt.
             cancel: asks the agent of a pod to end its workload, and raises StepError if its agent cannot be reached.
-            now: the current monotonic time.
         """
         with self._lock:
             for pod in pods:

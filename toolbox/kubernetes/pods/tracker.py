@@ -41,7 +41,6 @@ class Tracker:
     """The attempts of one run in one namespace.
 
     Args:
-        cluster: the cluster with the namespace.
         selector: the label selector for the objects of the run.
         notify: called with the name of an attempt when its status changes, from a thread of the tracker.
         remove: removes a Job, and returns whether the Job is gone.
@@ -200,7 +199,6 @@ class Tracker:
         """Check whether the attempt of a Job has ended.
 
         Args:
-            job: the name of the Job.
             is_fresh: whether the state has just been read from the server.
             is_certain: whether, in addition, no pod of the attempt can still report anything.
         """

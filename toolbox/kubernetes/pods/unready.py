@@ -55,7 +55,6 @@ def reason(
 
     Args:
         job: the Job of the attempt; None if it has not been seen yet.
-        pods: the pods that the Job has so far.
         queue: the Kueue queue of the Job.
         events: the newest event about each object, by the name of the object.
     """
