@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from toolbox.ansible.modules import _logs
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import POD, REPLICA_SET, Kind, Objects, Query
-from toolbox.kubernetes.api.waiting import View, watching_all
+from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.model.errors import InfrastructureError, StepError, ToolboxError
 from toolbox.model.verdicts import Cause, Verdict
 
@@ -60,16 +59,31 @@ def gone(objects: Objects, references: Sequence[tuple[Kind, str | None, str]], t
     deadline = time.monotonic() + timeout
     for kind, namespace, name in references:
         query = Query(kind, namespace, fields=f"metadata.name={name}")
-        with watching_all(objects, query) as view:
-            if not view.until(partial(_is_empty, view), deadline - time.monotonic()):
-                reasons = "; ".join(map(deletion_obstacle, view.watched[0].objects))
-                raise InfrastructureError(
-                    f"{kind.name} {name} still exists after {timeout:g} s: {reasons}{view.silence_note}"
-                )
+        remaining, note = await_deletion(objects, query, deadline - time.monotonic())
+        if remaining:
+            reasons = "; ".join(map(deletion_obstacle, remaining))
+            raise InfrastructureError(f"{kind.name} {name} still exists after {timeout:g} s: {reasons}{note}")
 
 
-def _is_empty(view: View) -> bool | None:
-    return None if any(watched_objects.objects for watched_objects in view.watched) else True
+def await_deletion(
+    objects: Objects, query: Query, seconds: float, *, uids: Collection[str] | None = None
+) -> tuple[list[Json], str]:
+    """Wait until objects no longer exist.
+
+    Args:
+        uids: the UIDs of the objects; None for all objects of the query.
+
+    Returns:
+        The objects that still exist after `seconds`, and a note for messages if the server does not answer.
+    """
+    with watching_all(objects, query) as view:
+        (watched_objects,) = view.watched
+
+        def remaining() -> list[Json]:
+            return [obj for obj in watched_objects.objects if uids is None or obj["metadata"]["uid"] in uids]
+
+        view.until(lambda: None if remaining() else True, seconds)
+        return remaining(), view.silence_note
 
 
 def deletion_obstacle(obj: Json) -> str:

@@ -33,7 +33,6 @@ from toolbox.ansible.modules.cluster_objects import is_ours
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import ApiError, Json
 from toolbox.kubernetes.api.objects import LEASE, MANAGED_BY, MANAGER, NAMESPACE, RUN_LABEL, Kind, Objects, Query
-from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.kubernetes.lease_objects import record_of
 from toolbox.leases.leases import now
 from toolbox.model.errors import ConfigurationError, InfrastructureError
@@ -175,38 +174,27 @@ def _delete(objects: Objects, objs: Sequence[tuple[Kind, Json]], timeout: float)
     deadline = time.monotonic() + timeout
     for kind in dict.fromkeys(kind for kind, _ in objs):
         uids = {obj["metadata"]["uid"] for obj_kind, obj in objs if obj_kind == kind}
-        _await(objects, kind, str(objs[0][1]["metadata"]["namespace"]), uids, deadline, timeout)
+        query, seconds = Query(kind, objects.cluster.namespace), deadline - time.monotonic()
+        remaining, note = _settling.await_deletion(objects, query, seconds, uids=uids)
+        if remaining:
+            reasons = "; ".join(_obstacle(kind, obj) for obj in remaining)
+            raise InfrastructureError(f"objects remain after {timeout:g} s: {reasons}{note}")
 
 
-def _await(objects: Objects, kind: Kind, namespace: str, uids: set[str], deadline: float, timeout: float) -> None:
-    with watching_all(objects, Query(kind, namespace)) as view:
-        (watched_objects,) = view.watched
-
-        def remaining() -> list[Json]:
-            return [obj for obj in watched_objects.objects if obj["metadata"]["uid"] in uids]
-
-        if view.until(lambda: None if remaining() else True, deadline - time.monotonic()) is None:
-            reasons = "; ".join(
-                f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}" for obj in remaining()
-            )
-            raise InfrastructureError(f"objects remain after {timeout:g} s: {reasons}{view.silence_note}")
+def _obstacle(kind: Kind, obj: Json) -> str:
+    return f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}"
 
 
 def _await_namespace(objects: Objects, name: str, timeout: float) -> None:
-    with watching_all(objects, Query(NAMESPACE, fields=f"metadata.name={name}")) as view:
-        (watched_objects,) = view.watched
-        if view.until(lambda: None if watched_objects.objects else True, timeout) is not None:
-            return
-        namespaces = watched_objects.objects
-        conditions = [readiness.condition(obj, name) for obj in namespaces for name in _DELETION_CONDITIONS]
-        texts = [str(condition["message"]) for condition in conditions if condition is not None]
-        texts += [
-            f"{kind.name} {obj['metadata']['name']}: {_settling.deletion_obstacle(obj)}"
-            for kind, obj in _objects_in(objects, name, None, [])
-            if obj["metadata"].get("finalizers")
-        ]
-        reasons = ("; ".join(texts) or "the cluster does not say why") + view.silence_note
-        raise InfrastructureError(f"namespace {name} still exists after {timeout:g} s: {reasons}")
+    namespaces, note = _settling.await_deletion(objects, Query(NAMESPACE, fields=f"metadata.name={name}"), timeout)
+    if not namespaces:
+        return
+    conditions = [readiness.condition(obj, kind) for obj in namespaces for kind in _DELETION_CONDITIONS]
+    texts = [str(condition["message"]) for condition in conditions if condition is not None]
+    remaining = _objects_in(objects, name, None, [])
+    texts += [_obstacle(kind, obj) for kind, obj in remaining if obj["metadata"].get("finalizers")]
+    reasons = ("; ".join(texts) or "the cluster does not say why") + note
+    raise InfrastructureError(f"namespace {name} still exists after {timeout:g} s: {reasons}")
 
 
 if __name__ == "__main__":
