@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
@@ -28,7 +29,6 @@ _DEFAULT_SECONDS: Final = 60  # the lifetime of a lease that another tool wrote 
 _READ_SECONDS_WITHOUT_WATCH: Final = 5.0  # the interval of reads if the account may not watch objects
 _READ_SECONDS_WITH_WATCH: Final = 300.0  # the interval of reads if a watch reports changes
 _TIMEOUT: Final = 5.0
-_CONFLICT: Final = 409
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -73,7 +73,7 @@ class LeaseObject:
                 metadata["resourceVersion"] = version
                 answer = self._objects.merge(LEASE, self._namespace, self._name, body, timeout=timeout)
         except ApiError as error:
-            if error.status == _CONFLICT or (error.is_absent and version):
+            if error.status == HTTPStatus.CONFLICT or (error.is_absent and version):
                 return None
             if error.is_absent:
                 raise ConfigurationError(

@@ -32,6 +32,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +61,6 @@ _OPTIONS: Final = {
     "secret_files": {"type": "dict", "default": {}, "no_log": False},
     "secret_data": {"type": "dict", "default": {}, "no_log": True},
 }
-_FORBIDDEN: Final = 403
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS: Final = {"exec", "grpc", "httpGet", "tcpSocket"}
 _BOOKKEEPING: Final = ("generation", "managedFields", "resourceVersion")
@@ -242,7 +242,7 @@ def _create(objects: Objects, manifest: Manifest) -> tuple[Json | None, Json]:
         return None, objects.create(manifest.kind, manifest.namespace, manifest.body)
     except ApiError as error:
         # If the object exists, it does not matter that the account may not create it.
-        if not error.is_there and error.status != _FORBIDDEN:
+        if not error.is_there and error.status != HTTPStatus.FORBIDDEN:
             raise _with_name(manifest, error) from None
         obj = objects.read(manifest.kind, manifest.namespace, manifest.name)
         if obj is None:

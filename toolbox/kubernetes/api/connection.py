@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from toolbox.kubernetes.api.access import Credentials
@@ -34,8 +35,9 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LONGEST_RETRY_AFTER: Final = 60.0  # the longest pause in seconds that a server may request by `Retry-After`
 _JSON: Final = "application/json"
-_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _GONE, _INVALID, _BUSY = 401, 403, 404, 409, 410, 422, 429
-_SERVER_ERROR: Final = 500
+_TEMPORARY: Final = (0, HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS)  # 0: there was no response
+# Only a change of the configuration can mend a malformed request or a missing permission.
+_MISCONFIGURED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 # An exceeded quota and a namespace that is being deleted have the same status as a missing permission (403). These
 # parts of the message tell them apart.
 _QUOTA_EXCEEDED: Final = "exceeded quota"
@@ -64,22 +66,22 @@ class ApiError(StepError):
     @property
     def is_absent(self) -> bool:
         """Whether the object does not exist."""
-        return self.status == _NOT_FOUND
+        return self.status == HTTPStatus.NOT_FOUND
 
     @property
     def is_there(self) -> bool:
         """Whether an object with the same name already exists."""
-        return self.status == _CONFLICT and self.reason == "AlreadyExists"
+        return self.status == HTTPStatus.CONFLICT and self.reason == "AlreadyExists"
 
     @property
     def is_too_old(self) -> bool:
         """Whether the server no longer has the requested resource version, so that the objects must be listed again."""
-        return self.status == _GONE
+        return self.status == HTTPStatus.GONE
 
     @property
     def is_unauthorized(self) -> bool:
         """Whether the server rejected the credentials. A renewed token may help."""
-        return self.status == _UNAUTHORIZED
+        return self.status == HTTPStatus.UNAUTHORIZED
 
 
 class Unavailable(StepError):
@@ -115,12 +117,12 @@ class Fault:
         """Whether the same request may succeed later."""
         if any(sign in self.text for sign in _MALFORMED):
             return False
-        return self.status == 0 or self.status in (_BUSY, _UNAUTHORIZED) or self.status >= _SERVER_ERROR
+        return self.status in _TEMPORARY or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
     def may_be_done(self) -> bool:
         """Whether the server may have carried out the request: its status is above 499, or the response was lost."""
-        return self.status >= _SERVER_ERROR or (self.status == 0 and not self.is_unsent)
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR or (self.status == 0 and not self.is_unsent)
 
 
 class Cluster:
@@ -196,7 +198,7 @@ class Cluster:
             log.debug("%s: %s: retrying in %.1f s", self.label, fault.text, wait)
             cancellation.current().sleep(wait)
             tries += 1
-            if fault.status == _UNAUTHORIZED:
+            if fault.status == HTTPStatus.UNAUTHORIZED:
                 self.credentials.reload()
 
     def stream(self, path: str, query: Mapping[str, Any], timeout: tuple[float, float]) -> BaseHTTPResponse:
@@ -219,7 +221,7 @@ class Cluster:
     def error_of(self, error: Exception) -> ApiError | Unavailable:
         """Return the error to raise if the client failed with `error` and the request is not repeated."""
         fault = fault_of(error)
-        if fault.status == _UNAUTHORIZED:
+        if fault.status == HTTPStatus.UNAUTHORIZED:
             self.credentials.reload()
         return self.refusal(fault, 0.0)
 
@@ -233,7 +235,7 @@ class Cluster:
 
     def refusal(self, fault: Fault, timeout: float) -> ApiError | Unavailable:
         """Return the error for a request that failed with this fault after it was repeated for `timeout` seconds."""
-        if fault.status == _UNAUTHORIZED:
+        if fault.status == HTTPStatus.UNAUTHORIZED:
             text = f"{self.label}: the credentials are refused (401): the token has expired, or is for another cluster"
             return ApiError(text, status=fault.status, reason=fault.reason)
         if fault.is_temporary:
@@ -279,12 +281,11 @@ def shut(response: BaseHTTPResponse) -> None:
 
 
 def _cause(fault: Fault) -> Cause:
-    if fault.status == _FORBIDDEN and _QUOTA_EXCEEDED in fault.text:
+    if fault.status == HTTPStatus.FORBIDDEN and _QUOTA_EXCEEDED in fault.text:
         return Cause.CAPACITY
-    if fault.status == _FORBIDDEN and _TERMINATING in fault.text:
+    if fault.status == HTTPStatus.FORBIDDEN and _TERMINATING in fault.text:
         return Cause.INFRASTRUCTURE  # the namespace is being deleted
-    # Only a change of the configuration can mend a malformed request or a missing permission.
-    is_misconfigured = fault.status in (400, _FORBIDDEN, _INVALID) or any(sign in fault.text for sign in _MALFORMED)
+    is_misconfigured = fault.status in _MISCONFIGURED or any(sign in fault.text for sign in _MALFORMED)
     return Cause.CONFIGURATION if is_misconfigured else Cause.INFRASTRUCTURE
 
 
