@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -49,10 +50,6 @@ class RemainingAttempt:
     target: str
     workload: Workload
     directory: Path
-
-    def note_removal(self, recorder: Recorder) -> None:
-        """Record that nothing of the attempt is left on its target."""
-        recorder.record(AttemptReleased(self.step, self.attempt), sync=False)
 
 
 def by_target(
@@ -95,7 +92,7 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
             log.warning("files of attempts may remain on %s: %s", target, describe(error))
             continue
         with closing(backend):
-            discard(backend, attempts, lambda each: each.note_removal(recorder))
+            discard(backend, attempts, partial(recorder.record, sync=False))
             _teardown_run(backend, target, recorder)
 
 
@@ -110,13 +107,11 @@ def _teardown_run(backend: Backend, target: str, recorder: Recorder) -> None:
         log.warning("files of the run remain on %s: %s", target, describe(error))
 
 
-def discard(
-    backend: Backend, attempts: Iterable[RemainingAttempt], removed: Callable[[RemainingAttempt], None]
-) -> None:
+def discard(backend: Backend, attempts: Iterable[RemainingAttempt], removed: Callable[[AttemptReleased], None]) -> None:
     """End the workloads of attempts on one target, and remove their remains. Stop if the target does not answer.
 
     Args:
-        removed: called with each attempt whose remains have been removed.
+        removed: called with the event of each attempt whose remains have been removed.
     """
     for attempt in attempts:
         began = time.monotonic()
@@ -127,7 +122,7 @@ def discard(
             if isinstance(error, Cancelled) or time.monotonic() - began > _UNREACHABLE_SECONDS:
                 return
         else:
-            removed(attempt)
+            removed(AttemptReleased(attempt.step, attempt.attempt))
 
 
 def _discard(backend: Backend, attempt: RemainingAttempt) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.matrix.judgement import deviations, verdict, without
+from toolbox.matrix.judgement import verdict, without
 from toolbox.matrix.plan import Cell
 from toolbox.model.backoff import pause
 from toolbox.model.events import (
@@ -22,7 +22,7 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
-from toolbox.model.evidence import Deviation, Judgement, Metric
+from toolbox.model.evidence import Deviation, Judgement, Metric, deviations_of
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs import steps
@@ -62,6 +62,11 @@ class Conclusion:
         """The remarks for the user."""
         reported = [each.message for _, each in self.judgements if each.passed is None and each.deviation]
         return [*reported, *([self.remark] if self.remark else [])]
+
+    @property
+    def deviations(self) -> dict[str, Deviation]:
+        """The values out of the range of earlier runs, by metric; empty if a check failed for another reason."""
+        return deviations_of(judgement for _, judgement in self.judgements)
 
     def outcome_before_comparisons(self) -> Outcome:
         """Return the outcome before comparisons with other cells."""
@@ -229,21 +234,20 @@ class CellRun:
             record(MetricMeasured.from_metric(identity, metric), sync=False)
         for name, judgement in conclusion.judgements:
             record(CheckJudged.from_judgement(identity, name, judgement), sync=False)
-        message = self.step.recorder.redactor(outcome.message)
         ended = AttemptEnded(
             identity,
             self.attempt,
             self.target,
             outcome.verdict,
             outcome.cause,
-            message,
+            outcome.message,
             conclusion.seconds,
             conclusion.host,
             conclusion.accelerators,
             conclusion.image,
         )
         record(ended, sync=sync)
-        self.history.append(Ended(self.attempt, outcome, deviations(conclusion.judgements)))
+        self.history.append(Ended(self.attempt, outcome, conclusion.deviations))
 
     def combined_outcome(self, conclusion: Conclusion) -> Outcome:
         """Return the outcome of the cell, given the conclusion of its latest attempt.
@@ -251,7 +255,7 @@ class CellRun:
         A value out of the range of earlier runs counts only if two attempts have such a value on the same side of the
         range. A value that is out of the range in only one attempt is noise.
         """
-        outcome, latest = conclusion.outcome_before_comparisons(), deviations(conclusion.judgements)
+        outcome, latest = conclusion.outcome_before_comparisons(), conclusion.deviations
         earlier = next(
             (each.deviations for each in self.history if each.deviations and each.number != self.attempt), {}
         )

@@ -31,7 +31,7 @@ from toolbox.model.errors import (
     describe,
     outcome_of,
 )
-from toolbox.model.events import Note
+from toolbox.model.events import AttemptReleased, Note
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, Handle, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
@@ -90,7 +90,7 @@ class Executions:
 
     def wake(self) -> None:
         """Make `handle_results` return. A signal handler may call this, because the queue is reentrant."""
-        self._results.put(_no_result)
+        self._results.put(_do_nothing)
 
     def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
         """Start an attempt, or adopt the attempt if an earlier session has started it."""
@@ -109,12 +109,12 @@ class Executions:
         """End an attempt early."""
         if run.handle is not None:
             cancel = partial(_outside_cancelled_scope, partial(self._backend(run.target).cancel, run.handle))
-            self._do(cancel, _nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
+            self._do(cancel, _do_nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
 
     def end_open(self, target: str, attempts: Sequence[RemainingAttempt]) -> None:
         """End attempts that may be running, if their target answers now."""
         end = partial(_outside_cancelled_scope, lambda: abandoned.end_workloads(self._backend(target), attempts))
-        self._do(end, _nothing, partial(_warn, f"workloads on {target} may be running"), threads=self._removers)
+        self._do(end, _do_nothing, partial(_warn, f"workloads on {target} may be running"), threads=self._removers)
 
     def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
         """Remove the remains of an attempt from its target. If that fails, a resumed run tries again."""
@@ -125,20 +125,20 @@ class Executions:
         self,
         target: str,
         attempts: Sequence[RemainingAttempt],
-        removed: Callable[[RemainingAttempt], None],
+        removed: Callable[[AttemptReleased], None],
         done: Callable[[], None],
     ) -> None:
         """Remove the remains of attempts that a person has given up. Stop if the target does not answer.
 
         Args:
-            removed: called with each attempt whose remains have been removed.
+            removed: called with the event of each attempt whose remains have been removed.
             done: called at the end.
         """
 
         def work() -> None:
             with cancellation.entered(self._starting):
                 backend = self._backend(target)
-                abandoned.discard(backend, attempts, lambda each: self._results.put(partial(removed, each)))
+                abandoned.discard(backend, attempts, lambda event: self._results.put(partial(removed, event)))
 
         def failed(error: BaseException) -> None:
             _warn(f"files of attempts may remain on {target}", error)
@@ -236,13 +236,21 @@ class Executions:
 
     def _judge(self, run: CellRun, outcome: WorkloadOutcome) -> Conclusion:
         without_checks = judgement.outcome_without_checks(outcome)
+        conclusion = Conclusion(
+            without_checks,
+            seconds=outcome.seconds,
+            remark=_remark(outcome),
+            host=outcome.host,
+            accelerators=outcome.accelerators,
+            image=outcome.image,
+        )
         if without_checks is not None:
-            return _with_facts(outcome, Conclusion(without_checks))
+            return conclusion
         expected = run.cell.expectations
         metrics = expected.measure(run.directory)
         checks = [check for check in expected.checks if check.to is None]
         judged = judgement.judge(checks, run.directory, metrics, lambda _: None, run.cell.bounds)
-        return _with_facts(outcome, Conclusion(None, metrics, tuple(judged)))
+        return replace(conclusion, metrics=metrics, judgements=tuple(judged))
 
     def _backend(self, target: str) -> Backend:
         with self._lock:
@@ -254,18 +262,6 @@ class Executions:
                     notify=lambda name: self._results.put(partial(self._on_change, name)),
                 )
             return self._backends[target]
-
-
-def _with_facts(outcome: WorkloadOutcome, conclusion: Conclusion) -> Conclusion:
-    """Return a conclusion with the duration, the host, the image and the remarks of the workload."""
-    return replace(
-        conclusion,
-        seconds=outcome.seconds,
-        remark=_remark(outcome),
-        host=outcome.host,
-        accelerators=outcome.accelerators,
-        image=outcome.image,
-    )
 
 
 def _remark(outcome: WorkloadOutcome) -> str:
@@ -297,11 +293,7 @@ def _outside_cancelled_scope(work: Callable[[], None]) -> None:
         work()
 
 
-def _no_result() -> None:
-    return
-
-
-def _nothing(_result: object) -> None:
+def _do_nothing(*_: object) -> None:
     return
 
 

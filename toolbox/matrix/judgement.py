@@ -13,7 +13,7 @@ from toolbox.extensions import loading, protocols
 from toolbox.extensions.protocols import Check, HistoryCheck, MetricSource, RelationCheck
 from toolbox.model.bounds import Bound, Direction
 from toolbox.model.errors import describe
-from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric, Reference
+from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
@@ -26,25 +26,25 @@ _COMMON = ("unit", "direction")  # the fields of a metric that do not belong to 
 
 @dataclass(frozen=True, slots=True)
 class NamedCheck:
-    """A check and its name.
-
-    Args:
-        to: the settings of the cell to compare with; None if the check needs no other cell.
-    """
+    """A check and its name."""
 
     name: str
     check: Check
-    to: Mapping[str, Any] | None = None
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any]) -> Self:
-        """Parse the description of a check in the configuration.
+        """Parse the description of a check in the configuration: `{check: files, glob: '*.pb', count: 1}`.
 
         Raises:
-            ValueError: the description is wrong.
+            ValueError: there is no such check, or one of its fields is wrong.
         """
-        check = parse_check(spec)
-        return cls(str(spec["check"]), check, check.to if isinstance(check, RelationCheck) else None)
+        check = loading.parse(protocols.CHECKS, spec)
+        return cls(str(spec["check"]), check)
+
+    @property
+    def to(self) -> Mapping[str, Any] | None:
+        """The settings of the cell to compare with; None if the check needs no other cell."""
+        return self.check.to if isinstance(self.check, RelationCheck) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,16 @@ class NamedSource:
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any]) -> Self:
-        """Parse the description of a metric in the configuration.
+        """Parse the description of a metric: `{source: json_file, file: metrics.json, path: a.b, unit: s}`.
 
         Raises:
-            ValueError: the description is wrong.
+            ValueError: there is no such source, or one of the fields is wrong.
         """
+        own = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
+        source = loading.parse(protocols.METRICS, own)
         direction = spec.get("direction")
         if direction is not None and (not isinstance(direction, str) or direction not in set(Direction)):
             raise ValueError(f"`direction` must be `lower` or `higher` (which values are better), not {direction!r}")
-        source = parse_metric(spec)
         return cls(source, str(spec.get("unit", "")), Direction(direction) if direction is not None else None)
 
 
@@ -97,25 +98,6 @@ class Expectations:
     def measure(self, directory: Path) -> dict[str, Metric]:
         """Read the metrics of an attempt."""
         return {name: _read(name, source, directory) for name, source in self.sources.items()}
-
-
-def parse_check(spec: Mapping[str, Any]) -> Check:
-    """Return the check that a mapping of the configuration describes: `{check: files, glob: '*.pb', count: 1}`.
-
-    Raises:
-        ValueError: there is no such check, or one of its fields is wrong.
-    """
-    return loading.parse(protocols.CHECKS, spec)
-
-
-def parse_metric(spec: Mapping[str, Any]) -> MetricSource:
-    """Return the source of a metric: `{source: json_file, file: metrics.json, path: a.b, unit: s}`.
-
-    Raises:
-        ValueError: there is no such source, or one of its fields is wrong.
-    """
-    fields = {key: value for key, value in spec.items() if key not in _COMMON} if isinstance(spec, Mapping) else spec
-    return loading.parse(protocols.METRICS, fields)
 
 
 def judge(
@@ -181,13 +163,6 @@ def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
     elif all(each is not None for each in deviations) and any(each and not each.improves for each in deviations):
         cause = Cause.REGRESSION
     return Outcome(Verdict.FAILED, cause, "\n".join(f"{name}: {judgement.message}" for name, judgement in failed))
-
-
-def deviations(judgements: Sequence[tuple[str, Judgement]]) -> dict[str, Deviation]:
-    """Return the deviations from earlier runs, by metric; empty if a check of another kind failed."""
-    failed = [judgement.deviation for _, judgement in judgements if judgement.passed is False]
-    by_metric = {deviation.metric: deviation for deviation in failed if deviation is not None}
-    return by_metric if None not in failed else {}
 
 
 def without(judgements: Sequence[tuple[str, Judgement]], metrics: Iterable[str]) -> list[tuple[str, Judgement]]:

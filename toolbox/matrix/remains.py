@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from toolbox.matrix import abandoned
-from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.cell_progress import CellRun
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Plan
@@ -55,7 +54,8 @@ class Remains:
         if run.handle is None:
             self._attempts_on[target] -= 1  # the attempt was never submitted
         else:
-            self._release(target, run.handle, AttemptReleased(run.step.identity, run.attempt))
+            released = AttemptReleased(run.step.identity, run.attempt)
+            self._executions.release(target, run.handle, partial(self._note_removal, target, released))
 
     def release_past(self, earlier: StepState) -> None:
         """Remove the remains of attempts that ended in earlier sessions."""
@@ -69,8 +69,8 @@ class Remains:
             if attempt.is_abandoned:
                 continue  # `discard` removes all abandoned attempts of a target together
             directory = RunDirectory(self._recorder.root).attempt(earlier.step, attempt.attempt).path
-            handle = Handle(attempt.name, directory)
-            self._release(attempt.target, handle, AttemptReleased(earlier.step, attempt.attempt))
+            handle, released = Handle(attempt.name, directory), AttemptReleased(earlier.step, attempt.attempt)
+            self._executions.release(attempt.target, handle, partial(self._note_removal, attempt.target, released))
 
     def discard(self, waited_for: Iterable[str]) -> None:
         """Remove the remains of abandoned attempts.
@@ -82,7 +82,8 @@ class Remains:
         for target, attempts in abandoned.by_target(self._plan, self._recorder.root, given_up).items():
             if target not in self._removing:
                 self._removing.add(target)
-                self._executions.discard(target, attempts, self._released_abandoned, partial(self._discarded, target))
+                removed, done = partial(self._note_removal, target), partial(self._discarded, target)
+                self._executions.discard(target, attempts, removed, done)
         for target in waited_for:
             if target not in self._removing:
                 self._on_removal(target)  # the configuration no longer has this target, so nothing can be removed
@@ -91,17 +92,10 @@ class Remains:
         """Remove the remaining objects of the run from targets without attempts."""
         self._executions.teardown_run(target for target, count in self._attempts_on.items() if not count)
 
-    def _release(self, target: str, handle: Handle, event: AttemptReleased) -> None:
-        def done() -> None:
-            self._recorder.record(event, sync=False)
+    def _note_removal(self, target: str, released: AttemptReleased) -> None:
+        self._recorder.record(released, sync=False)
+        if self.keeps(target):
             self._attempts_on[target] -= 1
-
-        self._executions.release(target, handle, done)
-
-    def _released_abandoned(self, attempt: RemainingAttempt) -> None:
-        attempt.note_removal(self._recorder)
-        if self.keeps(attempt.target):
-            self._attempts_on[attempt.target] -= 1
 
     def _discarded(self, target: str) -> None:
         self._removing.discard(target)

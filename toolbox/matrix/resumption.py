@@ -42,7 +42,7 @@ def beginning(cell: Cell, earlier: StepState | None, *, rerun_failed: bool) -> B
         earlier: the state of the cell after the earlier sessions; None if they did not start the cell.
         rerun_failed: whether cells that did not pass are run again.
     """
-    if earlier is not None and is_done(cell, earlier, rerun_failed=rerun_failed):
+    if earlier is not None and _is_done(cell, earlier, rerun_failed=rerun_failed):
         return Beginning.DONE
     if cell.skip:
         return Beginning.SKIP
@@ -57,12 +57,11 @@ def beginning(cell: Cell, earlier: StepState | None, *, rerun_failed: bool) -> B
     return Beginning.NEW if must_repeat else Beginning.JUDGE
 
 
-def is_done(cell: Cell, earlier: StepState | None, *, rerun_failed: bool) -> bool:
+def _is_done(cell: Cell, earlier: StepState, *, rerun_failed: bool) -> bool:
     """Return whether a cell ended in an earlier session with the same fingerprint, and is not to be rerun."""
-    if earlier is None or earlier.verdict is None or earlier.is_open:
+    if earlier.verdict is None or earlier.is_open or earlier.fingerprint != cell.fingerprint:
         return False
-    is_same = earlier.fingerprint == cell.fingerprint
-    return is_same and (earlier.verdict.is_pass or not rerun_failed)
+    return earlier.verdict.is_pass or not rerun_failed
 
 
 def restored(cell: Cell, earlier: StepState, root: Path) -> tuple[CellResult, Outcome]:
@@ -93,6 +92,7 @@ def concluded(cell: Cell, earlier: StepState) -> Conclusion:
         seconds=attempt.seconds or 0.0,
         host=attempt.host,
         accelerators=attempt.accelerators,
+        image=attempt.image,
     )
 
 

@@ -31,7 +31,6 @@ from toolbox.model.errors import ToolboxError, describe
 from toolbox.model.events import MatrixPlanned, Note, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
-from toolbox.runs.run_state import StepState
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, signals
 
@@ -87,9 +86,12 @@ class Scheduler:
         self._remains = Remains(plan, step.recorder, self._executions, self._admission.unblock)
         self._comparisons = Comparisons(plan)
         self._rules = StopRules(len(plan.cells), 1 if options.fail_fast else options.max_failures)
+        past = step.recorder.past
+        keys = {cell.id: f"{step.key}/{cell.id}" for cell in plan.cells}
+        self._earlier = {cell: past.latest[key] for cell, key in keys.items() if key in past.latest}  # by cell id
         self._running: dict[str, CellRun] = {}  # attempts between start and conclusion, by the name of the attempt
         self._open_runs: list[CellRun] = []  # attempts that may be running although this session does not wait for them
-        self._images = step.recorder.past.images  # the digests of the images of earlier attempts, by image name
+        self._images = past.images  # the digests of the images of earlier attempts, by image name
         self._is_ending = False  # whether the running attempts are being ended
         self.results: dict[str, CellResult] = {}
 
@@ -110,17 +112,18 @@ class Scheduler:
             Cancelled: the run ends early. All attempts that were running have been ended.
             ToolboxError: the run cannot continue, for example because its journal cannot be written.
         """
-        rerun_failed = self._options.rerun_failed
-        done = sum(
-            resumption.is_done(cell, self._earlier(cell), rerun_failed=rerun_failed) for cell in self._plan.cells
-        )
-        planned = MatrixPlanned(self._step.identity, len(self._plan.cells), self._jobs, done)
-        self._step.recorder.record(planned)
+        cells = self._plan.cells
+        beginnings = [
+            resumption.beginning(cell, self._earlier.get(cell.id), rerun_failed=self._options.rerun_failed)
+            for cell in cells
+        ]
+        done = beginnings.count(Beginning.DONE)
+        self._step.recorder.record(MatrixPlanned(self._step.identity, len(cells), self._jobs, done))
         unwatched = cancellation.current().add(self._executions.wake)
         with signals.deferred(self._executions.wake):
             try:
-                for cell in self._plan.cells:
-                    self._begin_cell(cell)
+                for cell, beginning in zip(cells, beginnings, strict=True):
+                    self._begin_cell(cell, beginning)
                 self._remains.discard(self._admission.blocking)
                 self._loop()
                 self._remains.discard(self._admission.blocking)
@@ -148,44 +151,31 @@ class Scheduler:
 
     # From the start of a cell to the start of its attempt
 
-    def _earlier(self, cell: Cell) -> StepState | None:
-        return self._step.recorder.past.latest.get(f"{self._step.key}/{cell.id}")
-
-    def _begin_cell(self, cell: Cell) -> None:
-        earlier = self._earlier(cell)
-        if earlier is not None:
-            self._remains.release_past(earlier)
-        beginning = resumption.beginning(cell, earlier, rerun_failed=self._options.rerun_failed)
-        if beginning is Beginning.NEW:
-            self._admission.add(cell)
-        elif beginning is Beginning.SKIP:
-            self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
-        else:
-            assert earlier is not None, "an earlier session of the run started the cell"
-            self._resume(cell, earlier, beginning)
-
-    def _resume(self, cell: Cell, earlier: StepState, beginning: Beginning) -> None:
-        if beginning is Beginning.DONE:
-            self._restore(cell, earlier)
-            return
-        run = self._open(cell)
-        if beginning is Beginning.AGAIN:
-            self._admission.add_again(run)
-        elif beginning is Beginning.CLEAR:
-            self._admission.block(run)
-        else:
-            run.is_adopted = True
-            run.become(CellState.JUDGING if beginning is Beginning.JUDGE else CellState.STARTING)
-            self._begin_attempt(run)
-            if beginning is Beginning.JUDGE:
-                run.history.pop()
-                self._conclude(run, resumption.concluded(cell, earlier))
-            else:
+    def _begin_cell(self, cell: Cell, beginning: Beginning) -> None:
+        if cell.id in self._earlier:
+            self._remains.release_past(self._earlier[cell.id])
+        match beginning:
+            case Beginning.NEW:
+                self._admission.add(cell)
+            case Beginning.SKIP:
+                self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
+            case Beginning.DONE:
+                self._restore(cell)
+            case Beginning.AGAIN:
+                self._admission.add_again(self._open(cell))
+            case Beginning.CLEAR:
+                self._admission.block(self._open(cell))
+            case Beginning.ADOPT:
+                run = self._open_adopted(cell, CellState.STARTING)
                 self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
+            case Beginning.JUDGE:
+                run = self._open_adopted(cell, CellState.JUDGING)
+                run.history.pop()
+                self._conclude(run, resumption.concluded(cell, self._earlier[cell.id]))
 
-    def _restore(self, cell: Cell, earlier: StepState) -> None:
+    def _restore(self, cell: Cell) -> None:
         """Load the result of a cell that ended in an earlier session."""
-        result, uncompared = resumption.restored(cell, earlier, self._step.recorder.root)
+        result, uncompared = resumption.restored(cell, self._earlier[cell.id], self._step.recorder.root)
         self.results[cell.id] = result
         if result.counts:
             self._step.add(result.outcome)
@@ -200,6 +190,14 @@ class Scheduler:
         if location.earlier is not None:
             run.remember(location.earlier)
         run.begin()
+        return run
+
+    def _open_adopted(self, cell: Cell, state: CellState) -> CellRun:
+        """Open a cell whose latest attempt was submitted by an earlier session."""
+        run = self._open(cell)
+        run.is_adopted = True
+        run.become(state)
+        self._begin_attempt(run)
         return run
 
     def _start_attempts(self) -> None:

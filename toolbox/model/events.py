@@ -224,23 +224,14 @@ class CheckJudged:
     def judgement(self) -> Judgement:
         """The judgement of the check."""
         deviation = Deviation(self.metric, self.side, self.improves) if self.side is not None else None
-        return Judgement(self.passed, self.message, self.file, self.line, deviation)
+        return Judgement(self.passed, self.message, self.file, self.line, deviation, self.out_of_range)
 
 
-def deviations_of(faults: Iterable[CheckJudged]) -> dict[str, Deviation]:
-    """Return the deviations by metric. If a fault is not a deviation from earlier runs, return an empty mapping."""
-    deviations = {}
-    for fault in faults:
-        if fault.side is None:
-            return {}
-        deviations[fault.metric] = Deviation(fault.metric, fault.side, fault.improves)
-    return deviations
-
-
-def only_out_of_range(faults: Iterable[CheckJudged]) -> bool:
-    """Return whether there are faults, and all faults are values out of their ranges."""
+def only_out_of_range(checks: Iterable[CheckJudged]) -> bool:
+    """Return whether a check failed, and each check that failed did so because a value is out of its range."""
+    failed = [check for check in checks if check.passed is False]
     # Check `side` too: the journals of older versions do not contain `out_of_range`.
-    are_out_of_range = [fault.out_of_range or fault.side is not None for fault in faults]
+    are_out_of_range = [check.out_of_range or check.side is not None for check in failed]
     return bool(are_out_of_range) and all(are_out_of_range)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,3 +95,10 @@ class Judgement:
     line: int | None = None
     deviation: Deviation | None = None
     out_of_range: bool = False
+
+
+def deviations_of(judgements: Iterable[Judgement]) -> dict[str, Deviation]:
+    """Return the deviations from earlier runs, by metric; empty if a check failed for another reason."""
+    failed = [judgement.deviation for judgement in judgements if judgement.passed is False]
+    by_metric = {deviation.metric: deviation for deviation in failed if deviation is not None}
+    return by_metric if None not in failed else {}

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from toolbox.matrix import judgement
-from toolbox.matrix.judgement import Expectations, NamedCheck
+from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.model.errors import CheckFailed, ConfigurationError
 from toolbox.model.events import CheckJudged, MetricMeasured, Note
 from toolbox.model.evidence import Judgement, Metric
@@ -31,8 +31,8 @@ def _checked_by(parse: Callable[[Mapping[str, Any]], Any]) -> AfterValidator:
 
 
 # A project uses these types in its contract, so that faulty descriptions are reported before the run starts.
-CheckSpec = Annotated[dict[str, Any], _checked_by(judgement.parse_check)]
-MetricSpec = Annotated[dict[str, Any], _checked_by(judgement.parse_metric)]
+CheckSpec = Annotated[dict[str, Any], _checked_by(NamedCheck.parse)]
+MetricSpec = Annotated[dict[str, Any], _checked_by(NamedSource.parse)]
 
 
 def judge(

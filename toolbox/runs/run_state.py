@@ -21,10 +21,9 @@ from toolbox.model.events import (
     ResourcePlanned,
     RunFinished,
     StepKind,
-    deviations_of,
     only_out_of_range,
 )
-from toolbox.model.evidence import Deviation, Metric
+from toolbox.model.evidence import Deviation, Metric, deviations_of
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs.attribution import Finding
 from toolbox.runs.journal import Damage
@@ -79,19 +78,14 @@ class CellAttempt:
     name: str = ""
 
     @property
-    def faults(self) -> list[CheckJudged]:
-        """The checks that did not pass."""
-        return [check for check in self.judged if check.passed is False]
-
-    @property
     def deviations(self) -> dict[str, Deviation]:
         """The values out of the range of earlier runs, by metric; empty if a check failed for another reason."""
-        return deviations_of(self.faults)
+        return deviations_of(check.judgement for check in self.judged)
 
     @property
     def is_out_of_range(self) -> bool:
         """Whether the attempt failed only because measured values were out of their ranges."""
-        return only_out_of_range(self.faults)
+        return only_out_of_range(self.judged)
 
     @property
     def is_open(self) -> bool:
@@ -140,7 +134,7 @@ class StepState:
     @property
     def is_out_of_range(self) -> bool:
         """Whether the latest attempt failed only because measured values were out of their ranges."""
-        return only_out_of_range(check for check in self.checks if check.passed is False)
+        return only_out_of_range(self.checks)
 
     @property
     def measured(self) -> dict[str, Metric]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from toolbox.matrix import judgement
-from toolbox.matrix.judgement import Expectations, NamedCheck
+from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.model.bounds import Direction, Side
-from toolbox.model.evidence import Deviation, Judgement, Metric, Reference
+from toolbox.model.evidence import Deviation, Judgement, Metric, Reference, deviations_of
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
@@ -65,13 +65,13 @@ def test_a_comparing_check_gets_its_reference(tmp_path: Path) -> None:
 @pytest.mark.parametrize("spec", [{"check": "exit_statu"}, {"check": "files"}, {"glob": "*"}, "files"])
 def test_a_wrong_check_is_refused(spec: Any) -> None:
     with pytest.raises(ValueError, match="check"):
-        judgement.parse_check(spec)
+        NamedCheck.parse(spec)
 
 
 @pytest.mark.parametrize("spec", [{"source": "jsn"}, {**TIME, "units": "s"}, {"unit": "s"}, "json_file"])
 def test_a_wrong_metric_is_refused(spec: Any) -> None:
     with pytest.raises(ValueError, match="source"):
-        judgement.parse_metric(spec)
+        NamedSource.parse(spec)
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_a_metric_out_of_its_range_is_a_regression_where_nothing_else_is_wrong(
 ) -> None:
     judgements = [("metric", judged) for judged in found]
     assert judgement.verdict(judgements).cause is cause
-    assert judgement.deviations(judgements) == deviations
+    assert deviations_of(judged for _, judged in judgements) == deviations
 
 
 def test_a_failed_workload_is_no_regression() -> None:
     judgements = [("exit_status", WRONG), ("metric", SLOW)]
     assert judgement.verdict(judgements).cause is Cause.PRODUCT
-    assert judgement.deviations(judgements) == {}
+    assert deviations_of(judged for _, judged in judgements) == {}
 
 
 def test_a_metric_has_the_direction_that_the_configuration_says(tmp_path: Path) -> None:

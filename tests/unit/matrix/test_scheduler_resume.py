@@ -1,6 +1,7 @@
 """What a run that is resumed does with each cell: nothing finished is executed again, and nothing is lost."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from toolbox.model.events import (
     AttemptEnded,
     AttemptReleased,
     AttemptSubmitted,
+    CheckJudged,
     Event,
     MatrixPlanned,
     StepFinished,
@@ -112,6 +114,19 @@ def test_an_attempt_whose_end_was_written_is_judged_again_from_its_files(bench: 
     machines = Machines()
     assert verdicts(bench.run("a", machines)) == {"a": "failed"}
     assert machines.log == []
+
+
+def test_judging_again_keeps_the_image_and_the_values_out_of_their_ranges(bench: Bench) -> None:
+    block: dict[str, Any] = {
+        "metrics": B_WITH_A["metrics"],
+        "checks": [{"check": "metric", "metric": "t", "upper": 1}],
+    }
+    ending = replace(took(1.5), remark={"image": "jax@sha256:1"})
+    bench.run("a", Machines({"a": ending}), **block)
+    bench.forget(StepFinished, "a")
+    bench.run("a", Machines(), **block)
+    assert [event.image for event in bench.of(AttemptEnded)] == ["jax@sha256:1"]
+    assert [event.out_of_range for event in bench.of(CheckJudged) if event.passed is False] == [True]
 
 
 def test_earlier_failures_use_retries(bench: Bench) -> None:

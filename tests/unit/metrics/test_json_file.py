@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.matrix import judgement
+from toolbox.matrix.judgement import NamedSource
 from toolbox.metrics.json_file import Source
 
 DOCUMENT = (
@@ -99,4 +99,4 @@ def test_an_aggregate_leaves_a_number_as_it_is(directory: Path) -> None:
 
 def test_a_unit_belongs_to_the_metric_and_not_to_its_source() -> None:
     spec = {"source": "json_file", "file": "f", "path": "a", "unit": "s"}
-    assert judgement.parse_metric(spec) == Source(file="f", path="a")
+    assert NamedSource.parse(spec).source == Source(file="f", path="a")
