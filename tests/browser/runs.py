@@ -25,7 +25,6 @@ from toolbox.runs import layout, run_reader
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
-from toolbox.system.redaction import Redactor
 
 PHASE = "000__test"
 # What would run, break out of a text, or show as something else, wherever it is shown as more than text.
@@ -106,7 +105,7 @@ class Run:
                 RunFinished(verdict, cause, 0 if verdict.is_pass else 1, message, 2.0),
             ]
         self.directory.mkdir(parents=True, exist_ok=True)
-        with Journal(self.directory, Redactor()) as journal:
+        with Journal(self.directory) as journal:
             for event in events:
                 journal.append(event, sync=False)
         if self.plan:

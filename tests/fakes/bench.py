@@ -57,7 +57,7 @@ class Bench:
         matrix = {"axes": {"x": list(x)}, "retries": AT_ONCE, **block}
         plan = self._planned(matrix, *(targets or [machines.target("one")]), selection=selection)
         past = run_reader.fold(journal.read(self.root), self.root)
-        with Journal(self.root, Redactor()) as opened:
+        with Journal(self.root) as opened:
             top = Step(self.root, Recorder(self.root, Redactor(), self.listeners, opened, past), "top")
             with steps.entered(top), steps.opened("test", kind=StepKind.PHASE) as step:
                 scheduler = Scheduler(plan, options, step, {})

@@ -75,11 +75,11 @@ def by_target(
 def end(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> None:
     """End all workloads that may be running, and wait until they have ended. A resumed run treats them as cancelled."""
     for target, attempts in by_target(plan, recorder.root, recorder.past.open_attempts).items():
-        with closing(plan.targets[target].open(recorder, clusters)) as backend:
-            try:
+        try:
+            with closing(plan.targets[target].open(recorder, clusters)) as backend:
                 end_workloads(backend, attempts, wait=2 * _LONGEST_SECONDS)
-            except (StepError, Cancelled, OSError) as error:
-                log.warning("workloads on %s may still be running: %s", target, describe(error))
+        except (ToolboxError, Cancelled, OSError) as error:
+            log.warning("workloads on %s may still be running: %s", target, describe(error))
     remove(plan, recorder, clusters)
 
 

@@ -85,7 +85,7 @@ class Scheduler:
         )
         self._remains = Remains(plan, step.recorder, self._executions, self._admission.unblock)
         self._comparisons = Comparisons(plan)
-        self._rules = StopRules(len(plan.cells), 1 if options.fail_fast else options.max_failures)
+        self.rules = StopRules(len(plan.cells), 1 if options.fail_fast else options.max_failures)
         past = step.recorder.past
         keys = {cell.id: f"{step.key}/{cell.id}" for cell in plan.cells}
         self._earlier = {cell: past.latest[key] for cell, key in keys.items() if key in past.latest}  # by cell id
@@ -94,16 +94,6 @@ class Scheduler:
         self._images = past.images  # the digests of the images of earlier attempts, by image name
         self._is_ending = False  # whether the running attempts are being ended
         self.results: dict[str, CellResult] = {}
-
-    @property
-    def stopped(self) -> str:
-        """The reason why no more cells are started; empty as long as cells are started."""
-        return self._rules.stopped
-
-    @property
-    def outage(self) -> str:
-        """The reason why failed attempts are no longer repeated; empty as long as they are repeated."""
-        return self._rules.outage
 
     def run(self) -> None:
         """Run the cells until all have ended, or until the run ends.
@@ -142,7 +132,7 @@ class Scheduler:
     def _loop(self) -> None:
         while True:
             self._start_attempts()
-            if not self._running and self._admission.is_idle(is_stopped=bool(self.stopped)):
+            if not self._running and self._admission.is_idle(is_stopped=bool(self.rules.stopped)):
                 self._close_uncompared()
                 return
             self._executions.handle_results(self._admission.due_in(_SIGNAL_SECONDS))
@@ -202,9 +192,9 @@ class Scheduler:
 
     def _start_attempts(self) -> None:
         self._admission.end_pauses()
-        while not self.stopped and (chosen := self._admission.next()) is not None:
+        while not self.rules.stopped and (chosen := self._admission.next()) is not None:
             cell, earlier, target = chosen
-            if self.outage and earlier is not None and earlier.history and not earlier.is_unconfirmed:
+            if self.rules.outage and earlier is not None and earlier.history and not earlier.is_unconfirmed:
                 self._give_up(earlier)
                 continue
             run = earlier or self._open(cell)
@@ -245,7 +235,7 @@ class Scheduler:
         self._pools.release(run.target, run.cell)
         outcome = run.combined_outcome(conclusion)
         if outcome.verdict is Verdict.CANCELLED and self._is_ending:
-            outcome = replace(outcome, message=f"the attempt was cancelled: {self.stopped}")
+            outcome = replace(outcome, message=f"the attempt was cancelled: {self.rules.stopped}")
         if run.state is CellState.STARTING and outcome.cause is Cause.INFRASTRUCTURE:
             self._pools.mark_unreachable(run.target)
         if outcome.verdict is not Verdict.PASSED:
@@ -297,14 +287,14 @@ class Scheduler:
             attempt = outcome if outcome.verdict is Verdict.CANCELLED else conclusion.outcome_before_comparisons()
             run.end(attempt, conclusion, sync=self._remains.keeps(run.target))
             self._remains.release(run)
-        if self._rules.note_attempt(run.cell.id, outcome, is_adopted=run.is_adopted):
-            self._note(self.outage)
+        if self.rules.note_attempt(run.cell.id, outcome, is_adopted=run.is_adopted):
+            self._note(self.rules.outage)
             for each in self._admission.withdraw_paused(lambda paused: not paused.is_unconfirmed):
                 self._give_up(each)
-        if not outcome.verdict.is_pass and run.is_unconfirmed and self.stopped:
-            text = f"{outcome.message}\nthe deviation is not confirmed by another attempt: {self.stopped}"
+        if not outcome.verdict.is_pass and run.is_unconfirmed and self.rules.stopped:
+            text = f"{outcome.message}\nthe deviation is not confirmed by another attempt: {self.rules.stopped}"
             outcome = Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text)
-        is_over = self.stopped or (self.outage and not run.is_unconfirmed)
+        is_over = self.rules.stopped or (self.rules.outage and not run.is_unconfirmed)
         is_final = outcome.verdict.is_pass or conclusion.is_open or is_over
         pause = None if is_final else run.pause()
         if pause is None:
@@ -333,11 +323,11 @@ class Scheduler:
         self.results[cell.id] = CellResult(
             cell.name, cell.settings, outcome, conclusion.metrics, run.step.directory, run.attempt, run.step.counts
         )
-        if run.step.counts and self._rules.note_end(outcome.verdict):
-            self._note(self.stopped)
-            self._close_waiting(self.stopped)
+        if run.step.counts and self.rules.note_end(outcome.verdict):
+            self._note(self.rules.stopped)
+            self._close_waiting(self.rules.stopped)
             if self._options.fail_fast:
-                self._end_running(self.stopped)
+                self._end_running(self.rules.stopped)
 
     # When to stop
 
@@ -357,7 +347,7 @@ class Scheduler:
 
     def _stop(self, reason: str) -> None:
         """End the running attempts, and wait until they have ended."""
-        self._rules.stopped = reason
+        self.rules.stopped = reason
         deadline = time.monotonic() + _STOP_SECONDS
         self._end_running(reason)
         try:

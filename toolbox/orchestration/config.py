@@ -11,7 +11,8 @@ import yaml
 from toolbox.config.configuration import MISSING
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ConfigurationChanged
-from toolbox.orchestration import region, session
+from toolbox.orchestration import session
+from toolbox.orchestration.parallel import region
 from toolbox.system import filesystem
 
 
@@ -37,7 +38,7 @@ class Project:
             ConfigurationError: the field does not exist; the value breaks a contract or a reference; the caller is not
                 the main thread; or the call is inside a parallel region, where other tasks may be reading the field.
         """
-        if (name := region.current()) is not None:
+        if (name := region.get()) is not None:
             raise ConfigurationError(
                 f"set_config({path!r}): the configuration cannot be changed in the parallel region `{name}`"
             )

@@ -11,6 +11,7 @@ from typing import Final
 from toolbox.matrix.cell_progress import CellResult
 from toolbox.matrix.plan import BLOCK, Plan
 from toolbox.matrix.scheduler import Scheduler
+from toolbox.matrix.stop_rules import StopRules
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
 from toolbox.model.events import DurationsExpected, FlakyCellsFailed, StepKind
 from toolbox.model.text import counted, tally
@@ -51,7 +52,7 @@ def run(*, check: bool = True) -> list[CellResult]:
             flaky = storing.flaky_cells(current.configuration, current.project) & failed.keys()
         if flaky:
             step.recorder.record(FlakyCellsFailed(step.identity, tuple(sorted(flaky))))
-        raise _failure(current.plan, results, _decisive(failed, flaky), [scheduler.outage, scheduler.stopped])
+        raise _failure(current.plan, results, _decisive(failed, flaky), scheduler.rules)
     return results
 
 
@@ -80,10 +81,11 @@ def _decisive(failed: Mapping[str, CellResult], flaky: Collection[str]) -> CellR
     return failed[min(candidates, key=lambda id_: id_ in flaky)]
 
 
-def _failure(plan: Plan, results: list[CellResult], decisive: CellResult, remarks: list[str]) -> StepError:
+def _failure(plan: Plan, results: list[CellResult], decisive: CellResult, rules: StopRules) -> StepError:
     counts = Counter[str](result.outcome.verdict for result in results)
     cells = counted(len(plan.cells), "cell")
-    lines = [f"of {cells}: {tally(counts, len(plan.cells) - len(results))}", *filter(None, remarks)]
+    not_started = len(plan.cells) - len(results)
+    lines = [f"of {cells}: {tally(counts, not_started)}", *filter(None, [rules.outage, rules.stopped])]
     reason = f"{decisive.name}: {decisive.outcome.message}"
     return StepError(
         "\n".join([*lines, reason]),

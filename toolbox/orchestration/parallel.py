@@ -9,15 +9,19 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from toolbox.model.errors import Cancelled, SeveralErrors
 from toolbox.model.events import StepKind
-from toolbox.orchestration import region, session
+from toolbox.orchestration import session
 from toolbox.runs import steps
 from toolbox.runs.steps import StepLocation
 from toolbox.system import cancellation, signals
+from toolbox.system.ambient import Ambient
 from toolbox.system.cancellation import CancelScope
+
+region: Final[Ambient[str]] = Ambient("parallel_region")
+"""The name of the parallel region that the current code runs in, also in threads that run in a copy of its context."""
 
 # The interval at which the main thread checks for signals. A signal that the system delivers to another thread does
 # not wake the main thread, and a signal handler that raises inside `wait` could leave locks held.

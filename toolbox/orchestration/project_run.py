@@ -78,7 +78,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     reservation = Reservation(loaded.configuration, request.project)
     _verify(loaded, phases)
     directory = _create(request)
-    with signals.shielded(), Journal(directory, redactor) as journal:
+    with signals.shielded(), Journal(directory) as journal:
         recorder = Recorder(directory, redactor, listeners, journal)
         _write_request(loaded, directory, redactor)
         return _run(loaded, phases, recorder, reservation)
@@ -118,42 +118,28 @@ def resume(
         raise UsageError(f"{state.damage_warning}\n{hint}")
     start_date = state.started.date() if state.started is not None else None
     with request_module.original_location(directory):
-        return _resume(directory, start_date, listeners, redactor, failed=failed, jobs=jobs, abandon=abandon)
-
-
-def _resume(
-    directory: Path,
-    start_date: dt.date | None,
-    listeners: Sequence[Listener],
-    redactor: Redactor,
-    *,
-    failed: bool,
-    jobs: int | None,
-    abandon: str | None,
-) -> tuple[RunState, int]:
-    request = RunRequest.read(directory)
-    options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
-    request = dataclasses.replace(request, options=options)
-    loaded = request_module.load(request, today=start_date, resumed=directory)
-    redactor.add(loaded.configuration.secret_values())
-    phases = _phases(loaded)
-    reservation = Reservation(loaded.configuration, request.project)
-    storing.verify(loaded.configuration)
-    with signals.shielded(), Journal(directory, redactor) as journal:
-        past, to_abandon = _state_before(directory, abandon)
-        _refuse_changes(loaded, past, directory, redactor)
-        if past.finished is not None and not _has_work(past.finished, past, failed=failed):
-            for listener in listeners:
-                listener(Note("", _NOTHING_TO_DO))
-            _remove_abandoned(loaded, Recorder(directory, redactor, listeners, journal, past))
-            return summary.refresh(directory), past.finished.exit_code
-        layout.reserve(directory, past.directories)
-        reservation.restore(past)
-        _end_orphans(past, directory, reservation.creation_steps(directory))
-        recorder = Recorder(directory, redactor, listeners, journal, past)
-        # Write the initial configuration again, because the orchestration will repeat its changes.
-        session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
-        return _run(loaded, phases, recorder, reservation, to_abandon)
+        request = RunRequest.read(directory)
+        options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
+        request = dataclasses.replace(request, options=options)
+        loaded = request_module.load(request, today=start_date, resumed=directory)
+        redactor.add(loaded.configuration.secret_values())
+        phases = _phases(loaded)
+        reservation = Reservation(loaded.configuration, request.project)
+        storing.verify(loaded.configuration)
+        with signals.shielded(), Journal(directory) as journal:
+            past, to_abandon = _state_before(directory, abandon)
+            _refuse_changes(loaded, past, directory, redactor)
+            recorder = Recorder(directory, redactor, listeners, journal, past)
+            if past.finished is not None and not _has_work(past.finished, past, failed=failed):
+                recorder.record(Note("", _NOTHING_TO_DO))
+                _remove_abandoned(loaded, recorder)
+                return summary.refresh(directory), past.finished.exit_code
+            layout.reserve(directory, past.directories)
+            reservation.restore(past)
+            _end_orphans(past, directory, reservation.creation_steps(directory))
+            # Write the initial configuration again, because the orchestration will repeat its changes.
+            session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
+            return _run(loaded, phases, recorder, reservation, to_abandon)
 
 
 def _state_before(directory: Path, abandon: str | None) -> tuple[RunState, list[_CellAttempt]]:

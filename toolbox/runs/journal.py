@@ -28,7 +28,6 @@ from toolbox.model.events import JournalEvent, RunStarted
 from toolbox.model.text import abbreviated
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
-from toolbox.system.redaction import Redactor
 
 _KINDS: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in get_args(events.JournalEvent)}
 _Reader = Callable[[Any], Any]  # converts a JSON value to the type of a field; raises TypeError or ValueError
@@ -79,10 +78,12 @@ class Contents:
 
 
 class Journal:
-    """The journal of one run, open for appending. Several threads may append at the same time."""
+    """The journal of one run, open for appending. Several threads may append at the same time.
 
-    def __init__(self, directory: Path, redactor: Redactor) -> None:
-        self._redactor = redactor
+    `Recorder` masks the secrets in an event before it appends the event.
+    """
+
+    def __init__(self, directory: Path) -> None:
         self._file = RunDirectory(directory).journal
         self._descriptor = os.open(
             self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, filesystem.PRIVATE_FILE
@@ -107,11 +108,10 @@ class Journal:
         Raises:
             InfrastructureError: the event could not be written.
         """
-        masked = events.masked(event, self._redactor.redact_nested)
         record = {
             "time": datetime.now(UTC).isoformat(timespec="microseconds"),
             "event": type(event).__name__,
-            **{field.name: getattr(masked, field.name) for field in dataclasses.fields(masked)},
+            **{field.name: getattr(event, field.name) for field in dataclasses.fields(event)},
         }
         content = filesystem.encode(json.dumps(record, ensure_ascii=False) + "\n")
         try:

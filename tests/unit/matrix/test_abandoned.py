@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,10 @@ from tests.fakes.backend import NEVER, FakeBackend, Machines
 from tests.fakes.bench import Bench
 from tests.fakes.history import folded
 from tests.unit.matrix.conftest import Planned
+from toolbox.extensions.protocols import Backend
 from toolbox.matrix import abandoned
-from toolbox.model.errors import StepError
+from toolbox.matrix.targets import PlannedTarget
+from toolbox.model.errors import InfrastructureError, StepError
 from toolbox.model.events import AttemptSubmitted, StepStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle, TargetContext, Workload
@@ -29,13 +33,20 @@ class Left:
         context = TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None)
         for x, name in names.items():
             self.machines.submit(x, name, context)
-        self._plan = planned({"axes": {"x": list(xs)}}, self.machines.target("one"))
-        past = folded(event for event in bench.events if isinstance(event, StepStarted | AttemptSubmitted))
-        self._recorder = Recorder(bench.root, Redactor(), past=past)
+        self._plan = planned({"axes": {"x": list(xs)}}, self.machines.target("one"), self.machines.target("two"))
+        self._events = [event for event in bench.events if isinstance(event, StepStarted | AttemptSubmitted)]
+        self._root = bench.root
+
+    def move(self, x: str, target: str) -> None:
+        """Say that the attempt of a cell was submitted to another target."""
+        self._events = [
+            replace(event, target=target) if isinstance(event, AttemptSubmitted) and event.step[-1] == x else event
+            for event in self._events
+        ]
 
     def end(self) -> list[str]:
         """End them, and return which have ended."""
-        abandoned.end(self._plan, self._recorder, {})
+        abandoned.end(self._plan, Recorder(self._root, Redactor(), past=folded(self._events)), {})
         return [entry.removeprefix("end ") for entry in self.machines.log if entry.startswith("end ")]
 
 
@@ -66,6 +77,23 @@ def test_an_attempt_that_cannot_be_found_does_not_stop_the_others(
     assert left.end() == ["a", "c"]
     (record,) = caplog.records
     assert record.message.endswith(" may still be running: jobs is forbidden")
+
+
+def test_a_target_that_cannot_be_opened_does_not_stop_the_others(
+    bench: Bench, planned: Planned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = Left(bench, planned, "ab")
+    left.move("a", "two")
+    opened = PlannedTarget.open
+
+    def refusing(self: PlannedTarget, *args: Any, **options: Any) -> Backend:
+        if self.name == "two":
+            raise InfrastructureError("its cluster does not answer")
+        return opened(self, *args, **options)
+
+    monkeypatch.setattr(PlannedTarget, "open", refusing)
+    assert left.end() == ["b"]
+    assert caplog.messages == ["workloads on two may still be running: its cluster does not answer"]
 
 
 def test_a_target_that_does_not_answer_is_waited_for_once(

@@ -254,7 +254,7 @@ def test_an_outage_ends_all_retries(bench: Bench) -> None:
     machines = Machines(dict.fromkeys("abcdef", BROKEN))
     scheduler = bench.run(list("abcdef"), machines, retries={"infrastructure": 2, "backoff": {"first": 0.2}})
     message = "outage: 3 of 6 cells failed because of the infrastructure; cells are no longer retried"
-    assert (scheduler.outage, bench.notes()) == (message, [message])
+    assert (scheduler.rules.outage, bench.notes()) == (message, [message])
     assert bench.verdicts() == dict.fromkeys("abcdef", "error")
     assert {word: machines.began().count(word) for word in "cdef"} == dict.fromkeys("cdef", 1)
 
@@ -263,13 +263,13 @@ def test_fail_fast_cancels_what_runs_and_starts_nothing_more(bench: Bench) -> No
     machines = Machines({"a": Ending(1, after=["submit b"]), "b": NEVER})
     scheduler = bench.run(["a", "b", "c"], machines, options=Options(jobs=2, fail_fast=True))
     assert verdicts(scheduler) == {"a": "failed", "b": "cancelled"}
-    assert scheduler.stopped == "a cell did not pass: no more cells were started"
-    assert bench.notes() == [scheduler.stopped]
+    assert scheduler.rules.stopped == "a cell did not pass: no more cells were started"
+    assert bench.notes() == [scheduler.rules.stopped]
 
 
 def test_fail_fast_ignores_expected_failures(bench: Bench) -> None:
     scheduler = bench.run(["a", "b"], Machines({"a": CRASH}), options=Options(1, fail_fast=True), xfail=expected())
-    assert (verdicts(scheduler), scheduler.stopped) == (
+    assert (verdicts(scheduler), scheduler.rules.stopped) == (
         {"a": "xfailed", "b": "xpassed"}, "a cell did not pass: no more cells were started",
     )  # fmt: skip
 
@@ -279,7 +279,7 @@ def test_after_max_failures_running_cells_end_and_none_starts(bench: Bench) -> N
     scheduler = bench.run(list("abcd"), machines, options=Options(jobs=2, max_failures=2))
     assert verdicts(scheduler) == {"a": "failed", "b": "failed", "c": "passed"}
     assert "d" not in machines.began()
-    assert scheduler.stopped == "2 cells did not pass: no more cells were started"
+    assert scheduler.rules.stopped == "2 cells did not pass: no more cells were started"
 
 
 def test_a_cell_that_waits_for_another_attempt_does_not_get_it_after_the_stop(bench: Bench) -> None:

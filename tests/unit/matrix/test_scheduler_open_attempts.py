@@ -17,7 +17,6 @@ from toolbox.model.workloads import Handle, Workload
 from toolbox.runs import journal
 from toolbox.runs.journal import Journal
 from toolbox.system import cancellation
-from toolbox.system.redaction import Redactor
 
 OFTEN: dict[str, Any] = {**AT_ONCE, "infrastructure": 2, "capacity": 2}
 
@@ -35,7 +34,7 @@ def left_running(bench: Bench, ending: Ending = NEVER) -> Machines:
 def give_up(bench: Bench) -> None:
     """Give up the latest attempt of the cell, as a person does."""
     submitted = [e.event for e in journal.read(bench.root) if isinstance(e.event, AttemptSubmitted)][-1]
-    with Journal(bench.root, Redactor()) as opened:
+    with Journal(bench.root) as opened:
         opened.append(AttemptAbandoned(submitted.step, submitted.attempt))
     bench.events.clear()
 

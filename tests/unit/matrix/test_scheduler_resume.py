@@ -153,7 +153,7 @@ def test_attempts_that_were_lost_with_the_machine_are_no_outage(bench: Bench) ->
     bench.forget(AttemptEnded)
     machines = Machines({x: [BROKEN, Ending()] for x in "abc"})
     scheduler = bench.run("abc", machines, options=Options(3))
-    assert (scheduler.outage, verdicts(scheduler)) == ("", {"a": "passed", "b": "passed", "c": "passed"})
+    assert (scheduler.rules.outage, verdicts(scheduler)) == ("", {"a": "passed", "b": "passed", "c": "passed"})
     assert [result.attempts for result in scheduler.results.values()] == [2, 2, 2]
 
 

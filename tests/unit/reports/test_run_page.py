@@ -466,7 +466,7 @@ def test_the_last_author_of_a_field_is_shown_for_all_its_lines(tmp_path: Path) -
     (summary.directory / "config.yaml").write_text(text)
     changes = [change("a", "{}", "preset p"), change("a.d[1]", "2", "--overrides")]
     (summary.directory / "run.json").write_text(json.dumps({"changes": changes}))
-    with Journal(summary.directory, Redactor()) as journal:
+    with Journal(summary.directory) as journal:
         journal.append(ConfigurationChanged('a["b.c"]', "x", "set_config"))
     lines = all_of(read(run_reader.read(summary.directory)), '//pre[@id="code"]/span')
     assert [text_of(each)[1:].strip() for each in lines] == [

@@ -22,7 +22,7 @@ def events() -> list[Event]:
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """The journal of a run in the test's directory."""
-    with Journal(tmp_path, Redactor()) as found:
+    with Journal(tmp_path) as found:
         yield found
 
 

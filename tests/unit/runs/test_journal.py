@@ -27,6 +27,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import journal
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
+from toolbox.runs.recorder import Recorder
 from toolbox.system.redaction import Redactor
 
 EVENTS: list[JournalEvent] = [
@@ -40,7 +41,7 @@ EVENTS: list[JournalEvent] = [
 
 
 def write(directory: Path, *events: JournalEvent) -> Path:
-    with Journal(directory, Redactor()) as opened:
+    with Journal(directory) as opened:
         for event in events:
             opened.append(event)
     return RunDirectory(directory).journal
@@ -133,7 +134,7 @@ def test_a_resumed_run_cuts_off_the_torn_tail(tmp_path: Path, torn: bytes) -> No
     for tail in (torn, torn + b"\n", torn + b"\n" + torn):
         file.write_bytes(whole + tail)
         assert (read(tmp_path), journal.load(tmp_path).damage) == (EVENTS, ())
-        with Journal(tmp_path, Redactor()):
+        with Journal(tmp_path):
             assert file.read_bytes() == whole
 
 
@@ -179,20 +180,22 @@ def test_a_directory_without_a_journal_has_no_events(tmp_path: Path) -> None:
     assert read(tmp_path) == []
 
 
-def test_secrets_are_masked(tmp_path: Path) -> None:
+def record(directory: Path, secret: str, event: JournalEvent) -> None:
+    """Record an event of a run that has a secret."""
     redactor = Redactor()
-    redactor.add(['hunter"2'])
-    with Journal(tmp_path, redactor) as opened:
-        opened.append(ConfigurationChanged("token", 'is hunter"2', "me"))
+    redactor.add([secret])
+    with Journal(directory) as opened:
+        Recorder(directory, redactor, journal=opened).record(event)
+
+
+def test_secrets_are_masked(tmp_path: Path) -> None:
+    record(tmp_path, 'hunter"2', ConfigurationChanged("token", 'is hunter"2', "me"))
     assert read(tmp_path) == [ConfigurationChanged("token", "is ***", "me")]
 
 
 @pytest.mark.parametrize("secret", ["202", "passed", "PHASE", "true", "StepFinished", "1.2", "000", "seconds"])
 def test_a_secret_equal_to_a_part_of_a_record_keeps_the_record_readable(tmp_path: Path, secret: str) -> None:
-    redactor = Redactor()
-    redactor.add([secret])
-    with Journal(tmp_path, redactor) as opened:
-        opened.append(StepFinished("s", "n", StepKind.PHASE, Verdict.PASSED, None, f"<{secret}>", 1.2))
+    record(tmp_path, secret, StepFinished("s", "n", StepKind.PHASE, Verdict.PASSED, None, f"<{secret}>", 1.2))
     assert read(tmp_path) == [StepFinished("s", "n", StepKind.PHASE, Verdict.PASSED, None, "<***>", 1.2)]
 
 
@@ -210,10 +213,7 @@ def test_a_secret_equal_to_a_part_of_a_record_keeps_the_record_readable(tmp_path
     ids=lambda event: type(event).__name__,
 )
 def test_identities_are_not_masked(tmp_path: Path, event: JournalEvent) -> None:
-    redactor = Redactor()
-    redactor.add(["test"])
-    with Journal(tmp_path, redactor) as opened:
-        opened.append(event)
+    record(tmp_path, "test", event)
     assert read(tmp_path) == [event]
 
 
@@ -228,9 +228,9 @@ def test_several_threads_append_whole_lines(tmp_path: Path, journal: Journal) ->
 
 
 def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> None:
-    with Journal(tmp_path, Redactor()) as first:
+    with Journal(tmp_path) as first:
         with pytest.raises(InfrastructureError, match="still running"):
-            Journal(tmp_path, Redactor())
+            Journal(tmp_path)
         first.append(EVENTS[0])
     write(tmp_path, EVENTS[1])
     assert read(tmp_path) == EVENTS[:2]
@@ -238,7 +238,7 @@ def test_a_second_writer_is_refused_while_the_first_lives(tmp_path: Path) -> Non
 
 def test_the_journal_is_locked_while_its_writer_lives(tmp_path: Path) -> None:
     assert not journal.is_locked(tmp_path)
-    with Journal(tmp_path, Redactor()):
+    with Journal(tmp_path):
         assert journal.is_locked(tmp_path)
         assert journal.is_locked(tmp_path)
     assert not journal.is_locked(tmp_path)
@@ -248,8 +248,8 @@ def test_a_killed_writer_releases_the_lock(tmp_path: Path) -> None:
     source = (
         "import os, sys; from pathlib import Path\n"
         "sys.path.insert(0, sys.argv[1])\n"
-        "from toolbox.runs.journal import Journal; from toolbox.system.redaction import Redactor\n"
-        "journal = Journal(Path(sys.argv[2]), Redactor()); print('held', flush=True); sys.stdin.read()"
+        "from toolbox.runs.journal import Journal\n"
+        "journal = Journal(Path(sys.argv[2])); print('held', flush=True); sys.stdin.read()"
     )
     args = [sys.executable, "-c", source, str(Path(__file__).parents[3]), str(tmp_path)]
     with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
@@ -261,7 +261,7 @@ def test_a_killed_writer_releases_the_lock(tmp_path: Path) -> None:
 
 
 def test_a_child_process_does_not_inherit_the_lock(tmp_path: Path) -> None:
-    with Journal(tmp_path, Redactor()):
+    with Journal(tmp_path):
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
     assert not journal.is_locked(tmp_path)
     child.communicate()
@@ -273,8 +273,8 @@ def test_after_a_full_disk_the_next_line_is_whole(tmp_path: Path) -> None:
         "sys.path.insert(0, sys.argv[1])\n"
         "from toolbox.model.errors import InfrastructureError\n"
         "from toolbox.model.events import ConfigurationChanged as Event\n"
-        "from toolbox.runs.journal import Journal; from toolbox.system.redaction import Redactor\n"
-        "journal = Journal(Path(sys.argv[2]), Redactor())\n"
+        "from toolbox.runs.journal import Journal\n"
+        "journal = Journal(Path(sys.argv[2]))\n"
         "journal.append(Event('before', '', ''))\n"
         "_, most = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200, most))\n"

@@ -25,14 +25,13 @@ from toolbox.runs import run_reader, summary
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import State
-from toolbox.system.redaction import Redactor
 
 STARTED = RunStarted("r-1", "training", "/runs/r-1", ("small",))
 FINISHED = RunFinished(Verdict.FAILED, Cause.CHECK, 1, "too slow", 9.5)
 
 
 def write(directory: Path, *events: JournalEvent) -> None:
-    with Journal(directory, Redactor()) as opened:
+    with Journal(directory) as opened:
         for event in events:
             opened.append(event)
 
