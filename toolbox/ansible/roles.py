@@ -153,7 +153,7 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
         try:
             _run_play(call, step, Play(play, hosts, places.folders("roles"), step.directory, private))
         finally:
-            steps.sweep(step)
+            step.recorder.sweep(step.identity, step.directory)
         return step.directory
 
 

@@ -25,7 +25,7 @@ class Comparisons:
 
     def __init__(self, plan: Plan) -> None:
         self._cells = {cell.id: cell for cell in plan.cells}
-        self._relations = Relations(list(plan.combinations.values()))
+        self._relations = Relations(plan.combinations)
         self._outcomes: dict[str, tuple[Outcome, Mapping[str, Metric]]] = {}  # by cell id
         self._postponed: dict[str, list[tuple[CellRun, Conclusion]]] = {}  # by the id of the cell they wait for
 

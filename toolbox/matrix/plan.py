@@ -40,7 +40,6 @@ class Cell:
     """One combination of a matrix, and everything that is planned for it.
 
     Args:
-        index: the position of the cell in the matrix, from 0.
         targets: the names of the targets on which the cell may run.
         resources: the amount of each resource that the cell takes, by the label of the resource.
         skip: why the cell does not run; empty if it runs.
@@ -51,7 +50,6 @@ class Cell:
         fingerprint: a hash of the workload, the checks and the metrics.
     """
 
-    index: int
     id: str
     name: str
     settings: Mapping[str, Any]
@@ -93,23 +91,21 @@ class Plan:
     """The selected cells, in the order of the matrix.
 
     Args:
-        total: the number of cells in the matrix, including those that were not selected.
         targets: the targets on which the selected cells may run, by name.
         pools: how much of each resource the run may take at once, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
         notes: remarks on parts of the matrix that have no effect.
-        combinations: all combinations of the matrix, by cell id.
+        combinations: all combinations of the matrix, including those that were not selected.
         files: the digests of the files that are sent with the workloads, by path relative to the workspace.
     """
 
     cells: tuple[Cell, ...]
-    total: int
     targets: Mapping[str, PlannedTarget]
     jobs: int | None
     pools: Mapping[str, int]
     deadline: float | None
     notes: Sequence[str] = ()
-    combinations: Mapping[str, Combination] = field(default_factory=dict)
+    combinations: Sequence[Combination] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 
     def workloads(self) -> dict[str, list[Workload]]:
@@ -124,7 +120,7 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """Return the plan as it is written to `plan.json`."""
         return {
-            "total": self.total,
+            "total": len(self.combinations),
             "notes": list(self.notes),
             "targets": {name: target.as_json() for name, target in self.targets.items()},
             "files": dict(self.files),

@@ -43,11 +43,6 @@ from toolbox.system import filesystem, processes
 T = TypeVar("T")
 
 
-def has_matrix(configuration: Configuration) -> bool:
-    """Return whether a configuration has a matrix."""
-    return configuration.get(BLOCK, default=None) is not None
-
-
 def make(
     configuration: Configuration,
     targets: Mapping[str, PlannedTarget],
@@ -76,16 +71,12 @@ def make(
     except ValueError as error:
         path = error.path if isinstance(error, axes.IncludeError) else BLOCK
         raise ConfigurationError(f"{configuration.location(path)}: {error}") from None
-    by_cell: dict[str, dict[str, Bound]] = {}
-    for (cell, metric), bound in (bounds or {}).items():
-        by_cell.setdefault(cell, {})[metric] = bound
-    planner = _Planner(configuration, block, targets, root, today, by_cell, SentFiles(root))
+    planner = _Planner(configuration, block, targets, root, today, bounds or {}, SentFiles(root))
     cells = _make_cells(planner, _selected(combinations, selection))
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
-    by_id = {combination.id: combination for combination in combinations}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
     sent = planner.sent.digests()
-    return Plan(cells, len(combinations), used, block.jobs, block.pools, block.deadline, notes, by_id, sent)
+    return Plan(cells, used, block.jobs, block.pools, block.deadline, notes, combinations, sent)
 
 
 def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
@@ -102,7 +93,7 @@ def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
         raise ConfigurationFaults(faults)
 
 
-def _make_cells(planner: _Planner, selected: Sequence[tuple[int, Combination]]) -> tuple[Cell, ...]:
+def _make_cells(planner: _Planner, selected: Sequence[Combination]) -> tuple[Cell, ...]:
     """Return the cells of the selected combinations.
 
     Raises:
@@ -110,9 +101,9 @@ def _make_cells(planner: _Planner, selected: Sequence[tuple[int, Combination]]) 
     """
     cells: list[Cell] = []
     names: dict[str, list[str]] = {}  # the names of the cells with each fault
-    for index, combination in selected:
+    for combination in selected:
         try:
-            cells.append(planner.cell(index, combination))
+            cells.append(planner.cell(combination))
         except ConfigurationError as error:
             for fault in error.faults:
                 names.setdefault(fault, []).append(combination.name)
@@ -149,10 +140,10 @@ def _without_effect(
                 yield f"check `{check.name}`: no cell with {dict(check.to)} exists to compare `{cell.name}` with"
 
 
-def _selected(combinations: Sequence[Combination], selection: Selection) -> list[tuple[int, Combination]]:
-    selected = list(enumerate(combinations))
+def _selected(combinations: Sequence[Combination], selection: Selection) -> Sequence[Combination]:
+    selected = combinations
     if (pattern := selection.cells) is not None:
-        selected = patterns.matching(pattern, selected, lambda numbered: (numbered[1].name, numbered[1].id))
+        selected = patterns.matching(pattern, selected, lambda combination: (combination.name, combination.id))
         if not selected:
             hint = did_you_mean(pattern, [combination.name for combination in combinations], label="cells", most=4)
             raise UsageError(f"--cells={pattern}: no cell has such a name; {hint}")
@@ -171,11 +162,11 @@ class _Planner:
     targets: Mapping[str, PlannedTarget]
     root: Path
     today: dt.date
-    bounds: Mapping[str, Mapping[str, Bound]]
+    bounds: Mapping[tuple[str, str], Bound]
     sent: SentFiles
     _expectations: dict[str, Expectations] = field(default_factory=dict)
 
-    def cell(self, index: int, combination: Combination) -> Cell:
+    def cell(self, combination: Combination) -> Cell:
         """Make the cell of a combination.
 
         Raises:
@@ -200,9 +191,8 @@ class _Planner:
         quarantines = [entry for entry in self.block.quarantine if axes.matches(entry.when, combination)]
         excuses: list[Excuse] = [*xfails, *quarantines]
         expired = [excuse for excuse in excuses if excuse.expires < self.today]
-        bounds = self.bounds.get(combination.id, {})
+        bounds = {metric: self.bounds.get((combination.id, metric)) for metric in expectations.by_history}
         return Cell(
-            index=index,
             id=combination.id,
             name=combination.name,
             settings=combination.settings,
@@ -220,7 +210,7 @@ class _Planner:
             workload=workload,
             expectations=expectations,
             fingerprint=_fingerprint(workload, sent, list(checks.values()), metrics),
-            bounds={metric: bounds[metric] for metric in expectations.by_history if metric in bounds},
+            bounds={metric: bound for metric, bound in bounds.items() if bound is not None},
         )
 
     def _checks(self, view: Configuration, combination: Combination, faults: _Faults) -> dict[int, Any]:

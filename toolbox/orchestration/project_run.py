@@ -407,7 +407,7 @@ def _run_phase(name: str, function: Callable[[], object], reservation: Reservati
                 function()
         finally:
             scope.cancel(f"the phase {name} has ended")
-            steps.sweep(step)
+            step.recorder.sweep(step.identity, step.directory)
     return step.outcome() or Outcome(Verdict.PASSED)
 
 

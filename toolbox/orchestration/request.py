@@ -117,7 +117,7 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
     configuration.check()
     configuration.check_secrets()
     matrix_plan = None
-    if planner.has_matrix(configuration):
+    if configuration.get(plan.BLOCK, default=None) is not None:
         matrix_plan = planner.make(
             configuration,
             targets.read(configuration),

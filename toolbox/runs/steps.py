@@ -208,11 +208,6 @@ def required(name: str) -> Step:
     return parent
 
 
-def sweep(step: Step) -> None:
-    """Mask the secrets in the files of a step, and record a note on each file with a secret."""
-    step.recorder.sweep(step.identity, step.directory)
-
-
 def finish(step: Step, parent: Step, *, sync: bool = True) -> None:
     """Record the end of a step. Its verdict is the worst verdict in the step.
 

@@ -59,5 +59,6 @@ def _expected(cell: Cell) -> str:
 def _closing(plan: Plan) -> str:
     counts = Counter("skipped" if cell.skip else "to run" for cell in plan.cells)
     parts = [f"{counts[kind]} {kind}" for kind in ("to run", "skipped") if counts[kind]]
-    selected = "" if len(plan.cells) == plan.total else f", of {plan.total} in the matrix"
+    total = len(plan.combinations)
+    selected = "" if len(plan.cells) == total else f", of {total} in the matrix"
     return f"{counted(len(plan.cells), 'cell')}{selected}: {', '.join(parts) or 'nothing to run'}"

@@ -61,7 +61,7 @@ def test_the_workload_takes_the_settings_of_every_cell(presets: Sequence[str], t
 @each_preset
 def test_every_relation_has_a_reference_cell(presets: Sequence[str]) -> None:
     plan = planned(*presets)
-    relations = Relations(list(plan.combinations.values()))
+    relations = Relations(plan.combinations)
     compared = [
         (cell, relations.other(cell.settings, check.to))
         for cell in plan.cells
