@@ -280,9 +280,7 @@ class ClusterChosen:
     Args:
         cluster: the name of the cluster in the configuration.
         member: the cluster of the pool that was chosen; empty if the cluster is not configured as a pool.
-        kubeconfig: the path of the kubeconfig; None for `$KUBECONFIG` or `~/.kube/config`, and for a leased machine.
-        context: the context of the kubeconfig; None for the current context.
-        namespace: the default namespace; None for the namespace of the context.
+        kubeconfig: as `context` and `namespace`, a field of `Access`; all are None for a leased machine.
     """
 
     cluster: str

@@ -73,7 +73,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
         UsageError: the request is wrong. Nothing was started, and no run directory was created.
     """
     loaded = request_module.load(request)
-    phases = _phases(loaded)
+    phases = projects.select(projects.phases(loaded.files), loaded.request.phases)
     redactor.add(loaded.configuration.secret_values())
     reservation = Reservation(loaded.configuration, request.project)
     _verify(loaded, phases)
@@ -123,7 +123,7 @@ def resume(
         request = dataclasses.replace(request, options=options)
         loaded = request_module.load(request, today=start_date, resumed=directory)
         redactor.add(loaded.configuration.secret_values())
-        phases = _phases(loaded)
+        phases = projects.select(projects.phases(loaded.files), loaded.request.phases)
         reservation = Reservation(loaded.configuration, request.project)
         storing.verify(loaded.configuration)
         with signals.shielded(), Journal(directory) as journal:
@@ -178,11 +178,6 @@ def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
     storing.verify(loaded.configuration)
     if loaded.plan is not None and _TESTS in phases:
         targets.verify(loaded.plan.targets, clusters.known_access(loaded.configuration), loaded.plan.workloads())
-
-
-def _phases(loaded: Loaded) -> dict[str, Callable[[], object]]:
-    names = loaded.request.phases
-    return projects.select(projects.phases(loaded.files), list(names) if names is not None else None)
 
 
 def _run(

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -110,7 +110,9 @@ def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
     return functions
 
 
-def select(available: dict[str, Callable[[], object]], names: list[str] | None) -> dict[str, Callable[[], object]]:
+def select(
+    available: Mapping[str, Callable[[], object]], names: Sequence[str] | None
+) -> dict[str, Callable[[], object]]:
     """Return the phases of these names, in the order of `available`. None selects all phases.
 
     Raises:

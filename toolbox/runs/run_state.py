@@ -43,7 +43,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CellAttempt:
-    """An attempt of a cell.
+    """An attempt of a cell. `AttemptEnded` describes the fields that are not listed here.
 
     Args:
         name: the name of the workload on the target.
@@ -51,12 +51,9 @@ class CellAttempt:
         judged: the latest judgement of each check.
         metrics: the measured metrics, by name.
         revision: the revision of the checkout when the attempt was submitted; empty if unknown.
-        host: the host name of the machine that ran the attempt.
-        accelerators: the accelerators of that machine.
         waiting: why the attempt has not started yet; empty after its start.
         is_abandoned: whether a person has given the attempt up.
         is_released: whether everything that the attempt left on its target has been removed.
-        image: the container image, as `NAME@sha256:...`; empty if unknown.
     """
 
     attempt: int
