@@ -132,10 +132,10 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
     fingerprint = call.fingerprint
     # The method may refuse the arguments, so it is called before the directory of the step is created.
     variables = None if parent.will_be_replayed(name, fingerprint) else _variables(call)
-    location = parent.locate(name, StepKind.COMMAND)
-    if parent.replayed(location, fingerprint):
-        assert location.earlier is not None, "only a step of an earlier session is replayed"
-        return parent.recorder.root / location.earlier.step
+    located = parent.locate(name, StepKind.COMMAND)
+    if parent.replayed(located, fingerprint):
+        assert located.earlier is not None, "only a step of an earlier session is replayed"
+        return parent.recorder.root / located.earlier.step
     if variables is None:
         variables = _variables(call)
     redactor.add(secret.reveal() for secret in secrets_in(variables))
@@ -145,7 +145,7 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
         detail=call.command_line,
         fingerprint=fingerprint,
         counts=counts,
-        location=location,
+        located=located,
     )
     with opened as step, scratch.directory() as private:
         _write_request(call, step)

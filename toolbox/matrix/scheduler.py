@@ -173,12 +173,10 @@ class Scheduler:
             self._comparisons.note(cell.id, uncompared, result.metrics)
 
     def _open(self, cell: Cell) -> CellRun:
-        location = self._step.locate(cell.name, StepKind.CELL, identity=cell.id)
-        failure = (Verdict.FAILED, Cause.PRODUCT)
-        step = Step(location.directory, self._step.recorder, cell.name, StepKind.CELL, failure, key=location.key)
+        step = self._step.locate(cell.name, StepKind.CELL, identity=cell.id)
         run = CellRun(cell, step, self._step, self._step.recorder.root.name)
-        if location.earlier is not None:
-            run.remember(location.earlier)
+        if step.earlier is not None:
+            run.remember(step.earlier)
         run.begin()
         return run
 

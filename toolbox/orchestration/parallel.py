@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -15,7 +16,7 @@ from toolbox.model.errors import Cancelled, SeveralErrors
 from toolbox.model.events import StepKind
 from toolbox.orchestration import session
 from toolbox.runs import steps
-from toolbox.runs.steps import StepLocation
+from toolbox.runs.steps import Step
 from toolbox.system import cancellation, signals
 from toolbox.system.ambient import Ambient
 from toolbox.system.cancellation import CancelScope
@@ -26,13 +27,6 @@ region: Final[Ambient[str]] = Ambient("parallel_region")
 # The interval at which the main thread checks for signals. A signal that the system delivers to another thread does
 # not wake the main thread, and a signal handler that raises inside `wait` could leave locks held.
 _SIGNAL_POLL_SECONDS = 0.1
-
-
-@dataclass(slots=True)
-class _Task:
-    name: str
-    call: Callable[[], object]
-    location: StepLocation | None = None
 
 
 @dataclass
@@ -53,7 +47,7 @@ class Parallel:
     exit_on_exception: bool = True
     dedicated_dir: bool = True
     max_threads: int | None = None
-    _tasks: list[_Task] = field(default_factory=list, repr=False)
+    _tasks: list[tuple[str, Callable[[], object]]] = field(default_factory=list, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def delayed(self, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
@@ -62,7 +56,7 @@ class Parallel:
 
     def task(self, name: str, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         """Do the same as `delayed`, with a name for the step. Use it if you call the same function several times."""
-        self._tasks.append(_Task(name, lambda: function(*args, **kwargs)))
+        self._tasks.append((name, partial(function, *args, **kwargs)))
 
     def __enter__(self) -> Self:
         self._stack.enter_context(region.entered(self.name))
@@ -83,10 +77,8 @@ class Parallel:
 
     def _run(self) -> None:
         parent = session.step()
-        for task in self._tasks:
-            task.name = session.masked(task.name)
-            task.location = parent.locate(task.name, StepKind.GROUP)
-        tasks = [task for task in self._tasks if task.location and not parent.replayed(task.location)]
+        located = [(parent.locate(session.masked(name), StepKind.GROUP), call) for name, call in self._tasks]
+        tasks = [(step, call) for step, call in located if not parent.replayed(step)]
         failures: list[BaseException] = []
         with (
             signals.deferred(),
@@ -94,7 +86,9 @@ class Parallel:
             ThreadPoolExecutor(self.max_threads or len(self._tasks), thread_name_prefix=self.name) as pool,
         ):
             try:
-                futures = [pool.submit(contextvars.copy_context().run, _run_task, task, scope) for task in tasks]
+                futures = [
+                    pool.submit(contextvars.copy_context().run, _run_task, step, call, scope) for step, call in tasks
+                ]
                 failures = self._wait(futures, scope)
             except BaseException as error:
                 scope.cancel(f"`{self.name}` was {error}")
@@ -117,7 +111,7 @@ class Parallel:
         return failures
 
 
-def _run_task(task: _Task, scope: CancelScope) -> None:
-    with steps.opened(task.name, kind=StepKind.GROUP, location=task.location):
+def _run_task(step: Step, call: Callable[[], object], scope: CancelScope) -> None:
+    with steps.opened(step.name, kind=step.kind, located=step):
         scope.check()
-        task.call()
+        call()

@@ -383,14 +383,14 @@ def _run_phase(name: str, function: Callable[[], object], reservation: Reservati
     # A signal does not interrupt `post_cleanup`.
     signal_context = contextlib.nullcontext() if name == CLEANUP else signals.exposed()
     parent = session.step()
-    location = parent.locate(name, StepKind.PHASE)
+    located = parent.locate(name, StepKind.PHASE)
     # A phase that changed the configuration runs again, because the resumed run needs the changes.
-    must_repeat = location.earlier is not None and location.earlier.changed_configuration
-    if name != CLEANUP and not must_repeat and parent.replayed(location):
+    must_repeat = located.earlier is not None and located.earlier.changed_configuration
+    if name != CLEANUP and not must_repeat and parent.replayed(located):
         return Outcome(Verdict.PASSED)
     with cancellation.opened_by_process() as scope, contextlib.ExitStack() as stack:
         try:
-            step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure, location=location))
+            step = stack.enter_context(steps.opened(name, kind=StepKind.PHASE, failure=failure, located=located))
         except Exception:
             # The step cannot be recorded, for example because the disk is full: clean up all the same.
             if name == CLEANUP:

@@ -46,13 +46,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class Step:
-    """A step that is going on, or the root of a run, which encloses all steps.
+    """A step that is going on or about to begin, or the root of a run, which encloses all steps.
 
     Args:
         failure: the verdict and cause of a command that fails in this step: an error of the infrastructure, or a
             failure of the product while the product is tested.
         counts: whether the verdict counts for the enclosing step.
         key: identifies the step in a resumed run; consists of the names of the enclosing steps and of the step.
+        earlier: the state of the step before the run was resumed; None if the step is new.
         record: the content of `step.json`.
     """
 
@@ -63,6 +64,7 @@ class Step:
     failure: tuple[Verdict, Cause] = (Verdict.ERROR, Cause.INFRASTRUCTURE)
     counts: bool = True
     key: str = ""
+    earlier: StepState | None = None
     started: float = field(default_factory=time.monotonic)
     record: dict[str, object] = field(default_factory=dict)
     _names: Counter[str] = field(default_factory=Counter)
@@ -75,8 +77,8 @@ class Step:
         """The directory of the step, relative to the run directory."""
         return self.recorder.identity(self.directory)
 
-    def locate(self, name: str, kind: StepKind, *, identity: str | None = None) -> StepLocation:
-        """Return the directory and the key for the next step with this name.
+    def locate(self, name: str, kind: StepKind, *, identity: str | None = None) -> Step:
+        """Return the next step with this name, which is about to begin, and create its directory.
 
         In a resumed run, a repeated command gets a new directory, so that its earlier files stay unchanged. Any other
         step gets the directory that it had before the run was resumed.
@@ -91,19 +93,20 @@ class Step:
         key = self._key_of(identity, count)
         earlier = self.recorder.past.latest.get(key)
         if earlier is not None and kind is not StepKind.COMMAND:
-            return StepLocation(filesystem.make_directory(self.recorder.root / earlier.step), key, earlier)
-        directory = layout.next_directory(self.directory, name, after=self._number)
-        self._number = layout.number_of(directory)
-        return StepLocation(directory, key, earlier)
+            directory = filesystem.make_directory(self.recorder.root / earlier.step)
+        else:
+            directory = layout.next_directory(self.directory, name, after=self._number)
+            self._number = layout.number_of(directory)
+        return Step(directory, self.recorder, name, kind, self.failure, key=key, earlier=earlier)
 
-    def replayed(self, location: StepLocation, fingerprint: str = "") -> bool:
-        """Return whether the step at a location passed before the run was resumed.
+    def replayed(self, step: Step, fingerprint: str = "") -> bool:
+        """Return whether a step that `locate` returned passed before the run was resumed.
 
         If so, its pass is recorded in this step, which encloses that step.
         """
-        if location.earlier is None or not location.earlier.can_be_replayed(fingerprint):
+        if step.earlier is None or not step.earlier.can_be_replayed(fingerprint):
             return False
-        self.recorder.record(Note(location.earlier.step, "the step passed before the run was resumed"))
+        self.recorder.record(Note(step.earlier.step, "the step passed before the run was resumed"))
         self.add(Outcome(Verdict.PASSED))
         return True
 
@@ -137,20 +140,6 @@ class Step:
             return next((outcome for outcome in self._outcomes if outcome.verdict is verdict), None)
 
 
-@dataclass(frozen=True, slots=True)
-class StepLocation:
-    """The directory and the key of a step that is about to begin.
-
-    Args:
-        key: identifies the step in a resumed run.
-        earlier: the state of the step before the run was resumed; None if the step is new.
-    """
-
-    directory: Path
-    key: str
-    earlier: StepState | None = None
-
-
 _current: Ambient[Step] = Ambient("step")
 current, entered, entered_by_process = _current.get, _current.entered, _current.entered_by_process
 
@@ -164,7 +153,7 @@ def opened(
     fingerprint: str = "",
     failure: tuple[Verdict, Cause] | None = None,
     counts: bool = True,
-    location: StepLocation | None = None,
+    located: Step | None = None,
 ) -> Iterator[Step]:
     """Run the body as a step inside the current step, in the next numbered directory.
 
@@ -173,14 +162,14 @@ def opened(
         fingerprint: a digest of the work of the step; a changed fingerprint means different work.
         failure: the verdict and cause of a command that fails in this step; None for those of the enclosing step.
         counts: whether the verdict counts for the enclosing step.
-        location: the location of the step, if `Step.locate` was already called.
+        located: the step, if `Step.locate` was already called.
     """
     parent = required(name)
-    if location is None:  # a located step begins even if the run is cancelled, so that it is recorded as cancelled
+    if located is None:  # a located step begins even if the run is cancelled, so that it is recorded as cancelled
         cancellation.current().check()
-    location = location or parent.locate(name, kind)
-    step = Step(location.directory, parent.recorder, name, kind, failure or parent.failure, counts, location.key)
-    step.recorder.record(StepStarted(step.identity, name, kind, detail, location.key, fingerprint))
+    step = located or parent.locate(name, kind)
+    step.failure, step.counts, step.started = failure or parent.failure, counts, time.monotonic()
+    step.recorder.record(StepStarted(step.identity, name, kind, detail, step.key, fingerprint))
     StepDirectory(step.directory).failure.unlink(missing_ok=True)  # an earlier session may have written it
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     _write(step, {"detail": step.recorder.redactor(detail), "started": started})

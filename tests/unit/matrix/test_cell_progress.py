@@ -46,8 +46,7 @@ class Bench:
     def cell(self, **block: Any) -> CellRun:
         """A cell that begins."""
         cell = self._planned({"axes": {"x": ["a"]}, **block}, Machines().target("one")).cells[0]
-        place = self.parent.locate(cell.name, StepKind.CELL, identity=cell.id)
-        step = Step(place.directory, self.parent.recorder, cell.name, StepKind.CELL, key=place.key)
+        step = self.parent.locate(cell.name, StepKind.CELL, identity=cell.id)
         return CellRun(cell, step, self.parent, "r-1")
 
 

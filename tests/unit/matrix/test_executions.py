@@ -33,8 +33,7 @@ class Desk:
         metrics = {"t": {"source": "json_file", "file": "m.json", "path": "t"}}
         relation = {"check": "relation", "metric": "t", "to": {"x": "b"}, "upper": 2}
         plan = planned({"axes": {"x": ["a"]}, "metrics": metrics, "checks": [relation]}, target)
-        step = Step(parent.locate("x=a", StepKind.CELL).directory, parent.recorder, "x=a", StepKind.CELL)
-        self.run = CellRun(plan.cells[0], step, parent, "r-1")
+        self.run = CellRun(plan.cells[0], parent.locate("x=a", StepKind.CELL), parent, "r-1")
         self.run.submit("one")
         self.changed: list[str] = []
         self.executions = Executions(

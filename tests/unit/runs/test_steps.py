@@ -144,7 +144,7 @@ def test_steps_nest_in_directories_and_in_what_is_recorded(top: Step, tmp_path: 
 
 def test_a_located_step_uses_its_location(top: Step) -> None:
     first, second = (top.locate("mine", StepKind.GROUP) for _ in range(2))
-    with steps.opened("mine", kind=StepKind.GROUP, location=second) as step:
+    with steps.opened("mine", kind=StepKind.GROUP, located=second) as step:
         assert step.identity == "001__mine"
     assert (first.key, step.key) == ("/mine", "/mine#2")
 
