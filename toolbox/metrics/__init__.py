@@ -58,7 +58,7 @@ class DocumentSource(BaseModel, ABC):
         if not isinstance(value, list):
             return aggregates.number(value, source=source)
         if self.aggregate is None:
-            raise ValueError(f"{source} must be a finite number, not a list: `aggregate` computes a number from it")
+            raise ValueError(f"{source} must be a finite number, not a list: set `aggregate` to reduce the list")
         measured = aggregates.after_warmup(enumerate(value), self.warmup, source=source)
         numbers = [aggregates.number(item, source=f"{self.path}[{index}] in {self.file}") for index, item in measured]
         return aggregates.aggregate(numbers, self.aggregate, source=source)

@@ -48,7 +48,7 @@ def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
         ("no_float", "no_float in m.yaml must be a finite number, not '1e-3'"),
         ("date", "date in m.yaml must be a finite number, not datetime.date(2026, 1, 1)"),
         ("step", "step in m.yaml must be a finite number, not a dict"),
-        ("losses", "losses in m.yaml must be a finite number, not a list: `aggregate` computes a number from it"),
+        ("losses", "losses in m.yaml must be a finite number, not a list: set `aggregate` to reduce the list"),
         ("step.mean", "m.yaml has no step.mean"),
     ],
 )
