@@ -73,7 +73,6 @@ def _request(comment: CommentRequest, artifact_dir: Path | None) -> RunRequest:
         project,
         comment.presets,
         overrides=comment.overrides,
-        overrides_source="/var",
         is_from_outside=True,
         phases=phases,
         artifact_dir=artifact_dir,

@@ -17,6 +17,7 @@ from toolbox.interface.options import ConfigFile, Format, Overrides, Presets
 from toolbox.interface.signature import Help
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import MASK, Secret
+from toolbox.model.text import with_text_keys
 from toolbox.orchestration import projects
 from toolbox.system import environ, redaction
 from toolbox.system.filesystem import dump_yaml_line
@@ -152,16 +153,14 @@ def _difference_line(row: Mapping[str, Any]) -> str:
 def _load(
     project: str | None, config_file: Path | None, presets: list[str] | None, overrides: str | None
 ) -> Configuration:
-    contracts: tuple[Path, ...] = ()
-    if project is not None:
-        files = projects.find(project)
-        config_file, contracts = config_file or files.config, files.contracts
-    config_file = config_file or environ.get_path(environ.CONFIG_FILE)
+    files = projects.find(project) if project is not None else None
+    config_file = config_file or (files.config if files else environ.get_path(environ.CONFIG_FILE))
     if config_file is None:
         raise UsageError(
             f"name a project (`{environ.program()} project list` lists them), or a file with --config_file"
         )
     override_files, values = overrides_text.parse(overrides)
+    contracts = files.contracts if files else ()
     configuration = Configuration.load(Request(config_file, presets or (), override_files, values, contracts))
     redaction.current().add(configuration.secret_values())
     return configuration
@@ -169,20 +168,12 @@ def _load(
 
 def _dump(value: Any, style: Style) -> str:
     if style == "json":
-        return json.dumps(_with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
+        return json.dumps(with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
     return _invoke.yaml_text(value)
 
 
 def _as_text(value: object) -> str:
     return (value.reference or MASK) if isinstance(value, Secret) else str(value)
-
-
-def _with_text_keys(value: Any) -> Any:
-    """Return a value whose keys JSON can represent. In YAML, a key may also be a date."""
-    if isinstance(value, dict):
-        plain = str | int | float | bool | None
-        return {key if isinstance(key, plain) else str(key): _with_text_keys(item) for key, item in value.items()}
-    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _explanation(configuration: Configuration, path: str) -> Iterator[str]:

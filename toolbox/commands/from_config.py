@@ -61,20 +61,18 @@ def from_config(
 def _session(
     project: str | None, config_file: Path | None, command_args_file: Path | None, presets: list[str]
 ) -> Session:
-    contracts: tuple[Path, ...] = ()
-    if project is not None:
-        files = projects.find(project)
-        config_file = config_file or files.config
-        command_args_file = command_args_file or files.command_args
-        contracts = files.contracts
-    config_file = config_file or environ.get_path(environ.CONFIG_FILE)
-    command_args_file = command_args_file or environ.get_path(environ.COMMAND_ARGS_FILE)
+    files = projects.find(project) if project is not None else None
+    config_file = config_file or (files.config if files else environ.get_path(environ.CONFIG_FILE))
+    command_args_file = command_args_file or (
+        files.command_args if files else environ.get_path(environ.COMMAND_ARGS_FILE)
+    )
     if config_file is None:
         raise UsageError(f"give a project with --project, or a file with --config_file or ${environ.CONFIG_FILE}")
     if command_args_file is None:
         raise UsageError(
             f"give a project with --project, or a file with --command_args_file or ${environ.COMMAND_ARGS_FILE}"
         )
+    contracts = files.contracts if files else ()
     configuration = Configuration.load(Request(config_file, presets, contracts=contracts))
     redaction.current().add(configuration.secret_values())
     return Session(project or config_file.stem, configuration, command_args_file)

@@ -33,7 +33,6 @@ class Request:
     Args:
         overrides: the new values by path.
         contracts: the folders with the contracts of the matrix and of the project.
-        overrides_source: the source of the overrides, for messages.
         is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
     """
 
@@ -42,7 +41,6 @@ class Request:
     override_files: Sequence[FilePath] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
     contracts: Sequence[FilePath] = ()
-    overrides_source: str = "--overrides"
     is_from_outside: bool = False
 
 
@@ -112,9 +110,10 @@ class Configuration:
             presets.apply(base, name)
         for file in request.override_files:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
-        overrides = Document(copy.deepcopy(dict(request.overrides)), request.overrides_source)
+        source = outside.SOURCE if request.is_from_outside else "--overrides"
+        overrides = Document(copy.deepcopy(dict(request.overrides)), source)
         before = base.copy() if request.is_from_outside else None
-        _override(base, overrides, request.overrides_source)
+        _override(base, overrides, source)
         if before is not None:
             outside.check(before, base, overrides)
         return cls(base, contracts=request.contracts, root=request.file.absolute().parent.parent)

@@ -21,6 +21,8 @@ from toolbox.config.references import Resolver
 from toolbox.model.errors import UsageError
 from toolbox.system import filesystem
 
+SOURCE: Final = "/var"
+"""The command of a comment that overrides a field. In messages, it is the source of the overrides."""
 BLOCK: Final = "ci"
 FIELD: Final = "overridable"
 _ANY_KEYS: Final = "**"
@@ -88,7 +90,7 @@ def check(before: Document, after: Document, overrides: Document) -> None:
             *islice(faults, _MOST_FAULTS),
             *([f"and {len(faults) - _MOST_FAULTS} more"] * (len(faults) > _MOST_FAULTS)),
         ]
-        raise UsageError("/var: " + "\n  ".join(lines))
+        raise UsageError(f"{SOURCE}: " + "\n  ".join(lines))
 
 
 def _parts(value: object, depth: int) -> Iterator[tuple[object, int]]:

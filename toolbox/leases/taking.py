@@ -25,7 +25,6 @@ from toolbox.system import cancellation, signals
 TIMEOUT: Final = 60.0  # the timeout in seconds of the first read, if only one lease is requested
 _SHORT_TIMEOUT: Final = 5.0  # the timeout in seconds of all other reads and of writes
 _JITTER: Final = 0.3  # the longest random pause in seconds, so that waiting processes don't write at the same time
-_SIGNAL_SECONDS: Final = 0.1
 
 
 class _Candidate:
@@ -54,7 +53,7 @@ class _Candidate:
 
     def seconds_left(self) -> float:
         """Return the number of seconds until the lease expires, if no further heartbeat arrives."""
-        return max(_SIGNAL_SECONDS, self._seconds_left())
+        return max(signals.WAIT_SECONDS, self._seconds_left())
 
     def report_holder(self, report: Callable[[str], object], wait: float) -> None:
         """Report the holder of the lease, unless the same holder was already reported."""
@@ -121,15 +120,8 @@ def take(
             timeout = _SHORT_TIMEOUT
             read_intervals = read_intervals or [stack.enter_context(lock.watched(changed)) for lock in locks]
             seconds_left = [candidate.seconds_left() for candidate in candidates]
-            _await(changed, min(deadline - time.monotonic(), *read_intervals, *seconds_left))
+            cancellation.current().wait(changed, min(deadline - time.monotonic(), *read_intervals, *seconds_left))
             cancellation.current().sleep(random.uniform(0.0, _JITTER))  # noqa: S311
-
-
-def _await(changed: threading.Event, seconds: float) -> None:
-    """Wait for the event in short intervals, because a signal that another thread receives does not end a long wait."""
-    end = time.monotonic() + seconds
-    while (remaining := end - time.monotonic()) > 0 and not changed.wait(min(remaining, _SIGNAL_SECONDS)):
-        cancellation.current().check()
 
 
 def _timeout_error(candidates: Sequence[_Candidate], wait: float) -> StepError:

@@ -76,11 +76,12 @@ def as_text(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
     if value is None or isinstance(value, bool | int | float | Mapping | list):
-        return json.dumps(_with_text_keys(value), default=as_text, ensure_ascii=False)
+        return json.dumps(with_text_keys(value), default=as_text, ensure_ascii=False)
     return str(value)
 
 
-def _with_text_keys(value: Any) -> Any:
+def with_text_keys(value: Any) -> Any:
+    """Return a nested value whose keys are text, for JSON. In YAML, a key may also be a number or a date."""
     if isinstance(value, Mapping):
-        return {as_text(key): _with_text_keys(item) for key, item in value.items()}
-    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
+        return {as_text(key): with_text_keys(item) for key, item in value.items()}
+    return [with_text_keys(item) for item in value] if isinstance(value, list) else value

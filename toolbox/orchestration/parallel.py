@@ -24,10 +24,6 @@ from toolbox.system.cancellation import CancelScope
 region: Final[Ambient[str]] = Ambient("parallel_region")
 """The name of the parallel region that the current code runs in, also in threads that run in a copy of its context."""
 
-# The interval at which the main thread checks for signals. A signal that the system delivers to another thread does
-# not wake the main thread, and a signal handler that raises inside `wait` could leave locks held.
-_SIGNAL_POLL_SECONDS = 0.1
-
 
 @dataclass
 class Parallel:
@@ -103,8 +99,8 @@ class Parallel:
         failures: list[BaseException] = []
         pending = set(futures)
         while pending:
-            done, pending = wait(pending, timeout=_SIGNAL_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            signals.check()
+            done, pending = wait(pending, timeout=signals.WAIT_SECONDS, return_when=FIRST_COMPLETED)
+            signals.check()  # signals are deferred, because a handler that raises inside `wait` could leave locks held
             failures += [error for future in done if (error := future.exception()) is not None]
             if failures and self.exit_on_exception:
                 scope.cancel(f"another task of `{self.name}` failed")

@@ -45,7 +45,6 @@ class RunRequest:
     presets: Sequence[str] = ()
     override_files: Sequence[Path] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    overrides_source: str = "--overrides"
     is_from_outside: bool = False
     phases: Sequence[str] | None = None
     artifact_dir: Path | None = None
@@ -159,7 +158,6 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
         tuple(request.override_files),
         request.overrides,
         files.contracts,
-        request.overrides_source,
         request.is_from_outside,
     )
     return files, Configuration.load(configuration_request)

@@ -46,6 +46,10 @@ class Line:
     text: str
     is_evidence: bool = False
 
+    def __str__(self) -> str:
+        """Return the line with its number, and with `>` if it is evidence."""
+        return f"{self.number or '':>6}{'>' if self.is_evidence else ' '} {self.text}"
+
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:

@@ -19,14 +19,14 @@ _LONGEST: Final = 400  # characters of a line
 def of(summary: RunState) -> list[StepState]:
     """Return the steps with a remark: failures that do not count, then cells that passed with a message."""
     steps = [step for step in summary.steps.values() if step.kind in {StepKind.CELL, StepKind.COMMAND}]
-    uncounted_failures = [step for step in steps if not step.counts and _is_bad(step)]
+    uncounted_failures = [step for step in steps if not step.counts and step.has_failed]
     passed = [step for step in summary.cells if step.verdict is Verdict.PASSED and step.message.strip()]
     return uncounted_failures + passed
 
 
 def is_quarantined_failure(step: StepState) -> bool:
     """Return whether a step is a cell in quarantine that did not pass."""
-    return step.kind is StepKind.CELL and not step.counts and _is_bad(step)
+    return step.kind is StepKind.CELL and not step.counts and step.has_failed
 
 
 def text(step: StepState) -> str:
@@ -47,7 +47,3 @@ def has_nothing_in_common(summary: RunState) -> bool:
     has_passed = any(step.verdict is Verdict.PASSED for step in cells)
     is_large = len(cells) >= _FEWEST_CELLS and len(failed) >= attribution.FEWEST_FAILED
     return is_large and has_passed and not summary.attribution
-
-
-def _is_bad(step: StepState) -> bool:
-    return step.verdict is not None and not step.verdict.is_pass

@@ -43,7 +43,7 @@ class Mark:
     is_bad: bool = False
 
 
-_MARKS: Final = {
+_MARKS: Final[dict[str, Mark]] = {
     Verdict.PASSED: Mark("passed", "\u2713", "passed"),
     Verdict.FAILED: Mark("failed", "\u2717", "failed", is_bad=True),
     Verdict.ERROR: Mark("error", "!", "error", is_bad=True),
@@ -64,16 +64,16 @@ WAITING: Final = Mark("waiting", "\u00b7", "not started")
 _ICON_COLOURS: Final = {"passed": "#1d7a48", "running": "#1b63b5", "failed": "#c02222", "error": "#8b2a93"}
 
 
-def mark(verdict: Verdict | None, state: State, *, is_quarantined: bool = False) -> Mark:
+def mark(verdict: str | None, state: str, *, is_quarantined: bool = False) -> Mark:
     """Return the mark of a verdict.
 
     Args:
-        verdict: None for a step or run that has no verdict yet.
-        state: the state of the run, which decides the mark of a missing verdict.
+        verdict: a `Verdict`; None for a step or run that has no verdict yet.
+        state: the `State` of the run, which decides the mark of a missing verdict.
     """
     if verdict is not None:
         return (_QUARANTINED if is_quarantined else _MARKS).get(verdict, _MARKS[verdict])
-    return _GOING_ON if state is State.RUNNING else _NOT_ENDED
+    return _GOING_ON if state == State.RUNNING else _NOT_ENDED
 
 
 def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], icon: Mark, **context: Any) -> str:

@@ -139,8 +139,7 @@ def _evidence(excerpts: Iterable[Excerpt]) -> Iterator[str]:
     """Yield the lines of logs that show why a case failed."""
     for excerpt in excerpts:
         yield f"\n{_plain(excerpt.title)}"
-        for line in excerpt.lines:
-            yield f"{line.number or '':>6}{'>' if line.is_evidence else ' '} {_plain(line.text)}"
+        yield from (_plain(str(line)) for line in excerpt.lines)
 
 
 def _plain(text: str) -> str:

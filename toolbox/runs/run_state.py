@@ -129,6 +129,11 @@ class StepState:
         return cell_id(self.key) if self.kind is StepKind.CELL else self.key or self.step
 
     @property
+    def has_failed(self) -> bool:
+        """Whether the step ended with a verdict that is not a pass."""
+        return self.verdict is not None and not self.verdict.is_pass
+
+    @property
     def is_out_of_range(self) -> bool:
         """Whether the latest attempt failed only because measured values were out of their ranges."""
         return only_out_of_range(self.checks)
@@ -237,8 +242,7 @@ class RunState:
     @property
     def failures(self) -> list[StepState]:
         """The innermost steps that count and did not pass. Cancelled steps are omitted if another step failed."""
-        not_passed = [step for step in self.steps.values() if step.verdict and not step.verdict.is_pass and step.counts]
-        leaves = _leaves(not_passed)
+        leaves = _leaves([step for step in self.steps.values() if step.has_failed and step.counts])
         causes = [step for step in leaves if step.verdict is not Verdict.CANCELLED]
         return causes or leaves
 

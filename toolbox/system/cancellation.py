@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from toolbox.model.errors import Cancelled
+from toolbox.system import signals
 from toolbox.system.ambient import Ambient
 
 log = logging.getLogger(__name__)
-
-_SIGNAL_SECONDS = 0.1
 
 
 class CancelScope:
@@ -43,11 +42,14 @@ class CancelScope:
 
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`. If the scope is cancelled, raise `Cancelled` at once."""
-        end = time.monotonic() + seconds
-        # A signal that the system delivers to another thread does not end a wait here, so each wait is short.
-        while (left := end - time.monotonic()) > 0 and not self._cancelled.wait(min(left, _SIGNAL_SECONDS)):
-            continue
+        self.wait(self._cancelled, seconds)
         self.check()
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Wait for an event, at most for `seconds`. If the scope is cancelled, raise `Cancelled` soon."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not event.wait(min(left, signals.WAIT_SECONDS)):
+            self.check()
 
     def add(self, ending: Callable[[], object]) -> Callable[[], None]:
         """Register a function that ends a task. If the scope is already cancelled, call the function at once.

@@ -11,13 +11,12 @@ import codecs
 import errno
 import io
 import os
-import select
 import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -30,7 +29,6 @@ STRICT_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail"
 """The first arguments of a command line whose last argument is the text of a bash script."""
 GRACE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.02
-_SIGNAL_SECONDS: Final = 0.1
 _DRAIN_SECONDS: Final = 2.0
 _LONGEST_ERROR: Final = 1 << 12  # bytes; longer lines of the standard error of a `Channel` are split
 _LONGEST_TEXT: Final = 1 << 20  # bytes; longer lines of the output of `run` are split
@@ -207,42 +205,12 @@ class Channel:
 
 
 def _await(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process.
-
-    The main thread waits in short intervals, because it runs the signal handlers, and a signal that the system delivers
-    to another thread does not interrupt a system call of the main thread.
-    """
+    """Wait for the end of a process: in the main thread, which runs the signal handlers, in short intervals."""
     if threading.current_thread() is not threading.main_thread():
         process.wait()
-        return
-    with _exit_of(process) as exited:
-        while not exited():
-            continue
-    process.wait()
-
-
-@contextmanager
-def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[Callable[[], bool]]:
-    """Yield a function that waits up to `_SIGNAL_SECONDS`, and returns whether the process has ended."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # the system has no pidfd, or the exit status was already read
-        yield lambda: _has_ended(process)
-        return
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        yield lambda: bool(poll.poll(_SIGNAL_SECONDS * 1000))
-    finally:
-        os.close(descriptor)
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(_SIGNAL_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    while process.returncode is None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(signals.WAIT_SECONDS)
 
 
 class _Pump:

@@ -18,6 +18,8 @@ from toolbox.model.errors import Interrupted
 
 log = logging.getLogger(__name__)
 
+WAIT_SECONDS: Final = 0.1
+"""The longest single wait of the main thread: a signal that the system delivers to another thread does not end it."""
 # The first signal ends the run, the second signal is only counted, and the third signal ends the cleanup too.
 _SIGNALS_TO_END_CLEANUP: Final = 3
 

@@ -42,7 +42,7 @@ matrix:
 def changed(tmp_path: Path, overrides: dict[str, Any], *presets: str, config: str = CONFIG) -> Configuration:
     """Return the configuration that a comment asks for."""
     (tmp_path / "p.yaml").write_text(textwrap.dedent(config))
-    request = Request(tmp_path / "p.yaml", presets, overrides=overrides, overrides_source="/var", is_from_outside=True)
+    request = Request(tmp_path / "p.yaml", presets, overrides=overrides, is_from_outside=True)
     return Configuration.load(request)
 
 

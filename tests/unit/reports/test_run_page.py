@@ -85,6 +85,12 @@ def data_of(page: Element) -> dict[str, list[list[object]]]:
 
 
 @pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run without cells."""
+    return Run(tmp_path / "r-1")
+
+
+@pytest.fixture
 def failed(tmp_path: Path) -> Element:
     """The page of `failing`."""
     return read(failing(tmp_path / "r-1"))
@@ -113,16 +119,14 @@ def test_the_grid_has_the_first_two_axes_and_each_cell_in_its_box(failed: Elemen
     ]
 
 
-def test_the_grid_does_not_begin_with_an_axis_of_one_value(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_the_grid_does_not_begin_with_an_axis_of_one_value(run: Run) -> None:
     for batch in (8, 16):
         run.cell(model="small", batch=batch)
     rows = all_of(read(run.write()), '//table[@id="grid"]//tr')
     assert [text_of(row) for row in rows] == ["batch ↓cells", "8✓ passed", "16✓ passed"]
 
 
-def test_a_box_with_many_cells_holds_their_symbols(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_box_with_many_cells_holds_their_symbols(run: Run) -> None:
     for seed in range(26):
         run.cell(batch=seed % 2, model=seed % 2, seed=seed)
     first = all_of(read(run.write()), '//table[@id="grid"]//td/a')[0]
@@ -142,16 +146,14 @@ def test_a_cell_that_passed_shows_the_lines_that_its_checks_name(failed: Element
     assert text_of(found) == "19line 19 20line 20 21line 21"
 
 
-def test_without_evidence_the_end_of_the_log_is_shown(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_without_evidence_the_end_of_the_log_is_shown(run: Run) -> None:
     run.cell(Verdict.FAILED, log="".join(f"line {number}\r\n" for number in range(1, 101)), x=1)
     found = one(read(run.write(Verdict.FAILED)), "//figure//pre")
     assert text_of(found).split()[:3] == ["86line", "86", "87line"]
     assert text_of(found).endswith("100line 100")
 
 
-def test_a_log_may_be_huge(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_log_may_be_huge(run: Run) -> None:
     checks = [(False, "far away", "stdout.log", 5)]
     attempt = run.cell(Verdict.FAILED, checks=checks, x=1)  # type: ignore[arg-type]
     with (attempt / "stdout.log").open("r+b") as log:
@@ -161,8 +163,7 @@ def test_a_log_may_be_huge(tmp_path: Path) -> None:
     assert "the very last line" in text_of(one(read(run.write(Verdict.FAILED)), "//figure//pre"))
 
 
-def test_a_log_may_hold_anything(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_log_may_hold_anything(run: Run) -> None:
     run.cell(Verdict.FAILED, log=b"\xff\xfe\x00\x1b[31mred\x1b[0m\x9b\xe2\x80\xae\n" + b"x" * 5000, x=1)
     found = text_of(one(read(run.write(Verdict.FAILED)), "//figure//pre"))
     assert found.startswith("1��red�")
@@ -217,9 +218,8 @@ def test_a_name_is_no_scheme(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["stdout.log", "../../../outside", "/etc/hostname"])
-def test_nothing_outside_of_the_run_is_linked(tmp_path: Path, file: str) -> None:
+def test_nothing_outside_of_the_run_is_linked(run: Run, tmp_path: Path, file: str) -> None:
     (tmp_path / "outside").write_text("of somebody else")
-    run = Run(tmp_path / "r-1")
     attempt = run.cell(Verdict.FAILED, log=None, checks=[(False, "see", file, 1)], x=1)
     (attempt / "stdout.log").symlink_to(tmp_path / "outside")
     (attempt / "files").symlink_to(tmp_path)
@@ -228,18 +228,16 @@ def test_nothing_outside_of_the_run_is_linked(tmp_path: Path, file: str) -> None
     assert [each for each in addresses(page) if "stdout" in each or "files" in each] == []
 
 
-def test_what_lies_in_a_directory_that_is_a_link_is_not_shown(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_what_lies_in_a_directory_that_is_a_link_is_not_shown(run: Run, tmp_path: Path) -> None:
     attempt = run.cell(Verdict.FAILED, x=1)
     attempt.rename(tmp_path / "elsewhere")
     attempt.symlink_to(tmp_path / "elsewhere")
     assert all_of(read(run.write(Verdict.FAILED)), "//figure") == []
 
 
-def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(tmp_path: Path) -> None:
+def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(run: Run) -> None:
     before, redactor = redaction.current(), Redactor()
     redactor.add(["hunter22"])
-    run = Run(tmp_path / "r-1")
     attempt = run.cell(Verdict.FAILED, log="the password is hunter22\n", x=1)
     for name in ("files/hunter22.txt", "files/hunter22/a"):
         (attempt / name).parent.mkdir(parents=True, exist_ok=True)
@@ -268,8 +266,7 @@ def test_damaged_files_do_not_prevent_the_page(tmp_path: Path, content: str) -> 
     assert len(all_of(read(summary), "//h1")) == 1
 
 
-def test_a_running_run_shows_its_waiting_cells(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_running_run_shows_its_waiting_cells(run: Run) -> None:
     run.cell(None, x=1)
     run.planned(x=2)
     summary = run.write(None)
@@ -317,8 +314,7 @@ def test_remarks_are_listed(tmp_path: Path) -> None:
     assert shown == [f"it is too slow\n{QUARANTINE}", REMARK]
 
 
-def test_a_long_remark_keeps_its_end(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_long_remark_keeps_its_end(run: Run) -> None:
     message = "\n".join(["x" * 1000, *map(str, range(30)), QUARANTINE])
     run.cell(Verdict.FAILED, message=message, is_quarantined=True, x=1)
     lines = (one(read(run.write()), '//p[@class="text"]').text or "").splitlines()
@@ -358,15 +354,13 @@ def test_the_metrics_of_all_cells_are_one_table(tmp_path: Path) -> None:
         (7, "0.25 s"),
     ],
 )
-def test_a_range_is_shown_if_the_plan_has_it_in_the_same_unit(tmp_path: Path, bound: object, text: str) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_range_is_shown_if_the_plan_has_it_in_the_same_unit(run: Run, bound: object, text: str) -> None:
     run.cell(x=1)
     run.plan[0]["bounds"] = {"step_time": bound}
     assert text_of(one(read(run.write()), '//table[contains(@class, "numbers")]//td')) == text
 
 
-def test_metrics_that_have_no_room_are_counted(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_metrics_that_have_no_room_are_counted(run: Run) -> None:
     for x in range(252):
         run.cell(x=x, metrics=[(f"m{number}", 1.0, "", "") for number in range(31 if x == 0 else 1)])
     page = read(run.write())
@@ -374,8 +368,7 @@ def test_metrics_that_have_no_room_are_counted(tmp_path: Path) -> None:
     assert "The page has no room for 2 more cells and 1 more metrics" in text_of(page)
 
 
-def test_failures_without_a_condition_have_nothing_in_common(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_failures_without_a_condition_have_nothing_in_common(run: Run) -> None:
     for x in range(4):
         for y in range(4):
             run.cell(Verdict.FAILED if (x, y) in {(0, 1), (2, 3)} else Verdict.PASSED, x=x, y=y)
@@ -385,8 +378,7 @@ def test_failures_without_a_condition_have_nothing_in_common(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("verdicts", ["fffff", "fpppp", "ffp", "ppppp"])
-def test_no_remark_if_too_few_cells_failed(tmp_path: Path, verdicts: str) -> None:
-    run = Run(tmp_path / "r-1")
+def test_no_remark_if_too_few_cells_failed(run: Run, verdicts: str) -> None:
     for x, letter in enumerate(verdicts):
         run.cell(Verdict.FAILED if letter == "f" else Verdict.PASSED, x=x)
     assert "in common" not in text_of(read(run.write(Verdict.FAILED)))
@@ -401,8 +393,7 @@ def test_no_remark_if_too_few_cells_failed(tmp_path: Path, verdicts: str) -> Non
         (240, ["0.0 s", "1 min 0 s", "2 min 0 s", "3 min 0 s", "4 min 0 s"]),
     ],
 )
-def test_the_marks_of_the_time_line_differ(tmp_path: Path, seconds: float, marks: list[str]) -> None:
-    run = Run(tmp_path / "r-1")
+def test_the_marks_of_the_time_line_differ(run: Run, seconds: float, marks: list[str]) -> None:
     run.cell(x=1)
     summary = run.write()
     began = datetime(2026, 11, 21, tzinfo=UTC)
@@ -411,8 +402,7 @@ def test_the_marks_of_the_time_line_differ(tmp_path: Path, seconds: float, marks
     assert [text_of(each) for each in all_of(read(summary), '//*[@class="marks"]/span')] == marks
 
 
-def test_a_dead_run_says_so(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_dead_run_says_so(run: Run) -> None:
     run.cell(None, x=1)
     page = read(run.write(None))
     assert text_of(one(page, "//h1")) == "? not ended grid"
@@ -425,8 +415,7 @@ def test_a_run_without_a_matrix_has_no_grid(tmp_path: Path) -> None:
     assert text_of(details(page, "test")).startswith("✓ passed test 2.0 s")
 
 
-def test_remarks_of_the_plan_are_shown(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_remarks_of_the_plan_are_shown(run: Run) -> None:
     run.cell(Verdict.XFAILED, x=1)
     run.plan[0]["xfail"] = {"reason": "issue 7", "owner": "ops", "expires": "2027-01-31"}
     found = text_of(details(read(run.write()), "x=1"))
@@ -434,8 +423,7 @@ def test_remarks_of_the_plan_are_shown(tmp_path: Path) -> None:
     assert "train --fast" in found
 
 
-def test_each_attempt_leads_to_its_directory(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_each_attempt_leads_to_its_directory(run: Run) -> None:
     first = run.cell(Verdict.FAILED, message="too slow", x=1)
     (first.parent / "attempt-2").mkdir()
     step = f"{PHASE}/{first.parent.name}"
@@ -482,8 +470,7 @@ def test_the_last_author_of_a_field_is_shown_for_all_its_lines(tmp_path: Path) -
     assert "set" not in (lines[-1].get("class") or "").split()
 
 
-def test_a_thousand_cells_make_a_page_that_a_browser_likes(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_thousand_cells_make_a_page_that_a_browser_likes(run: Run) -> None:
     log = "".join(f"{'x' * 100} {number}\n" for number in range(1, 31))
     for seed in range(1000):
         verdict = Verdict.FAILED if seed % 2 else Verdict.PASSED
@@ -497,11 +484,8 @@ def test_a_thousand_cells_make_a_page_that_a_browser_likes(tmp_path: Path) -> No
     assert "no room for excerpts of all logs" in page
 
 
-def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolbox.reports.page.step_details.MOST_CELLS", 2)
-    run = Run(tmp_path / "r-1")
     for x in range(4):
         run.cell(Verdict.FAILED if x == 3 else Verdict.PASSED, x=x)
     page = read(run.write(Verdict.FAILED))
@@ -509,8 +493,7 @@ def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(
     assert "2 cells that passed are not shown here" in text_of(page)
 
 
-def test_cells_that_overlap_are_in_lanes_of_their_own(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_cells_that_overlap_are_in_lanes_of_their_own(run: Run) -> None:
     for x in range(3):
         run.cell(x=x)
     summary = run.write()
@@ -526,8 +509,7 @@ def test_cells_that_overlap_are_in_lanes_of_their_own(tmp_path: Path) -> None:
     ]
 
 
-def test_a_cell_with_a_foreign_key_has_a_hashed_anchor(tmp_path: Path) -> None:
-    run = Run(tmp_path / "r-1")
+def test_a_cell_with_a_foreign_key_has_a_hashed_anchor(run: Run) -> None:
     run.cell(x=1)
     run.plan[0]["id"] = '"><script>'
     begun = run.events[2]

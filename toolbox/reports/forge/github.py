@@ -169,7 +169,7 @@ class _Page:
         """Return the folded block of a failure, with its message and excerpts of its logs."""
         parts = [f"<details><summary>{_title(step)}</summary>", _pre(step.message.splitlines())]
         for excerpt in excerpts.of(step, is_bad=True):
-            lines = [f"{line.number or '':>6}{'>' if line.is_evidence else ' '} {line.text}" for line in excerpt.lines]
+            lines = list(map(str, excerpt.lines))
             parts += [f"<p>{_code(excerpt.title)}</p>", _pre(lines, most=len(lines))]
         return "\n".join([*filter(None, parts), f"<p>look at {self._place(step, step.step)}</p>", "</details>"])
 
@@ -233,8 +233,7 @@ def _words(verdict: Verdict | None, cause: str | None, state: State) -> str:
 
 def _standing(step: StepState, cause: str | None, state: State = State.DEAD) -> str:
     """Return the verdict of a step, and why the verdict does not count if the step failed."""
-    is_uncounted = not step.counts and step.verdict is not None and not step.verdict.is_pass
-    why = f" {_why_uncounted(step)}" if is_uncounted else ""
+    why = f" {_why_uncounted(step)}" if step.has_failed and not step.counts else ""
     return f"{_words(step.verdict, None, state)}{why}" + (f" ({html.escape(cause)})" if cause else "")
 
 

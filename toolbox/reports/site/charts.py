@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -44,18 +43,6 @@ def line(history: History) -> Markup:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """The charts of the metrics of a cell.
-
-    Args:
-        points: how many of the latest values of each metric the charts show.
-    """
-
-    data: dict[str, Any]
-    points: int
-
-
 class _Runs:
     """The runs of a page. A run with several metrics is listed only once."""
 
@@ -73,12 +60,17 @@ class _Runs:
         return place
 
 
-def of_cell(histories: Sequence[History]) -> Drawn:
+def points(metrics: int) -> int:
+    """Return how many of the latest values the chart of each metric of a cell shows."""
+    return max(_FEWEST_POINTS, _MOST_POINTS // max(1, metrics))
+
+
+def of_cell(histories: Sequence[History]) -> dict[str, Any]:
     """Return the charts of the metrics of a cell."""
-    points = max(_FEWEST_POINTS, _MOST_POINTS // max(1, len(histories)))
     runs = _Runs()
-    charts = [_chart(history, max(0, history.size - points), runs) for history in histories]
-    return Drawn({"charts": charts, "runs": runs.names, "times": runs.times}, points)
+    begins = [max(0, history.size - points(len(histories))) for history in histories]
+    charts = [_chart(history, begin, runs) for history, begin in zip(histories, begins, strict=True)]
+    return {"charts": charts, "runs": runs.names, "times": runs.times}
 
 
 def _chart(history: History, begin: int, runs: _Runs) -> dict[str, Any]:

@@ -137,16 +137,15 @@ class _Pages:
     def cell(self, project: Project, cell: Cell) -> None:
         """Write the page of a cell."""
         path = f"cells/{formats.cell_page(cell)}"
-        drawn = charts.of_cell(cell.histories)
         rows = max(_SLOWEST, min(_ROWS, _MOST_ROWS // max(1, len(cell.histories))))
         self._write(
             path,
             "dashboard_cell.html",
             icon=formats.cell_mark(cell) or _web_page.WAITING,
-            data=drawn.data,
+            data=charts.of_cell(cell.histories),
             project=project,
             cell=cell,
-            points=drawn.points,
+            points=charts.points(len(cell.histories)),
             rows=rows,
             results=cell.results[:_MOST_RESULTS],
             values=lambda history: self._values(history, rows, self._target / path),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from toolbox.model.text import counted, truncate
-from toolbox.model.verdicts import UNEXPECTED, Verdict
+from toolbox.model.verdicts import UNEXPECTED
 from toolbox.reports import _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.site import charts, site_directory
@@ -15,7 +15,6 @@ from toolbox.results import histories, project_overview
 from toolbox.results.cost import Cost
 from toolbox.results.project_overview import Cell, Project
 from toolbox.results.records import ResultRow, RunRow
-from toolbox.runs.run_state import State
 
 _MOST: Final = 20  # rows of the tables of regressions, flaky cells and slow cells
 _MOST_MONTHS: Final = 24
@@ -62,21 +61,16 @@ def minute(when: datetime) -> str:
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def mark(verdict: str | None, state: str) -> Mark:
-    """Return the mark of a verdict from the store; if it is missing, the mark of the state of the run."""
-    return _web_page.mark(Verdict(verdict) if verdict else None, State(state))
-
-
 def result_mark(result: ResultRow) -> Mark:
     """Return the mark of the result of a cell. A failure in quarantine has a mark of its own."""
     if result.verdict in UNEXPECTED and not result.counts:
         return _QUARANTINED
-    return mark(result.verdict, result.run.state)
+    return _web_page.mark(result.verdict, result.run.state)
 
 
 def project_mark(project: Project) -> Mark:
     """Return the mark of the latest run of a project."""
-    return mark(project.runs[0].verdict, project.runs[0].state)
+    return _web_page.mark(project.runs[0].verdict, project.runs[0].state)
 
 
 def cell_mark(cell: Cell) -> Mark | None:
@@ -95,7 +89,6 @@ def cell_page(cell: Cell) -> str:
 
 
 WORDS: Final[dict[str, Any]] = {
-    "mark_of": mark,
     "result_mark": result_mark,
     "project_mark": project_mark,
     "cell_mark": cell_mark,

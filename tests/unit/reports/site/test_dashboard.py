@@ -33,6 +33,12 @@ def site(past: Past, directory: Path, where: Filter = ALL, **options: object) ->
         return dashboard.write(connection, directory / "site", where, now=NOW, **options).parent  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def past() -> Past:
+    """A past without runs."""
+    return Past()
+
+
 def pages(directory: Path) -> dict[str, str]:
     """Return the pages of a site by their paths."""
     found = sorted(directory.rglob("*.html"))
@@ -64,8 +70,7 @@ def test_an_empty_store_makes_a_page_that_says_what_to_do(tmp_path: Path) -> Non
     assert "The store has no runs. A run is recorded when it ends" in text_of(found["index.html"])
 
 
-def test_one_run_is_on_all_pages(tmp_path: Path) -> None:
-    past = Past()
+def test_one_run_is_on_all_pages(past: Past, tmp_path: Path) -> None:
     past.run({"small": Ended(metrics={"step_time": 0.25})})
     found = pages(site(past, tmp_path))
     assert list(found) == ["cells/grid~small-id.html", "index.html", "projects/grid.html"]
@@ -74,19 +79,17 @@ def test_one_run_is_on_all_pages(tmp_path: Path) -> None:
     assert "2026-11-21 07:00 UTC 0.25 r-1 abc1" in text_of(found["cells/grid~small-id.html"])
 
 
-def test_all_links_lead_somewhere(tmp_path: Path) -> None:
+def test_all_links_lead_somewhere(past: Past, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "a #1 100%?"
     run.mkdir(parents=True)
     (run / "report.html").touch()
-    past = Past()
     past.run({"small": Ended(metrics={"step_time": 1})}, directory=str(run))
     found = list(links(site(past, tmp_path)))
     assert [path for path in found if not path.exists()] == []
     assert {path.resolve() for path in found if path.name == "report.html"} == {run / "report.html"}
 
 
-def test_a_run_whose_directory_is_gone_is_shown_without_a_link(tmp_path: Path) -> None:
-    past = Past()
+def test_a_run_whose_directory_is_gone_is_shown_without_a_link(past: Past, tmp_path: Path) -> None:
     past.run({"small": Ended()}, directory="/gone/r-1")
     directory = site(past, tmp_path)
     assert "r-1 /gone/r-1 was not found" in text_of(pages(directory)["projects/grid.html"])
@@ -140,8 +143,7 @@ def test_no_name_collides_with_the_page_of_another() -> None:
     assert file_name("a", "b~c") != file_name("a~b", "c") != file_name("a", "b", "c")
 
 
-def test_a_run_that_died_and_cells_without_metrics_are_shown(tmp_path: Path) -> None:
-    past = Past()
+def test_a_run_that_died_and_cells_without_metrics_are_shown(past: Past, tmp_path: Path) -> None:
     past.run({"small": Ended(None, seconds=None)}, state="dead", verdict=None, exit_code=None, seconds=None)
     found = pages(site(past, tmp_path))
     assert "grid ? not ended" in text_of(found["index.html"])
@@ -149,8 +151,7 @@ def test_a_run_that_died_and_cells_without_metrics_are_shown(tmp_path: Path) -> 
     assert "Metrics" not in text_of(found["projects/grid.html"])
 
 
-def test_a_project_without_cells_is_shown(tmp_path: Path) -> None:
-    past = Past()
+def test_a_project_without_cells_is_shown(past: Past, tmp_path: Path) -> None:
     past.run({}, verdict="error", cause="configuration", message="no such preset")
     found = pages(site(past, tmp_path))
     assert "none was run" in text_of(found["index.html"])
@@ -200,8 +201,7 @@ def test_bounds_that_are_not_in_force_are_marked(tmp_path: Path) -> None:
     assert re.search(r"within \[0.98\d+, 1.01\d+\] \* not in force", text_of(found["projects/grid.html"]))
 
 
-def test_a_cell_that_passes_and_fails_under_the_same_code_is_flaky(tmp_path: Path) -> None:
-    past = Past()
+def test_a_cell_that_passes_and_fails_under_the_same_code_is_flaky(past: Past, tmp_path: Path) -> None:
     for day in range(10):
         past.run({"small": Ended(attempts=("failed", "passed")), "large": Ended()}, days_ago=day)
     found = pages(site(past, tmp_path))
@@ -209,14 +209,12 @@ def test_a_cell_that_passes_and_fails_under_the_same_code_is_flaky(tmp_path: Pat
     assert "small grid flaky 10 of 10 revisions" in text_of(found["index.html"])
 
 
-def test_the_slowest_cells_come_first(tmp_path: Path) -> None:
-    past = Past()
+def test_the_slowest_cells_come_first(past: Past, tmp_path: Path) -> None:
     past.run({"small": Ended(seconds=61), "large": Ended(seconds=3700)})
     assert "large grid 1 h 1 min small grid 1 min 1 s" in text_of(pages(site(past, tmp_path))["index.html"])
 
 
-def test_costs_are_summed_over_projects_by_month_and_day(tmp_path: Path) -> None:
-    past = Past()
+def test_costs_are_summed_over_projects_by_month_and_day(past: Past, tmp_path: Path) -> None:
     for project, days_ago in (("grid", 0), ("grid", 1), ("train", 1), ("train", 30)):
         past.run({"small": Ended(cost=1.25)}, project=project, days_ago=days_ago)
     past.run({"small": Ended()}, project="free")
@@ -233,23 +231,22 @@ def test_since_limits_the_runs(tmp_path: Path) -> None:
     assert "Values 3" in text_of(found["cells/grid~small-id.html"])
 
 
-def test_skipped_cells_do_not_count_as_passed_or_failed(tmp_path: Path) -> None:
-    past = Past()
+def test_skipped_cells_do_not_count_as_passed_or_failed(past: Past, tmp_path: Path) -> None:
     past.run({"a": Ended(), "b": Ended("skipped"), "c": Ended("failed"), "d": Ended("xfailed")})
     assert "Cells passed, 1 run 66.7 %" in text_of(pages(site(past, tmp_path))["index.html"])
 
 
 @pytest.mark.parametrize("verdict", ["cancelled", None])
-def test_cells_without_evidence_do_not_count_as_passed_or_failed(tmp_path: Path, verdict: str | None) -> None:
-    past = Past()
+def test_cells_without_evidence_do_not_count_as_passed_or_failed(
+    past: Past, tmp_path: Path, verdict: str | None
+) -> None:
     past.run({"a": Ended(verdict), "b": Ended("error"), "c": Ended()})
     found = pages(site(past, tmp_path))
     assert "Cells passed, 1 run 50.0 %" in text_of(found["index.html"])
     assert re.search("b failing ! error a [⊘?] .* c ✓ passed", text_of(found["projects/grid.html"]))
 
 
-def test_a_failure_in_quarantine_comes_after_other_failures(tmp_path: Path) -> None:
-    past = Past()
+def test_a_failure_in_quarantine_comes_after_other_failures(past: Past, tmp_path: Path) -> None:
     past.run({"a": Ended("failed", counts=False), "b": Ended("failed"), "c": Ended()})
     found = pages(site(past, tmp_path))
     assert "b failing ✗ failed a in quarantine ⊠ failed in quarantine c ✓ passed" in text_of(
@@ -259,22 +256,19 @@ def test_a_failure_in_quarantine_comes_after_other_failures(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("verdict", ["passed", "failed"])
-def test_cells_in_quarantine_are_not_in_the_pass_rate(tmp_path: Path, verdict: str) -> None:
-    past = Past()
+def test_cells_in_quarantine_are_not_in_the_pass_rate(past: Past, tmp_path: Path, verdict: str) -> None:
     past.run({"a": Ended(verdict, counts=False), "b": Ended("failed"), "c": Ended()})
     assert "Cells passed, 1 run 50.0 %" in text_of(pages(site(past, tmp_path))["index.html"])
 
 
-def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(tmp_path: Path) -> None:
-    past = Past()
+def test_a_cell_that_failed_in_quarantine_and_has_left_it_fails_again(past: Past, tmp_path: Path) -> None:
     past.run({"a": Ended("failed", counts=False)}, days_ago=1)
     past.run({"a": Ended("failed")})
     found = pages(site(past, tmp_path))
     assert "a failing ✗ failed ⊠ failed in quarantine" in text_of(found["projects/grid.html"])
 
 
-def test_a_broken_cell_in_quarantine_shows_both_states(tmp_path: Path) -> None:
-    past = Past()
+def test_a_broken_cell_in_quarantine_shows_both_states(past: Past, tmp_path: Path) -> None:
     for day in range(3):
         past.run(
             {"a": Ended("failed", "product", counts=False), "b": Ended("failed" if day == 0 else "passed")},
@@ -286,8 +280,9 @@ def test_a_broken_cell_in_quarantine_shows_both_states(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("nights", "may_leave"), [(CLEAN_KEYS, True), (CLEAN_KEYS - 1, False)])
-def test_a_cell_that_is_clean_in_quarantine_may_leave_it(tmp_path: Path, nights: int, may_leave: bool) -> None:
-    past = Past()
+def test_a_cell_that_is_clean_in_quarantine_may_leave_it(
+    past: Past, tmp_path: Path, nights: int, may_leave: bool
+) -> None:
     for night in range(nights):
         past.run({"a": Ended(counts=False)}, days_ago=night)
     found = pages(site(past, tmp_path))
@@ -296,8 +291,7 @@ def test_a_cell_that_is_clean_in_quarantine_may_leave_it(tmp_path: Path, nights:
     assert (advice in text_of(found["cells/grid~a-id.html"])) is may_leave
 
 
-def test_a_noisy_metric_is_marked(tmp_path: Path) -> None:
-    past = Past()
+def test_a_noisy_metric_is_marked(past: Past, tmp_path: Path) -> None:
     for night in range(5):
         cells = {"a": Ended(metrics={"step_time": 1.0}, noisy=night < 2), "b": Ended(metrics={"step_time": 1.0})}
         past.run(cells, days_ago=night)
@@ -309,8 +303,7 @@ def test_a_noisy_metric_is_marked(tmp_path: Path) -> None:
     assert "oisy" not in text_of(found["cells/grid~b-id.html"])
 
 
-def test_project_limits_the_site_to_one_project(tmp_path: Path) -> None:
-    past = Past()
+def test_project_limits_the_site_to_one_project(past: Past, tmp_path: Path) -> None:
     for project in ("grid", "train"):
         past.run({"small": Ended(cost=1)}, project=project)
     found = pages(site(past, tmp_path, Filter(project="train")))
@@ -323,8 +316,7 @@ def test_a_project_without_runs_makes_a_page_that_says_so(tmp_path: Path) -> Non
     assert "The store has no runs of other with the preset full." in text_of(found["index.html"])
 
 
-def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Path) -> None:
-    past = Past()
+def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(past: Past, tmp_path: Path) -> None:
     for value, presets in enumerate((["nightly"], ["nightly", "full"], [])):
         past.run({"small": Ended(metrics={"step_time": value}, noisy=True)}, presets=presets)
     found = pages(site(past, tmp_path, Filter(presets=["nightly", "full"])))
@@ -333,8 +325,7 @@ def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(tmp_path: Pat
     assert "step_time noisy in 1 of 1 run 1.000 s" in text_of(found["projects/grid.html"])
 
 
-def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: Path) -> None:
-    past = Past()
+def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(past: Past, tmp_path: Path) -> None:
     for day, value in enumerate(wobbling(60, after=1.2, shifted=12)):
         presets = ["full", "slow"] if day >= 48 else ["full"]
         past.run({"small": Ended(metrics={"step_time": value})}, days_ago=59 - day, presets=presets)
@@ -343,8 +334,7 @@ def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(tmp_path: 
     assert "abc48 to abc49 (presets differ)" in text_of(found["index.html"])
 
 
-def test_uncommitted_changes_are_shown_with_the_revision(tmp_path: Path) -> None:
-    past = Past()
+def test_uncommitted_changes_are_shown_with_the_revision(past: Past, tmp_path: Path) -> None:
     for revision in ("0123456789abcdef+", "0123456789abcdef", "main+"):
         past.run({"small": Ended()}, revision=revision)
     text = text_of(pages(site(past, tmp_path))["projects/grid.html"])
@@ -360,16 +350,14 @@ def test_uncommitted_changes_are_shown_with_the_revision(tmp_path: Path) -> None
         ((0, -0.0001), "11-21 07:00:00"),
     ],
 )
-def test_the_headings_of_runs_differ(tmp_path: Path, ago: tuple[float, ...], first: str) -> None:
-    past = Past()
+def test_the_headings_of_runs_differ(past: Past, tmp_path: Path, ago: tuple[float, ...], first: str) -> None:
     for days in ago:
         past.run({"small": Ended()}, days_ago=days)
     text = text_of(pages(site(past, tmp_path))["projects/grid.html"])
     assert f" {first} run r-1 of 2026-11-21 07:00 UTC" in text
 
 
-def test_pages_stay_small_with_years_of_values(tmp_path: Path) -> None:
-    past = Past()
+def test_pages_stay_small_with_years_of_values(past: Past, tmp_path: Path) -> None:
     metrics = {f"metric-{number}": 0.123456789 for number in range(12)}
     for day in range(2100):
         past.run({"small": Ended(metrics=metrics)}, days_ago=day, run=f"2026-11-21_120000_nightly-{day}")
@@ -378,8 +366,7 @@ def test_pages_stay_small_with_years_of_values(tmp_path: Path) -> None:
     assert "The latest 2000 values are drawn" in text_of(found["cells/grid~small-id.html"])
 
 
-def test_pages_stay_small_with_many_cells_and_each_is_linked(tmp_path: Path) -> None:
-    past = Past()
+def test_pages_stay_small_with_many_cells_and_each_is_linked(past: Past, tmp_path: Path) -> None:
     past.run({f"{'a name that is long ' * 4}{number:04d}": Ended(metrics={"x": 1}) for number in range(700)})
     directory = site(past, tmp_path)
     assert max(path.stat().st_size for path in directory.rglob("*.html")) < LARGEST
@@ -388,8 +375,7 @@ def test_pages_stay_small_with_many_cells_and_each_is_linked(tmp_path: Path) -> 
     assert cells <= {path.resolve() for path in links(directory)}
 
 
-def test_the_first_page_stays_small_with_many_projects(tmp_path: Path) -> None:
-    past = Past()
+def test_the_first_page_stays_small_with_many_projects(past: Past, tmp_path: Path) -> None:
     for number in range(300):
         for day in range(10):
             past.run({"small": Ended(cost=1)}, project=f"a-project-{number}", days_ago=day)
@@ -451,8 +437,7 @@ def test_a_site_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path) -> No
     assert {path.name for path in tmp_path.iterdir()} == {"store", "site"}
 
 
-def test_the_attribution_of_the_latest_run_is_shown(tmp_path: Path) -> None:
-    past = Past()
+def test_the_attribution_of_the_latest_run_is_shown(past: Past, tmp_path: Path) -> None:
     cells = {f"model={model},batch={batch}": model == "large" for model in ("small", "large") for batch in (1, 2, 4)}
     past.run({cell: Ended("failed" if is_bad else "passed", "product") for cell, is_bad in cells.items()})
     found = pages(site(past, tmp_path))
