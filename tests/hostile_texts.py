@@ -1,6 +1,6 @@
-"""Two hundred texts of attackers, for the tests of every way into the system: each would do harm where it is no data.
+"""Two hundred texts that attackers might enter: each does harm in a program that does not treat it as plain data.
 
-`{pwned}` in a text stands for a file that nobody may create: a test finds out by it what was executed.
+`{pwned}` in a text stands for a file that must never be created: if it exists, a program has executed the text.
 """
 
 from __future__ import annotations
@@ -251,10 +251,10 @@ _OTHERS: Final = (
 
 
 def texts(folder: Path) -> list[str]:
-    """Return the texts, each of them once.
+    """Return the texts without duplicates.
 
     Args:
-        folder: where a text that is executed would create a file whose name begins with `pwned`.
+        folder: directory in which a text creates a file whose name begins with `pwned`, if the text is executed.
     """
     every = (*_SHELL, *_TEMPLATES, *_YAML, *_PATHS, *_OPTIONS, *_TERMINAL, *_PAGES, *_OTHERS)
     found = [

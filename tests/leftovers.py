@@ -1,7 +1,8 @@
-"""Fails a session of tests that leaves processes: `tests/conftest.py` has pytest use it.
+"""Fails a session of tests that leaves processes behind. `tests/conftest.py` registers this plugin.
 
-Every process that the session starts inherits a variable with a value of its own. A process that lost the variable is
-known by its directory, or by the mark of its step, which are below the temporary directory of the session.
+Every process that the session starts inherits an environment variable whose value is unique to the session. A process
+that has lost the variable is recognized by its working directory, or by the directory in the variable that marks its
+step: both are below the temporary directory of the session.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from toolbox.system.processes import MARK
 
 VARIABLE: Final = "PYTEST_SESSION_OF_TOPGALLANT"
 _TEST: Final = "PYTEST_CURRENT_TEST"
-_GRACE_SECONDS: Final = 15.0  # for what is ending, on a machine that is busy
+_GRACE_SECONDS: Final = 15.0  # on a busy machine, a process may take so long to end
 _LOOK_SECONDS: Final = 0.1
 _CHECKED: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
@@ -36,12 +37,12 @@ class Leftover:
     test: str
 
     def __str__(self) -> str:
-        """Return the line of the report."""
+        """Return the line of the report for this process."""
         return f"{self.process.pid}: {self.command} ({self.test or 'test unknown'})"
 
 
 class Leftovers:
-    """The check, as a plugin of the process that controls the session; workers of pytest-xdist have none."""
+    """The plugin that looks for leftovers, in the process that controls the session and not in its workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -53,7 +54,7 @@ class Leftovers:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if exitstatus not in _CHECKED:
             return
-        directory: Path = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # it has no other way
+        directory: Path = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # not public
         self._found = lasting(self._value, directory, _GRACE_SECONDS)
         if self._found:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -69,7 +70,7 @@ class Leftovers:
 
 
 def lasting(value: str, directory: Path, seconds: float) -> Sequence[Leftover]:
-    """Return the processes of a session that do not end by themselves in some seconds."""
+    """Return the processes of a session that have not ended by themselves after `seconds`."""
     deadline = time.monotonic() + seconds
     while (leftovers := list(find(value, directory))) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
@@ -77,15 +78,15 @@ def lasting(value: str, directory: Path, seconds: float) -> Sequence[Leftover]:
 
 
 def find(value: str, directory: Path) -> Iterable[Leftover]:
-    """Yield the processes of a session, without this one and those that started it.
+    """Yield the processes of a session, except this process and its ancestors.
 
     Args:
-        value: of the session's variable.
-        directory: the session's temporary directory.
+        value: value of the session's variable.
+        directory: temporary directory of the session.
     """
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for process in psutil.process_iter():
-        # It has ended meanwhile, or belongs to another user.
+        # The process has ended meanwhile, or belongs to another user.
         with suppress(psutil.Error, OSError):
             if (
                 process.pid not in own

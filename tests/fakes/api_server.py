@@ -1,10 +1,10 @@
-"""An API server that answers as a test says, for the official client: over HTTP, from a thread of this process.
+"""An HTTP server in a thread of this process that gives the official Kubernetes client the answers that a test sets.
 
     with api_server.serving(directory) as server:
         server.answers("GET", "/api/v1/nodes", failure(503), {"items": []})
 
-An answer is JSON, an `Answer`, or a function that returns one of them; of several answers each is given once, and the
-last one from then on. All other paths do not exist (404).
+An answer is JSON, an `Answer`, or a function that returns one of them. If a request has several answers,
+each is given once, in order, and the last one is repeated. Requests to all other paths get a 404.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import yaml
 from tests.servers import certificates
 
 BREAK: Final = b"break the connection"
-HOLD: Final = b"say nothing more, for as long as there is a server"
+HOLD: Final = b"send nothing more until the server is shut down"
 NAMESPACE: Final = "tests"
 _WEBSOCKET: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455
 _REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "AlreadyExists", 410: "Expired", 422: "Invalid"}
@@ -36,7 +36,7 @@ _REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "AlreadyExists", 410:
 
 @dataclass(frozen=True)
 class Request:
-    """A request. A `GET` that watches is a `WATCH`."""
+    """A request that the server has received. The method of a `GET` with the parameter `watch` is `WATCH`."""
 
     method: str
     path: str
@@ -45,16 +45,16 @@ class Request:
     body: Any
 
     def get(self, name: str) -> str | None:
-        """Return a parameter of the query."""
+        """Return the first value of a query parameter, or None."""
         return next(iter(self.query.get(name, ())), None)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer.
+    """An answer to a request.
 
     Args:
-        body: whole, or a piece at a time; `BREAK` and `HOLD` are pieces too.
+        body: the whole body, or its chunks. The chunks `BREAK` and `HOLD` break or stall the connection.
     """
 
     body: bytes | Iterable[bytes]
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Talk:
-    """An answer that is a websocket: `script` is given the other end."""
+    """An answer that opens a websocket. `script` is called with the server's end of the connection."""
 
     script: Callable[[Conversation], None]
 
@@ -73,10 +73,10 @@ Reply: TypeAlias = "dict[str, Any] | Answer | Talk | Callable[[Request], dict[st
 
 
 def failure(status: int, message: str = "no", **headers: str) -> Answer:
-    """Return how Kubernetes refuses.
+    """Return the answer by which Kubernetes refuses a request.
 
     Args:
-        headers: of the answer, with `_` for `-`.
+        headers: headers of the answer, with `_` for `-` in their names.
     """
     body = {"kind": "Status", "code": status, "reason": _REASONS.get(status, ""), "message": message}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -84,7 +84,7 @@ def failure(status: int, message: str = "no", **headers: str) -> Answer:
 
 
 def event(kind: str, version: int, name: str = "a", **fields: Any) -> bytes:
-    """Return a line of a watch."""
+    """Return one event of a watch, as a line of JSON."""
     found = {"metadata": {"name": name, "resourceVersion": str(version)}, **fields}
     return json.dumps({"type": kind, "object": found}).encode() + b"\n"
 
@@ -96,7 +96,7 @@ def listing(version: int, *names: str, more: str = "") -> dict[str, Any]:
 
 
 class ApiServer(ThreadingHTTPServer):
-    """The server. `requests` are those that it has received, in this order."""
+    """The server. `requests` holds the requests that it has received, oldest first."""
 
     daemon_threads = True
 
@@ -111,7 +111,7 @@ class ApiServer(ThreadingHTTPServer):
         self.admit("first")
 
     def secure(self) -> None:
-        """Speak TLS from now on, with a certificate that the kubeconfig has."""
+        """Speak TLS from now on, with a certificate that the kubeconfig trusts."""
         self._certificate = certificates.make(self.kubeconfig.with_name("certificate.pem"), "127.0.0.1")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self._certificate, self._certificate.with_suffix(".key"))
@@ -119,7 +119,7 @@ class ApiServer(ThreadingHTTPServer):
         self.admit("first")
 
     def admit(self, token: str) -> None:
-        """Write the kubeconfig that leads here, with this token."""
+        """Write the kubeconfig of this server, with this token."""
         address = f"127.0.0.1:{self.server_port}"
         where: dict[str, Any] = {"server": f"http://{address}"}
         if self._certificate is not None:
@@ -138,7 +138,7 @@ class ApiServer(ThreadingHTTPServer):
             self._answers[method, path] = list(answers)
 
     def count(self, method: str, path: str) -> int:
-        """Return the number of such requests."""
+        """Return the number of received requests with this method and path."""
         return sum((each.method, each.path) == (method, path) for each in self.requests)
 
     def answer(self, request: Request) -> Answer | Talk:
@@ -151,7 +151,7 @@ class ApiServer(ThreadingHTTPServer):
         return Answer(json.dumps(found).encode()) if isinstance(found, dict) else found
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of who goes away."""
+        """Print nothing when a client disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815  # the names of the standard library
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name in the standard library
-        """Say nothing."""
+        """Log nothing."""
 
     def _begin(self, answer: Answer, headers: Mapping[str, str]) -> None:
         self.send_response(answer.status)
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _give(self, piece: bytes) -> bool:
-        """Give a piece of an answer, and tell whether it goes on."""
+        """Send a chunk of an answer, and return whether more chunks may follow."""
         if piece == HOLD:
             self.server.is_over.wait()
         if piece in (BREAK, HOLD):
@@ -213,21 +213,21 @@ class _Handler(BaseHTTPRequestHandler):
 
 @dataclass(frozen=True)
 class Conversation:
-    """The server's end of a websocket (RFC 6455), by which a command is executed: a channel, and what is said on it."""
+    """The server's end of a websocket (RFC 6455) for a command in a container. Each message belongs to a channel."""
 
     reader: BufferedIOBase
     writer: Any
 
     def send(self, channel: int, content: bytes) -> None:
-        """Say something, as one message."""
+        """Send a whole message on a channel."""
         self.begin(len(content), channel, content)
 
     def begin(self, length: int, channel: int, content: bytes) -> None:
-        """Say the beginning of a message that is so long."""
+        """Send the header of a message of `length` bytes, and the beginning of its content."""
         self.writer.write(b"\x82\x7f" + (length + 1).to_bytes(8) + bytes([channel]) + content)
 
     def hear(self) -> bytes:
-        """Return what the client sends on its standard input; nothing where it lets go."""
+        """Return the next content that the client sends as standard input, or `b""` when it closes the websocket."""
         kind, length = self.reader.read(2)
         length &= 0x7F
         if length > 125:
@@ -237,12 +237,12 @@ class Conversation:
         return b"" if is_end else bytes(byte ^ mask[place % 4] for place, byte in enumerate(content))[1:]
 
     def end(self, **status: str) -> None:
-        """Tell how the command ended, and close."""
+        """Send the status with which the command ended, and close the websocket."""
         self.send(3, json.dumps(status or {"status": "Success"}).encode())
         self.writer.write(b"\x88\x00")
 
     def hold(self) -> None:
-        """Say nothing more until the client lets go."""
+        """Send nothing more until the client closes the websocket."""
         while self.hear():
             continue
         self.writer.write(b"\x88\x00")
@@ -253,7 +253,7 @@ Server = TypeVar("Server", bound=ApiServer)
 
 @contextmanager
 def running(server: Server) -> Iterator[Server]:
-    """Serve."""
+    """Serve in a thread until the end of the `with` block."""
     with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
@@ -266,5 +266,5 @@ def running(server: Server) -> Iterator[Server]:
 
 
 def serving(directory: Path) -> AbstractContextManager[ApiServer]:
-    """Serve, and write `kubeconfig` into a directory."""
+    """Run a server whose kubeconfig is the file `kubeconfig` in a directory."""
     return running(ApiServer(directory / "kubeconfig"))

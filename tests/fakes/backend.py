@@ -1,8 +1,8 @@
-"""Machines on which nothing runs, for the tests of who decides: a test says how each workload ends, and after what.
+"""Fake machines on which nothing runs, for the tests of the scheduler: a test sets how and when each workload ends.
 
-A workload is known by the first word of its command. Each call of the machines, and each end, is in
-`Machines.log`, in order: `submit a`, `adopt a`, `watch a` (when it is first looked at), `end a`, `collect a`,
-`cancel a`, `release a`.
+A workload is identified by the first word of its command. `Machines.log` records each call of a backend and each end
+of a workload, in order: `submit a`, `adopt a`, `watch a` (the first poll), `end a`, `collect a`, `cancel a`,
+`release a`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ class Ending:
     """How an attempt ends.
 
     Args:
-        code: the exit status of the workload.
-        by: what ends it.
-        after: the entries of the log before it ends, as often as here: `("submit b",)`. It ends also if cancelled.
-        leaves: the files that it leaves, by name.
-        refusal: what keeps it from being started.
-        lost: why its target cannot be reached any more.
-        remark: what else its supervisor noticed.
-        waits: why it has not started, which is its status until it ends.
+        code: exit code of the workload.
+        by: what ends the workload.
+        after: log entries after which the attempt ends, such as `("submit b",)`. An entry that is listed twice has
+            to be logged twice. An attempt also ends when it is cancelled.
+        leaves: content of the files that the attempt leaves, by file name.
+        refusal: error with which `submit` fails.
+        lost: reason why the target is unreachable, instead of an outcome.
+        remark: further fields of the outcome, as a supervisor reports them.
+        waits: reason why the workload has not started: the message of its status until it ends.
     """
 
     code: int = 0
@@ -55,7 +56,7 @@ class Ending:
     waits: str = ""
 
     def status(self) -> AttemptStatus:
-        """Return how the attempt stands when it has ended."""
+        """Return the status of the attempt after its end."""
         if self.lost:
             return AttemptStatus(AttemptState.UNREACHABLE, message=self.lost)
         code = self.code if self.by is EndedBy.EXIT else None
@@ -82,8 +83,8 @@ class Machines:
     """All machines of a test.
 
     Args:
-        endings: how the attempts of a workload end, by its word, one after the other; the last ending holds for all
-            that follow. Who is not named ends at once, and well.
+        endings: endings of the attempts of each workload, in order, by the workload's word. The last ending is
+            repeated. Workloads without an entry succeed at once.
     """
 
     def __init__(self, endings: Mapping[str, Ending | Sequence[Ending]] | None = None) -> None:
@@ -91,8 +92,8 @@ class Machines:
         self._attempts: dict[str, _Attempt] = {}
         self._lock = threading.RLock()
         self.log: list[str] = []
-        self.peaks: Counter[str] = Counter()  # how many ran at once, by target; `all` for all of them
-        self.targets_of: dict[str, list[str]] = {}  # where the attempts of a workload were started
+        self.peaks: Counter[str] = Counter()  # most attempts at once, by target; `all` for all targets
+        self.targets_of: dict[str, list[str]] = {}  # targets on which attempts started, by workload
         self.closed: list[str] = []
         self.away: set[str] = set()  # targets that do not answer
 
@@ -105,19 +106,19 @@ class Machines:
         return [text.removeprefix("submit ") for text in self.log if text.startswith("submit ")]
 
     def find(self, word: str, name: str, context: TargetContext, directory: Path) -> Handle | None:
-        """Adopt an attempt, if there is one of this name."""
+        """Adopt the attempt of this name, if it exists."""
         with self._lock:
             if context.name in self.away:
                 raise StepError("no route to host", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
             if name not in self._attempts:
                 return None
-            # Who watches it now is another process.
+            # Another process watches the attempt now.
             self._attempts[name].context = context
             self._record(f"adopt {word}")
             return Handle(name, directory)
 
     def submit(self, word: str, name: str, context: TargetContext) -> None:
-        """Start an attempt, or find it."""
+        """Start an attempt, or adopt the attempt of this name."""
         with self._lock:
             if self.find(word, name, context, Path()) is not None:
                 return
@@ -133,7 +134,7 @@ class Machines:
                 raise ending.refusal
 
     def status(self, name: str) -> AttemptStatus:
-        """Return how an attempt stands."""
+        """Return the status of an attempt."""
         with self._lock:
             attempt = self._attempts[name]
             if not attempt.is_watched:
@@ -142,10 +143,10 @@ class Machines:
             return attempt.status
 
     def collect(self, name: str, directory: Path) -> None:
-        """Write what an attempt leaves, as a supervisor does."""
+        """Write the files that an attempt leaves, as a supervisor does."""
         attempt = self._attempts[name]
         outcome = attempt.status.outcome
-        assert outcome is not None, "it has ended"
+        assert outcome is not None, "the attempt has not ended"
         for file, text in attempt.ending.leaves.items():
             filesystem.write_text(directory / file, text)
         filesystem.write_json(directory / "outcome.json", {**dataclasses.asdict(outcome), "log_dropped": {}})
@@ -154,17 +155,17 @@ class Machines:
         self.record(f"collect {attempt.word}")
 
     def cancel(self, name: str) -> None:
-        """End an attempt."""
+        """Cancel an attempt, which ends at once."""
         with self._lock:
             self._record(f"cancel {self._attempts[name].word}")
             self._end(name, AttemptStatus(AttemptState.ENDED, WorkloadOutcome(EndedBy.CANCELLED, 143)))
 
     def release(self, name: str) -> None:
-        """Forget an attempt."""
+        """Log that an attempt is released."""
         self.record(f"release {self._attempts[name].word}")
 
     def record(self, text: str) -> None:
-        """Take note of what happened, which may be what an attempt waits for."""
+        """Log an entry, and end the attempts that waited for it."""
         with self._lock:
             self._record(text)
 
@@ -189,7 +190,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What a configuration would say of such a target."""
+    """The description of a fake target, in place of a configured one."""
 
     keeps_attempts: ClassVar[bool] = True
     machines: Machines
@@ -199,13 +200,13 @@ class _Description:
         return FakeBackend(self.machines, context)
 
     def address(self, name: str) -> str | None:
-        """Return where Ansible would find the target."""
+        """Return the address of the target for Ansible."""
         return f"{name}.example"
 
 
 @dataclass(frozen=True, slots=True)
 class FakeBackend:
-    """Executes nothing; see `toolbox.extensions.protocols.Backend`, whose methods these are."""
+    """A backend that executes nothing. Its methods are those of `toolbox.extensions.protocols.Backend`."""
 
     machines: Machines
     context: TargetContext

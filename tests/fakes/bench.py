@@ -1,4 +1,4 @@
-"""One run directory in which a matrix is run on fake machines, and run again as if it were resumed."""
+"""Runs a matrix on fake machines in one run directory, and resumes that run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ALL: Final = Selection()
 
 
 class Bench:
-    """A run whose matrix has one axis, `x`. A cell is known by its value.
+    """A run whose matrix has one axis, `x`. A cell is identified by its value of `x`.
 
     Args:
-        root: the run directory.
-        planned: makes a plan of a matrix.
+        root: run directory.
+        planned: function that makes a plan of a matrix.
     """
 
     def __init__(self, root: Path, planned: Callable[..., Plan]) -> None:
@@ -48,11 +48,11 @@ class Bench:
         selection: Selection = ALL,
         **block: Any,
     ) -> Scheduler:
-        """Run the cells; another time, go on with what the run did before.
+        """Run the cells. Every later call resumes the run.
 
         Args:
-            x: the values of the axis.
-            block: what else the matrix says.
+            x: values of the axis.
+            block: further keys of the matrix.
         """
         matrix = {"axes": {"x": list(x)}, "retries": AT_ONCE, **block}
         plan = self._planned(matrix, *(targets or [machines.target("one")]), selection=selection)
@@ -65,28 +65,28 @@ class Bench:
         return scheduler
 
     def of(self, kind: type[Event]) -> list[Any]:
-        """Return what was recorded of a kind, oldest first."""
+        """Return the recorded events of a type, oldest first."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def notes(self) -> list[str]:
-        """Return the lines that a person is shown."""
+        """Return the notes that the terminal shows."""
         return [event.text for event in self.of(Note)]
 
     def ends(self) -> dict[str, StepFinished]:
-        """Return how the cells ended, the last time."""
+        """Return the latest `StepFinished` of each cell, by value of `x`."""
         return {event.name[2:]: event for event in self.of(StepFinished) if event.kind is StepKind.CELL}
 
     def verdicts(self) -> dict[str, str]:
-        """Return their verdicts."""
+        """Return the latest verdict of each cell, by value of `x`."""
         return {x: str(end.verdict) for x, end in self.ends().items()}
 
     def relation(self, x: str) -> tuple[bool | None, str]:
-        """Return what the check said, the last time, that compares a cell with another one."""
+        """Return whether a cell's latest check `relation` passed, and the message of that check."""
         judged = [event for event in self.of(CheckJudged) if event.check == "relation" and event.step.endswith(f"={x}")]
         return judged[-1].passed, judged[-1].message
 
     def forget(self, event: type[Event], x: str = "") -> None:
-        """Cut the journal before the first event of a kind (of a cell): as if the run had been killed there."""
+        """Cut the journal before the first event of a type, or of a type and a cell, as a kill at that moment would."""
         file = RunDirectory(self.root).journal
         lines = file.read_text().splitlines(keepends=True)
         signs = (f'"event": "{event.__name__}"', f'={x}"' if x else "")
@@ -95,7 +95,7 @@ class Bench:
         self.events.clear()
 
     def left_running(self, x: str, machines: Machines) -> Machines:
-        """Begin to run cells, lose the orchestrator, and have the attempt of the first one run on the machines."""
+        """Leave the journal of a run that was killed during the first attempt, which still runs on `machines`."""
         self.run(x, Machines())
         submitted = self.of(AttemptSubmitted)[0]
         self.forget(AttemptEnded, x[0])
@@ -106,5 +106,5 @@ class Bench:
 
 
 def verdicts(scheduler: Scheduler) -> dict[str, str]:
-    """Return the verdicts of the cells as the caller of the scheduler is told them."""
+    """Return the verdicts of the cells in the results of the scheduler, by value of `x`."""
     return {result.name[2:]: str(result.outcome.verdict) for result in scheduler.results.values()}

@@ -1,7 +1,7 @@
-"""A disk whose power is cut: what of the recorded work of a run it holds after each call of the system.
+"""Derives from a recorded run what a disk may hold if the power is cut after a system call.
 
-A file has the content that it had when it was last synced, or what was written since, or a part of that. A name is
-there once its directory was synced; before that it may be there or not.
+A file has the content of its last sync, the content that was written since, or a part of that. A file name exists for
+certain once its directory was synced. Before the sync it may or may not exist.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DERIVED: Final = ("step.json", "presets_applied", "FAILURE", "settings.yaml", "s
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a disk may hold after a power cut.
+    """A possible content of a disk after a power cut.
 
     Args:
-        tree: the files and directories, by their paths.
-        outside: what the workloads had done to the world.
-        call: the last call of the system before the power cut.
-        kind: how the power cut was simulated.
+        tree: files and directories by their paths.
+        outside: effects of the workloads outside the run directory, which no power cut undoes.
+        call: last system call before the power cut.
+        kind: way in which the power cut was simulated.
     """
 
     tree: Tree
@@ -37,7 +37,7 @@ class State:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two states equal: the files that a resumed run reads, of a journal its whole lines."""
+        """Key that equal states share: the files that a resumed run reads, with only the whole lines of journals."""
         read = {path: content for path, content in self.tree.items() if not _is_derived(Path(path))}
         whole = {
             path: b"\n".join(line for line in content.split(b"\n")[:-1] if b"\0" not in line)
@@ -47,7 +47,7 @@ class State:
         return (tuple(sorted((read | whole).items(), key=lambda item: item[0])), self.outside)
 
     def write(self, root: Path) -> None:
-        """Make the files."""
+        """Write the files and directories below `root`."""
         for path, content in sorted(self.tree.items()):
             if content is None:
                 (root / path).mkdir(parents=True, exist_ok=True)
@@ -58,11 +58,11 @@ class State:
 
 @dataclass(slots=True)
 class _Disk:
-    """What was synced so far, by numbers that no two files ever share: the system gives those of inodes again.
+    """What was synced so far, by file numbers. Inode numbers would not do, because the system reuses them.
 
     Args:
-        contents: of files, when they were last synced.
-        names: in directories, when those were last synced.
+        contents: contents of files at their last sync.
+        names: names in directories, with the numbers of the files, at the last sync of the directory.
     """
 
     numbers: dict[int, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Disk:
     given: int = 0
 
     def take(self, synced: int, tree: Mapping[str, Node]) -> dict[str, int]:
-        """Take in how the files look after a call, and return their numbers by their paths."""
+        """Update the disk with the files after a system call, and return the file numbers by path."""
         inodes = {inode for inode, _ in tree.values()}
         self.numbers = {inode: number for inode, number in self.numbers.items() if inode in inodes}
         for inode, content in tree.values():
@@ -90,7 +90,7 @@ class _Disk:
         return now
 
     def durable(self, number: int, path: str = "") -> Iterator[tuple[str, int]]:
-        """Yield the paths that are there for good, and the numbers of what is there."""
+        """Yield the paths that a power cut cannot remove, with their file numbers."""
         for name, child in self.names.get(number, {}).items():
             inner = f"{path}/{name}" if path else name
             yield inner, child
@@ -98,11 +98,11 @@ class _Disk:
 
 
 def states(log: Path) -> Iterator[State]:
-    """Yield what the disk may hold after each recorded call, also states that are equal."""
+    """Yield the possible states of the disk after each recorded call. Equal states are yielded several times."""
     disk = _Disk()
     with log.open("rb") as stream:
         while stream.peek():
-            call, synced, tree, outside = pickle.load(stream)  # of this test's own processes
+            call, synced, tree, outside = pickle.load(stream)  # the log was written by processes of this test
             now = disk.take(synced, tree)
             latest = {now[path]: content for path, (_, content) in tree.items()}
             there = {path: number for path, number in now.items() if path}
@@ -127,11 +127,11 @@ def _tree(disk: _Disk, paths: Mapping[str, int], contents: Mapping[int, bytes | 
 
 
 def _is_derived(path: Path) -> bool:
-    """Tell whether a file is for people alone, or is still being written under another name."""
+    """Return whether no resumed run reads a file: people read it, or it still has a temporary name."""
     return path.name in DERIVED or path.name.startswith(".")
 
 
 def _torn(synced: bytes, written: bytes, part: int) -> bytes:
-    """Return a journal whose unsynced end is half there, or whose blocks were not written."""
+    """Return a journal with a `part`-th of its unsynced end, or with zeros in place of that end if `part` is 0."""
     unsynced = written[len(synced) :]
     return synced + (unsynced[: len(unsynced) // part] if part else bytes(len(unsynced)))

@@ -1,6 +1,6 @@
-"""Records what processes do to the files below a directory: after each call of the system, how all of them look.
+"""Records all files below a directory after each system call of a process that changes them.
 
-This text also runs in the agent, so it imports nothing but the standard library, and installs nothing by itself.
+This module is also injected into the agent, so it imports only the standard library and installs nothing by itself.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Of calls that change names, or that have the disk hold something. `write` is seen for files alone, not for pipes.
+# Functions of `os` that change names or contents, or sync them. Writes to pipes are not recorded.
 _CALLS = ("fsync", "write", "pwrite", "ftruncate", "replace", "rename", "link", "unlink", "mkdir", "rmdir")
-Node = tuple[int, "bytes | None"]  # the number of an inode, and its content; None for a directory
+Node = tuple[int, "bytes | None"]  # inode number and content; the content of a directory is None
 
 
 def install(root: str, log: str, outside: str) -> Callable[[], None]:
-    """Record what this process does below `root`, and return what ends that.
+    """Record what this process does below `root`, and return the function that stops the recording.
 
     Args:
-        log: the file to write the records to, which processes share.
-        outside: a file that no power cut touches: what the workloads did to the world.
+        log: file for the records, which several processes share.
+        outside: file that no power cut affects, to which workloads write their effects.
     """
     real: dict[str, Any] = {name: getattr(os, name) for name in _CALLS}
 
@@ -61,7 +61,7 @@ def _tree(root: Path) -> dict[str, Node]:
             try:
                 found[str(path.relative_to(root))] = (path.lstat().st_ino, content)
             except OSError:
-                continue  # it has gone meanwhile
+                continue  # the file has been deleted meanwhile
     return found
 
 

@@ -1,7 +1,7 @@
-"""A `gcloud` that has one cluster with one node pool: what `cluster set_scale` asks of the real one, and no more.
+"""A fake `gcloud` with one cluster and one node pool. It has only the subcommands that `cluster set_scale` calls.
 
-It takes the options that the real one takes, prints what that prints, and keeps the pool in a file. Its nodes are Node
-objects of the cluster of KUBECONFIG, ready, and with a taint that keeps everybody's pods away.
+It takes the options of the real program, prints the same output, and keeps the pool in a file. Its nodes are Node
+objects of the cluster of KUBECONFIG. They are ready, and a taint keeps all pods away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POOL_LABEL = "cloud.google.com/gke-nodepool"
 
 
 def install(directory: Path, cluster: str, pool: str, *, zones: int = 1, autoscaled: bool = False) -> dict[str, str]:
-    """Put a program `gcloud` into a directory, and return the variables with which it is found first."""
+    """Put a program `gcloud` into a directory, and return the environment variables with which it is found first."""
     described: dict[str, Any] = {"name": pool, "locations": [f"us-central1-{zone}" for zone in "abc"[:zones]]}
     if autoscaled:
         described["autoscaling"] = {"enabled": True, "maxNodeCount": 8}
@@ -49,7 +49,7 @@ def main() -> None:
     describe.add_argument("--format", choices=["json"], required=True)
     resize.add_argument("--node-pool", required=True)
     resize.add_argument("--num-nodes", type=int, required=True)
-    resize.add_argument("--quiet", action="store_true", required=True)  # it would ask, and nobody would answer
+    resize.add_argument("--quiet", action="store_true", required=True)  # the real program would ask
     arguments = parser.parse_args()
     file = Path(os.environ[STATE])
     state = json.loads(file.read_text())

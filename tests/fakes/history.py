@@ -1,4 +1,4 @@
-"""Directories of runs that never were, for the tests of what is derived from them: journal, `run.json`, `plan.json`."""
+"""Writes directories of runs that never ran: `journal.jsonl`, `run.json` and `plan.json`."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ START = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Tried:
-    """An attempt.
+    """An attempt of a cell.
 
     Args:
-        metrics: values by name; the unit of all is `s`, and less is better.
+        metrics: values by metric. All metrics are in seconds, and lower values are better.
     """
 
     verdict: Verdict | None = Verdict.PASSED
@@ -53,12 +53,12 @@ class Tried:
 
 @dataclass(frozen=True)
 class Past:
-    """What a run was.
+    """A run of the past.
 
     Args:
-        cells: the attempts of each cell by its labels, as they are written: `model=small,batch=8`.
-        targets: by name, as `plan.json` has them.
-        is_over: whether it has an end.
+        cells: attempts of each cell, by the cell's labels in the form `model=small,batch=8`.
+        targets: targets by name, as in `plan.json`.
+        is_over: whether the run has ended.
     """
 
     cells: Mapping[str, Sequence[Tried]]
@@ -73,7 +73,7 @@ class Past:
     message: str = ""
 
     def write(self, parent: Path) -> Path:
-        """Write its directory, and return it."""
+        """Write the run directory below `parent`, and return it."""
         name = self.run or self.started.strftime("%Y%m%d-%H%M%S-test")
         directory = parent / self.project / name
         directory.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A place for a lease without a cluster: a test reads what is written there, writes as another would, or breaks it."""
+"""A lock in memory, in place of a lease in a cluster. A test can write to it as another machine, or break it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolbox.model.verdicts import Cause, Verdict
 
 
 class FakeLock:
-    """A lease in memory. While `fault` says something, it can neither be read nor written."""
+    """A lock in memory. While `fault` is not empty, the lock can be neither read nor written."""
 
     def __init__(self, label: str = "sut") -> None:
         self.label = self.key = label
@@ -54,12 +54,12 @@ class FakeLock:
         self.write(Record(claim, moment, moment), str(self.version or ""), 0)
 
     def beat(self) -> None:
-        """Write its next heartbeat."""
+        """Write the next heartbeat of the current lease."""
         assert self.record is not None
         self.write(replace(self.record, renewed=now()), str(self.version), 0)
 
     def delete(self) -> None:
-        """Have nothing written there."""
+        """Delete the lease."""
         with self._guard:
             self.record, self.version = None, 0
 

@@ -1,8 +1,8 @@
 """An API server with MachineSets, as OpenShift's has them, for the commands that scale them.
 
 It holds its objects in memory, answers lists, reads, merge patches and watches, and makes the machines of a MachineSet
-at once. It is no Kubernetes: the API server of old releases, built with a newer Go, ends at the first object of a kind
-that was defined in it (modern-go/reflect2), so that a real one cannot be asked in all places where these tests run.
+at once. A real API server would not do: old releases that are built with a newer Go crash at the first object of a
+custom resource (modern-go/reflect2), and some of the machines that run these tests have only such a release.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class MachineApi(ApiServer):
     """The server.
 
     Args:
-        is_idle: it makes no machines.
+        is_idle: whether the server makes no machines.
     """
 
     def __init__(self, kubeconfig: Path, *, is_idle: bool = False) -> None:
@@ -41,14 +41,14 @@ class MachineApi(ApiServer):
         self.lists: dict[str, list[dict[str, Any]]] = {folder: [] for folder in folders}
 
     def add(self, path: str, name: str, **parts: Any) -> dict[str, Any]:
-        """Put an object into a list, and return it."""
+        """Add an object to the list at `path`, and return the object."""
         meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", **parts.pop("metadata", {})}
         found = {"metadata": meta, **parts}
         self.lists[path].append(found)
         return found
 
     def merge(self, found: dict[str, Any], patch: dict[str, Any]) -> None:
-        """Change an object, and make its machines."""
+        """Merge a patch into an object, and make the machines that it requests."""
         with self.news:
             for part, fields in patch.items():
                 found.setdefault(part, {}).update(fields)
@@ -80,7 +80,7 @@ class MachineApi(ApiServer):
         return _json(found)
 
     def _changes(self, path: str, since: int) -> Answer:
-        """Tell one change, and end: who watches begins again."""
+        """Return the next changes of a watch, which then ends: the client has to watch again."""
         with self.news:
             self.news.wait_for(lambda: self.version > since, timeout=1)
             changed = [each for each in self.lists[path] if int(each["metadata"]["resourceVersion"]) > since]
@@ -92,5 +92,5 @@ def _json(content: dict[str, Any]) -> Answer:
 
 
 def serving(kubeconfig: Path, *, is_idle: bool = False) -> AbstractContextManager[MachineApi]:
-    """Serve, and write the kubeconfig that leads there."""
+    """Run a server, and write its kubeconfig."""
     return api_server.running(MachineApi(kubeconfig, is_idle=is_idle))

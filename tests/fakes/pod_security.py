@@ -1,4 +1,4 @@
-"""The Pod Security Standard `restricted`, as kubernetes.io describes it: which of its rules a pod violates."""
+"""Checks pods against the Pod Security Standard `restricted`, as kubernetes.io describes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOST: Final = ("hostNetwork", "hostPID", "hostIPC")
 
 
 def violations(spec: Mapping[str, Any]) -> list[str]:
-    """Return what a namespace that enforces `restricted` would refuse in the spec of a pod."""
+    """Return the parts of a pod spec that a namespace with the standard `restricted` refuses."""
     return [*_of_pod(spec), *(fault for each in spec["containers"] for fault in _of_container(each, spec))]
 
 

@@ -1,4 +1,4 @@
-"""A small project of shell commands, which needs neither Ansible nor more than a blink."""
+"""The project `small`, which runs shell commands and no roles, so that its runs take little time."""
 
 import pytest
 
@@ -65,5 +65,5 @@ SMALL = {
 
 @pytest.fixture
 def small(workspace: Workspace) -> Workspace:
-    """A team's repository with the project `small`."""
+    """Return a team's repository with the project `small`."""
     return workspace.write(SMALL)

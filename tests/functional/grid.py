@@ -1,4 +1,4 @@
-"""A project with a matrix whose cells tell in files what they do, wait and fail, for the tests of `project`."""
+"""The project `grid`: its cells record their progress in files, and wait or fail if a test creates certain files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORCHESTRATION = '''
     def post_cleanup():
         run.run("echo cleanup >>phases")
 '''
-# A cell says that it begins and that it ends. Meanwhile it waits while `hold-NAME` is there; `fail-NAME` has it fail.
+# A cell records its beginning and its end. It waits while `hold-NAME` exists, and fails if `fail-NAME` exists.
 WORKLOAD = """
     echo begin {@cell.x} >>{@root}/cells
     while [ -e {@root}/hold-{@cell.x} ]; do sleep 0.02; done
@@ -49,11 +49,11 @@ class Grid:
         self.configure()
 
     def configure(self, x: str = "abc", **matrix: Any) -> Grid:
-        """Write its configuration: JSON is YAML.
+        """Write the configuration, as JSON, which is also YAML.
 
         Args:
-            x: the values of the axis, one a letter.
-            matrix: what else the matrix says.
+            x: values of the axis, one per letter.
+            matrix: further keys of the matrix. `blocks` holds further blocks of the configuration.
         """
         blocks = matrix.pop("blocks", {})
         block = {"axes": {"x": list(x)}, "jobs": 3, "workload": {"command": WORKLOAD, "sample_seconds": None}, **matrix}
@@ -62,46 +62,46 @@ class Grid:
         return self
 
     def mark(self, *names: str) -> Grid:
-        """Have cells wait or fail: `mark("hold-a", "fail-b")`."""
+        """Make cells wait or fail, for example with `mark("hold-a", "fail-b")`."""
         for name in names:
             (self.root / name).touch()
         return self
 
     def unmark(self, *names: str) -> None:
-        """Have them do so no more."""
+        """Undo `mark`."""
         for name in names:
             (self.root / name).unlink()
 
     def run(self, *flags: str) -> Outcome:
-        """Run it to its end."""
+        """Run the project until the run ends."""
         return self.workspace.run("project", "run", "grid", *flags)
 
     def start(self, *flags: str) -> Running:
-        """Start to run it."""
+        """Start a run, and return without waiting for its end."""
         return self.workspace.start("project", "run", "grid", *flags)
 
     def resume(self, *flags: str) -> Outcome:
-        """Go on with the one run that there is."""
+        """Resume the only run of the workspace."""
         return self.workspace.run("project", "resume", str(self.directory), *flags)
 
     @property
     def directory(self) -> Path:
-        """The directory of that run."""
+        """Directory of the only run of the workspace."""
         return self.workspace.run_directory()
 
     @property
     def lines(self) -> list[str]:
-        """The lines that the cells have written: `begin a`, `end a`."""
+        """Lines that the cells have written, such as `begin a` and `end a`."""
         return self._lines("cells")
 
     @property
     def phases(self) -> list[str]:
-        """The phases that have run."""
+        """Phases that have run, without `test`."""
         return self._lines("phases")
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """How the cells ended."""
+        """Verdicts of the cells, by value of `x`."""
         steps = self.workspace.summary()["steps"]
         return {step["name"].removeprefix("x="): step["verdict"] for step in steps if step["kind"] == "cell"}
 
@@ -110,7 +110,7 @@ class Grid:
         wait(lambda: set(lines) <= set(self.lines), f"{lines} in {self.lines}")
 
     def alive(self) -> list[int]:
-        """Return the processes of the workspace that are alive."""
+        """Return the ids of the living processes of the workspace."""
         return processes.marked(self.root)
 
     def _lines(self, name: str) -> list[str]:
@@ -120,13 +120,13 @@ class Grid:
 
 @pytest.fixture
 def grid(workspace: Workspace) -> Iterator[Grid]:
-    """The project, whose processes are all ended with the test."""
+    """Yield the project, and kill all its processes after the test."""
     yield Grid(workspace)
     processes.end_marked(workspace.directory)
 
 
 def wait(condition: Callable[[], object], what: str, seconds: float = TIMEOUT_SECONDS) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds, and fail the test if that takes too long."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"still waiting for {what}"

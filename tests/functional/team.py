@@ -1,4 +1,4 @@
-"""The project `team` of the tests, which works on a cluster or on a machine that others use too."""
+"""The project `team`, which works on a cluster or a machine that other repositories use too."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ class Team:
 
     @classmethod
     def of(cls, directory: Path) -> Team:
-        """Make the repository."""
+        """Make the repository in a directory."""
         files = {"projects/team/orchestration.py": ORCHESTRATION, "command_args/team.yaml.j2": ""}
         return cls(Workspace(directory, files))
 
     @property
     def lines(self) -> list[str]:
-        """The words that its phases have written."""
+        """Words that the phases have written: `begin`, `end` and `cleanup`."""
         file = self.workspace.directory / "lines"
         return file.read_text().split() if file.exists() else []
 
     def configure(self, cluster: dict[str, Any], *, name: str = "sut", **fields: Any) -> Team:
-        """Write its configuration, with the name by which it calls its cluster or machine."""
+        """Write the configuration, in which the cluster or machine has the name `name`."""
         config = {"prepare": [], "cleanup": [], **fields, "clusters": {name: cluster, **fields.get("clusters", {})}}
         self.workspace.write({"config/team.yaml": json.dumps(config)})
         return self
 
     def hold(self) -> Team:
-        """Have its test wait."""
+        """Make the phase `test` wait until `let_go`."""
         (self.workspace.directory / "hold").touch()
         return self
 
     def let_go(self) -> None:
-        """Have it wait no more."""
+        """Let the phase `test` continue."""
         (self.workspace.directory / "hold").unlink()
 
     def start(self) -> Running:
@@ -73,5 +73,5 @@ class Team:
         return self.workspace.start("project", "resume", str(self.workspace.run_directory()))
 
     def status(self) -> str:
-        """What `project status` says of its run."""
+        """Return the output of `project status` for the only run."""
         return self.workspace.run("project", "status", str(self.workspace.run_directory())).stdout

@@ -1,4 +1,4 @@
-"""The workspace is found from the directories below it, or by its name; a run goes on from any directory."""
+"""A workspace is found from the directories below it or by a variable, and a run can be resumed from any directory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ RELATIVE = {
 
 @pytest.fixture
 def below(small: Workspace) -> Path:
-    """A directory of the workspace."""
+    """Return a directory below the workspace."""
     found = small.directory / "config/deep"
     found.mkdir(parents=True)
     return found
@@ -69,7 +69,7 @@ def below(small: Workspace) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A directory that is in no workspace."""
+    """Return a directory outside of any workspace."""
     found = tmp_path / "elsewhere"
     found.mkdir()
     return found
@@ -113,7 +113,7 @@ def test_a_run_can_be_resumed_from_any_directory(small: Workspace, elsewhere: Pa
     )
     assert outcome.exit_code == 0, str(outcome)
     directories = [line for file in small.run_directory().glob("*__test*/pwd") for line in file.read_text().split()]
-    assert set(directories) == {str(small.directory)}, "the commands of the run have the directory that it began in"
+    assert set(directories) == {str(small.directory)}, "commands run in the same directory before and after the resume"
 
 
 def test_a_run_can_be_resumed_after_its_repository_was_moved(small: Workspace, elsewhere: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bad input: exit code 2, one message on stderr that says what to do, and nothing was started."""
+"""Bad input leads to exit code 2 and one message on stderr with a remedy, and nothing is started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARGS = ("from_config", "host", "capture_state", "--config_file=config/small.yaml
 
 
 def refuse(workspace: Workspace, *argv: str, env: dict[str, str] | None = None) -> Outcome:
-    """Run a command line that has to be refused, and return its outcome."""
+    """Run a command line, check that it is refused, and return its outcome."""
     outcome = workspace.run(*argv, env=env)
     assert (outcome.exit_code, outcome.stdout) == (2, ""), str(outcome)
     assert outcome.stderr.startswith("error: ")
@@ -37,9 +37,9 @@ CONFIGURATIONS = {
     "a document that is a list": ("- a\n- b\n", [], ["bad.yaml: the document must be a mapping, not a list"]),
     "a Python object": ("a: !!python/object/apply:os.system ['touch pwned']\n", [], ["bad.yaml:1", "broken YAML"]),
     "an override of the document": ("a: 1\n", ["--overrides={$: 2}"], ["--overrides", "whole document"]),
-    "overrides that are no YAML": ("a: 1\n", ["--overrides={a: ["], ["--overrides", "broken YAML"]),
+    "overrides that are not YAML": ("a: 1\n", ["--overrides={a: ["], ["--overrides", "broken YAML"]),
     "a missing override file": ("a: 1\n", ["--overrides=nope.yaml"], ["override file nope.yaml does not exist"]),
-    "a path that is none": ("a: 1\n", ["--path=a..b"], ["'a..b' is not a path"]),
+    "an invalid path": ("a: 1\n", ["--path=a..b"], ["'a..b' is not a path"]),
     "an unknown path": ("alpha: 1\n", ["--path=alph"], ["no field `alph`", "did you mean alpha?"]),
     "a path past the end of a list": ("a: [1]\n", ["--path=a[1]"], ["`a` is a list of 1 items"]),
     "a secret in no directory": (
@@ -57,7 +57,7 @@ CONFIGURATIONS = {
         ["--presets=a"],
         ["bad.yaml:3", "preset a cannot create a field", "tests.gpus", "did you mean gpu?"],
     ),
-    "presets to apply that are no names": (
+    "presets to apply that are not names": (
         "ci_presets:\n  to_apply: {a: 1}\n",
         [],
         ["bad.yaml:2", "`ci_presets.to_apply`", "list of names"],
@@ -147,7 +147,7 @@ COMMAND_LINES = {
     "unknown flag": (["host", "capture_state", "--package=a"], "--package: did you mean --packages?"),
     "flag of the wrong type": (["host", "capture_state", "--accelerators=7"], "--accelerators must be bool, not '7'"),
     "missing argument": (["training", "cleanup"], "--directory is missing (path)"),
-    "number that is none": (["training", "prepare_corpus", "d", "1.5"], "--characters must be int, not '1.5'"),
+    "invalid number": (["training", "prepare_corpus", "d", "1.5"], "--characters must be int, not '1.5'"),
     "argument too many": (["host", "capture_state", "true", "a", "b", "c"], "unexpected argument 'b'"),
     "argument given twice": (["project", "run", "small", "--name=small"], "--name is given twice"),
     "flag before the group": (["--presets=a"], "the group is missing before --presets=a"),
@@ -178,8 +178,8 @@ COMMAND_LINES = {
     "no jobs at all": (["project", "run", "small", "--jobs=0"], "--jobs must be a number above 0"),
     "jobs in words": (["project", "run", "small", "--jobs=many"], "--jobs must be "),
     "resume of a missing directory": (["project", "resume", "nowhere"], "`nowhere` is not a directory"),
-    "resume of what is no run": (["project", "resume", "."], "is not the directory of a run"),
-    "status of what is no run": (["project", "status", "config"], "config is not the directory of a run"),
+    "resume of a directory without a run": (["project", "resume", "."], "is not the directory of a run"),
+    "status of a directory without a run": (["project", "status", "config"], "config is not the directory of a run"),
     "config of nothing": (["config", "show"], "or a file with --config_file"),
     "template of nothing": (["from_config", "host", "capture_state"], "--project"),
     "unknown argument to show": (
@@ -194,7 +194,7 @@ COMMAND_LINES = {
         ["from_config", "host", "capture_state", "--project=small", "--prefix=left"],
         "left/host capture_state: --packages is SET_AT_RUNTIME",
     ),
-    "extra that is no mapping": (
+    "extra that is not a mapping": (
         ["from_config", "host", "capture_state", "--project=small", "--extra=[1]"],
         "--extra must be ",
     ),
@@ -203,7 +203,7 @@ COMMAND_LINES = {
     "comment with an unknown preset": (["ci", "run", "--text=/test small lod"], "did you mean loud?"),
     "comment with an unknown path": (["ci", "run", "--text=/test small\n/var greting: x"], "did you mean greeting?"),
     "comment with an unknown phase": (["ci", "run", "--text=/test small\n/skip tests"], "did you mean test?"),
-    "comment that asks for nothing": (["ci", "run", "--text=looks good to me"], "does not request a run"),
+    "comment without a command": (["ci", "run", "--text=looks good to me"], "does not request a run"),
 }
 
 

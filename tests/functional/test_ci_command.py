@@ -1,4 +1,4 @@
-"""`ci parse` and `ci run`: what a comment on a pull request asks for."""
+"""`ci parse` and `ci run` read the requested run from a comment on a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`config show|get|explain|validate|diff`, for a project and for a file alone."""
+"""`config show|get|explain|validate|diff`, for the configuration of a project and for a single file."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ TOPSAIL = """
 
 @pytest.fixture
 def topsail(workspace: Workspace) -> Workspace:
-    """A configuration file without a project."""
+    """Return a workspace with a configuration file and without a project."""
     return workspace.write({"config.yaml": TOPSAIL, "held/token.txt": "t0p-s3cret\n"})
 
 
 def show(workspace: Workspace, *argv: str) -> Any:
-    """Return what a `config` command prints as JSON."""
+    """Run a `config` command with `--format=json`, and return its parsed output."""
     outcome = workspace.run("config", *argv, "--format=json", env={"THE_SECRETS": "held"})
     assert outcome.exit_code == 0, str(outcome)
     assert outcome.stderr == ""

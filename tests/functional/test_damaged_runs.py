@@ -1,4 +1,4 @@
-"""A run directory with damaged files: each is named where the run is looked at, and nothing is silently lost."""
+"""Damaged files of a run directory: each damage is reported by every command, and no result is silently lost."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CELL_B_ENDED = ('"StepFinished"', '"x=b"')
 
 
 def line_of(journal: Path, *parts: str) -> int:
-    """Return the number of the line of a journal that holds these texts."""
+    """Return the number of the only line of a journal that contains all these texts."""
     lines = journal.read_text().splitlines()
     (number,) = [number for number, line in enumerate(lines, start=1) if all(part in line for part in parts)]
     return number
 
 
 def damage(journal: Path, number: int) -> None:
-    """Overwrite a piece of a line of a journal."""
+    """Overwrite a part of a line of a journal, so that the line is not JSON."""
     lines = journal.read_bytes().splitlines(keepends=True)
     lines[number - 1] = lines[number - 1].replace(b'"verdict": ', b'"ver#!?t"; ')
     journal.write_bytes(b"".join(lines))
@@ -31,7 +31,7 @@ def damage(journal: Path, number: int) -> None:
 
 @pytest.fixture
 def damaged(grid: Grid) -> tuple[Grid, str]:
-    """A run of which one cell has failed, whose end cannot be read any more; and how that place is called."""
+    """Return a run in which the end of a failed cell is unreadable, and the message that names the damaged line."""
     assert grid.mark("fail-b").run().exit_code == 1
     journal = grid.directory / "journal.jsonl"
     number = line_of(journal, *CELL_B_ENDED)
@@ -65,7 +65,7 @@ def test_a_damaged_run_is_resumed_only_with_damaged_ignore(damaged: tuple[Grid, 
     assert (journal.read_bytes(), grid.lines) == (before, cell_lines)
     assert grid.resume("--damaged=ignore").exit_code == 1
     assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
-    assert Counter(grid.lines) == Counter(cell_lines), "the attempt of the cell ended, and its end is in the journal"
+    assert Counter(grid.lines) == Counter(cell_lines), "the end of the attempt is in the journal, so it is not repeated"
 
 
 def test_events_that_occur_twice_count_once(grid: Grid) -> None:
@@ -113,6 +113,6 @@ def test_derived_files_are_written_again(grid: Grid) -> None:
     outcome = grid.resume()
     assert outcome.exit_code == 0, str(outcome)
     for file in directory.rglob("step.json"):
-        if "prepare" not in str(file) and "x=a" not in str(file):  # these are answered from the journal
+        if "prepare" not in str(file) and "x=a" not in str(file):  # these ended before the kill
             assert json.loads(file.read_text())["verdict"] == "passed", file
     assert grid.verdicts == {"a": "passed", "b": "passed"}

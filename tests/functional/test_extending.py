@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md are one workspace, and it works; extensions are contained where they fail."""
+"""The examples of docs/extending.md form a working workspace, and failing extensions do not break other parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from toolbox.testing import Workspace
 
 ROOT = places.builtin_root()
 PAGE = ROOT / "docs/extending.md"
-# A path in backquotes on a line of its own, and the block of code below it.
+# Matches a path in backquotes on its own line, and the code block below that line.
 EXAMPLE = re.compile(r"^`(?P<path>[\w./]+)`\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 CONFORMANCE = [f"tests/conformance/test_{name}.py" for name in ("plugins", "commands", "backends_endings")]
 
 
 @pytest.fixture
 def documented(workspace: Workspace) -> Workspace:
-    """The workspace of the page."""
+    """Return a workspace with all example files of docs/extending.md."""
     examples = {match["path"]: match["text"] for match in EXAMPLE.finditer(PAGE.read_text(encoding="utf-8"))}
     kinds = {path.partition("/")[0] for path in examples}
     assert kinds == {

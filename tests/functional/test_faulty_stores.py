@@ -1,4 +1,4 @@
-"""A store that is not to be had: a clear word, and the run is not lost."""
+"""A results store that is broken or unreachable leads to a clear message, and the run can be imported later."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WORKING = "working.sqlite"
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A directory that nobody may write in, root included, with a store of an earlier time in it."""
+    """Yield an empty directory on a file system that is mounted read-only, so that not even root can write to it."""
     with small_disks.mounted(tmp_path / "read_only", 1 << 22) as place:
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         yield place
 
 
 def run_on(grid: Grid, store: str) -> str:
-    """Run the project on a store that is out of order, and return the message about it."""
+    """Run the project with a faulty store, and return what it prints on standard error."""
     grid.configure(blocks={"results": {"database": store}})
     outcome = grid.run()
     assert outcome.exit_code == 0, str(outcome)
@@ -36,7 +36,7 @@ def run_on(grid: Grid, store: str) -> str:
 
 
 def imported(grid: Grid, store: str) -> None:
-    """Record the run when there is a store again."""
+    """Check that the run can be imported into a working store."""
     outcome = grid.workspace.run("results", "import", str(grid.directory), f"--database={store}")
     assert outcome.exit_code == 0, str(outcome)
     assert "recorded, 3 cells" in outcome.stdout

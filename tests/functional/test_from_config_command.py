@@ -1,4 +1,4 @@
-"""`from_config`: the arguments of a toolbox command from a configuration and a template."""
+"""`from_config` takes the arguments of a toolbox command from a configuration and a template."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ ECHO = {
 
 @pytest.fixture
 def echo(small: Workspace) -> Workspace:
-    """The project `small` with a group that says what it was given."""
+    """Return the project `small` with a command `echo say`, which prints its arguments."""
     return small.write(ECHO)
 
 
 def received(workspace: Workspace, *argv: str) -> Any:
-    """Return what a call of `echo say` was given."""
+    """Return the arguments with which `from_config` calls `echo say`."""
     outcome = workspace.run("from_config", "echo", "say", "--project=small", *argv)
     assert outcome.exit_code == 0, str(outcome)
     return outcome.json

@@ -1,4 +1,4 @@
-"""Help: on stdout, with exit code 0, without a pager, for everything."""
+"""Every group and command has help, which is printed on stdout, with exit code 0 and without a pager."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = [
     if not registry.group(name).is_command
     for command in registry.group(name).commands
 ]
-# A pager would wait for a key, or say that it was started.
+# If a command started a pager, this one would print PAGED.
 PAGER = {"PAGER": "sh -c 'echo PAGED'", "MANPAGER": "sh -c 'echo PAGED'"}
 
 
@@ -107,7 +107,7 @@ ANSWER = """
     ("command", "printed"),
     [("mapping", {"text": "1.10", "numbers": [1, 2], "none": None}), ("yes", True), ("no", False)],
 )
-def test_what_a_command_returns_is_printed_as_yaml(workspace: Workspace, command: str, printed: object) -> None:
+def test_the_return_value_of_a_command_is_printed_as_yaml(workspace: Workspace, command: str, printed: object) -> None:
     outcome = workspace.write({"commands/answer.py": ANSWER}).run("answer", command)
     assert outcome.exit_code == 0, str(outcome)
     assert yaml.safe_load(outcome.stdout) == printed

@@ -1,4 +1,4 @@
-"""What earlier runs say of a run that is going on: bounds that gate, values that are confirmed, quarantine."""
+"""Earlier runs affect a running one: by bounds, by the confirmation of deviating values, and by quarantine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.functional.grid import Grid, wait
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
 
-# Each attempt measures the next of the values in a file.
+# Each attempt measures the next value of the file `values`.
 MEASURE = """
     echo begin {@cell.x} >>{@root}/cells
     echo "time $(sed -n "$(grep -c begin {@root}/cells)p" {@root}/values)"
@@ -23,7 +23,7 @@ AUTO: dict[str, Any] = {
 
 
 def measuring(grid: Grid, *values: float, samples: int = 30, direction: str | None = "lower", **matrix: Any) -> Grid:
-    """Have one cell measure these values, one an attempt, where 0.9 to 1.1 is in bounds."""
+    """Make the only cell measure these values, one per attempt, with bounds from 0.9 to 1.1."""
     (grid.root / "values").write_text("".join(f"{value}\n" for value in values))
     metrics = {"time": {**AUTO["metrics"]["time"], "direction": direction}}
     grid.configure("a", **{**AUTO, "metrics": metrics, **matrix})
@@ -139,7 +139,7 @@ def test_a_killed_run_remembers_the_first_attempt(grid: Grid) -> None:
 
 
 def test_a_resumed_run_confirms_an_unconfirmed_value(grid: Grid) -> None:
-    # `b` fails at once, after which nothing is started; what `a` measured has nobody to confirm it.
+    # `b` fails at once, and no more attempts start: no second attempt of `a` can confirm its value.
     measuring(grid, 1.3, 1.3)
     command = '[ {@cell.x} = b ] && exit 1; while [ ! -e {@root}/go ]; do sleep 0.02; done; echo "time 1.3"'
     plan = grid.root / "config/bounds/grid.yaml"
@@ -157,7 +157,7 @@ def test_a_resumed_run_confirms_an_unconfirmed_value(grid: Grid) -> None:
 
 
 def grid_text(grid: Grid) -> str:
-    """The journal so far."""
+    """Return the text of the journal so far."""
     runs = grid.workspace.runs()
     return (runs[0] / "journal.jsonl").read_text() if runs else ""
 
@@ -204,7 +204,7 @@ def test_a_faulty_bounds_file_is_refused_before_the_run(grid: Grid, text: str, n
 
 
 def attempts(grid: Grid) -> list[dict[str, Any]]:
-    """The attempts of the one cell."""
+    """Return the attempts of the only cell."""
     (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
     found: list[dict[str, Any]] = cell["attempts"]
     return found

@@ -1,4 +1,4 @@
-"""Two hundred hostile texts through every way in: none is executed, none lands outside, none is shown raw."""
+"""Two hundred hostile texts at every input: none is executed, escapes from its directory, or is printed raw."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from toolbox.reports.forge import github
 from toolbox.runs import run_reader
 from toolbox.testing import Outcome, Workspace
 
-# What steers a terminal, or turns the direction of text. A line feed and a tab do not.
+# Characters that control a terminal or change the direction of text. Line feed and tab are harmless.
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 WORKFLOW_COMMAND = re.compile(r"^\s*(::[a-z-]|##\[|##vso\[)", re.MULTILINE)
 IN_ACTIONS = {"GITHUB_ACTIONS": "true"}
@@ -44,7 +44,7 @@ ORCHESTRATION = '''
     def test():
         matrix.run()
 '''
-# The text as a word of a shell command, as a variable, on standard output and as a name of a file; then a failure.
+# Uses the text as a word of a shell command, as a variable, as output and as a file name, and then fails.
 COMMAND = """
     printf %s {@cell.x} >word; printf %s "$TEXT" >variable; printf '%s\\n' "$TEXT"
     name=$(printf %s "$TEXT" | head -c 200 | tr / _); [ -z "$name" ] || : 2>/dev/null >"name-$name"
@@ -53,7 +53,7 @@ COMMAND = """
 
 
 class Watched:
-    """A workspace in a folder of which everything is known: what an attack leaves is found anywhere below."""
+    """A workspace in a folder without other files, in which every file that an attack creates is found."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class Watched:
         self.texts = texts(folder)
 
     def run(self, *argv: str) -> Outcome:
-        """Run a command line, and see that it did nothing but its work."""
+        """Run a command line, and check that no text was executed and that nothing hostile was printed."""
         outcome = self.workspace.run(*argv, env=IN_ACTIONS, timeout=300)
         self.check()
         printed = outcome.stdout + outcome.stderr
@@ -71,7 +71,7 @@ class Watched:
         return outcome
 
     def check(self) -> None:
-        """See that no text was executed, and that none became a path out of the workspace."""
+        """Check that no text was executed, and that none became a path outside of the workspace."""
         made = [path for path in self.folder.rglob("pwned*") if not path.name.startswith("name-")]
         assert made == []
         assert [path.name for path in self.folder.iterdir()] == ["workspace"]
@@ -86,7 +86,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 
 
 def values(given: list[str]) -> list[str]:
-    """Return the texts that are no references where they stand in a configuration."""
+    """Return the texts that a configuration does not read as references."""
     return [text for text in given if not text.startswith(("@", "*$@")) and "{@" not in text]
 
 
@@ -119,7 +119,7 @@ def test_hosts_of_a_command_and_of_a_target(watched: Watched) -> None:
 
 
 def comments(text: str) -> Iterator[str]:
-    """Yield comments that hold a text at each place of the grammar."""
+    """Yield comments that contain a text at each position of the grammar."""
     yield from (text, f"/{text}", f"/test {text}", f"/test hostile {text}", f"/test hostile\n/skip {text}")
     for value in (f"/var text: {text}", f"/var text:\n  {text}", f"/var {text}: x", f"/var text: {json.dumps(text)}"):
         yield f"/test hostile\n{value}"
@@ -161,7 +161,7 @@ def test_a_comment_by_the_command_line(watched: Watched) -> None:
 
 
 class Page(HTMLParser):
-    """What a browser would execute of a page."""
+    """A parser that collects the parts of a page that a browser would execute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._is_script = tag == "script"
         for name, value in attrs:
-            is_icon = tag == "link" and (value or "").startswith("data:image/svg+xml,")  # ours
+            is_icon = tag == "link" and (value or "").startswith("data:image/svg+xml,")  # of Topgallant
             if name.startswith("on") or (
                 re.match(r"\s*(javascript|data):", value or "", re.IGNORECASE) and not is_icon
             ):
@@ -214,12 +214,12 @@ def test_cells_their_commands_logs_files_and_reports(watched: Watched) -> None:
 
 
 def check_reports(directory: Path) -> None:
-    """See that what a run is shown as has nothing in it that is executed."""
+    """Check that the reports of a run contain nothing that a browser or a terminal would execute."""
     page = Page()
     page.feed((directory / "report.html").read_text())
     assert page.active == []
     junit = (directory / "junit.xml").read_text()
-    ET.fromstring(junit)  # it is ours, and has to be well formed
+    ET.fromstring(junit)  # this fails if the report is not well-formed
     assert RAW.search(junit) is None
     comment = github.comment(run_reader.read(directory))
     assert RAW.search(comment) is None
@@ -240,7 +240,7 @@ def test_names_and_links_of_an_archive(watched: Watched) -> None:
     inside = [path for path in watched.folder.rglob("*") if path.is_symlink()]
     assert [path for path in inside if not path.resolve().is_relative_to(there)] == []
     assert {path.name for path in there.iterdir()} <= {"files", "exit_code"}
-    shutil.rmtree(there)  # files with these names are in the archive, and were not made by a command
+    shutil.rmtree(there)  # its files have names like those that an executed text would create
 
 
 def test_descriptions_of_pods(watched: Watched) -> None:

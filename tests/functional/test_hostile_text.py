@@ -1,4 +1,4 @@
-"""Text that a shell, YAML, Jinja or Ansible would take for its own arrives as it is, whichever way it comes."""
+"""Text with the syntax of a shell, YAML, Jinja or Ansible arrives unchanged, by every way into the system."""
 
 from __future__ import annotations
 
@@ -131,31 +131,31 @@ JINJA_HEADER = (
 PIPE = "{{ lookup('pipe', 'touch {folder}/pwned') }}"
 
 
-# What stands for a reference in a configuration is none where it comes from outside.
+# These texts may stand in a configuration. Only there, a text that begins with `*$@` is a reference.
 CONFIGURED = [text for text in HOSTILE if not text.startswith("*$@")]
 
 
 @pytest.fixture
 def hostile(workspace: Workspace) -> Workspace:
-    """A project that hands texts over, which a preset holds."""
+    """Return a project that passes the hostile texts of a preset to programs, variables, roles and directory names."""
     preset = {"text": SHELL, "texts": CONFIGURED}
     config = {"ci_presets": {"names": None, "hostile": preset}, "text": "", "texts": []}
     return workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
 
 
 def flow(value: object) -> str:
-    """Return a value as a person writes it in a flag."""
+    """Return a value as YAML on one line, as a user writes it in a flag."""
     return yaml.safe_dump(value, default_flow_style=True, width=10**6)
 
 
 def given(workspace: Workspace, pattern: str) -> Any:
-    """Return what a program or role wrote down, after a look at whether anything else was written."""
+    """Return the texts that a program or role has received, and check that no text was executed."""
     assert [path for path in workspace.directory.rglob("*pwned*") if "__" not in path.name] == []
     (file,) = workspace.artifacts.glob(pattern)
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_through_a_preset_an_expression_and_the_orchestration(hostile: Workspace) -> None:
+def test_a_preset_passes_hostile_text_to_the_orchestration_unchanged(hostile: Workspace) -> None:
     outcome = hostile.run("project", "run", "hostile", "--presets=hostile")
     assert outcome.exit_code == 0, str(outcome)
     run = "hostile/*/000__test"
@@ -167,14 +167,14 @@ def test_through_a_preset_an_expression_and_the_orchestration(hostile: Workspace
     assert "\x1b" not in outcome.stdout
 
 
-def test_through_extra(hostile: Workspace) -> None:
+def test_extra_passes_hostile_text_unchanged(hostile: Workspace) -> None:
     extra = flow({"text": SHELL, "texts": HOSTILE, "mapping": {SHELL: HOSTILE}})
     outcome = hostile.run("from_config", "machine", "write", "--project=hostile", f"--extra={extra}")
     assert outcome.exit_code == 0, str(outcome)
     assert given(hostile, "toolbox/*/artifacts/given.json") == [SHELL, HOSTILE, {SHELL: HOSTILE}]
 
 
-def test_inside_of_text_and_quotes_of_a_template(hostile: Workspace) -> None:
+def test_a_template_keeps_hostile_text_inside_of_text_and_quotes(hostile: Workspace) -> None:
     argv = ("from_config", "machine", "write", "--project=hostile", "--presets=hostile", "--prefix=pieces")
     shown = yaml.safe_load(hostile.run(*argv, "--show_args").stdout)
     assert shown["text"] == f"before {SHELL} after"
@@ -182,12 +182,12 @@ def test_inside_of_text_and_quotes_of_a_template(hostile: Workspace) -> None:
 
 
 @pytest.mark.parametrize("style", ["yaml", "json"])
-def test_through_config_show(hostile: Workspace, style: str) -> None:
+def test_config_get_prints_hostile_text_unchanged(hostile: Workspace, style: str) -> None:
     outcome = hostile.run("config", "get", "hostile", "texts", "--presets=hostile", f"--format={style}")
     assert (json.loads if style == "json" else yaml.safe_load)(outcome.stdout) == CONFIGURED
 
 
-def test_through_the_command_line_and_the_one_that_reproduces_its_step(hostile: Workspace) -> None:
+def test_the_command_line_of_a_step_reproduces_hostile_text(hostile: Workspace) -> None:
     first = hostile.run("machine", "write", f"--text={SHELL}", f"--texts={flow(HOSTILE)}")
     assert first.exit_code == 0, str(first)
     assert given(hostile, "toolbox/*/artifacts/given.json") == [SHELL, HOSTILE, None]
@@ -262,7 +262,7 @@ TELLING = """
 
 
 def steered(text: str) -> list[str]:
-    """Return the lines that a terminal or a CI system would obey."""
+    """Return the lines that contain commands for a terminal or a CI system."""
     bad = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|##\\[|^\\s*::")
     return [line for line in text.split("\n") if bad.search(line)]
 
@@ -293,7 +293,7 @@ def test_an_error_message_steers_neither_a_terminal_nor_a_ci_system(hostile: Wor
 
 
 @pytest.mark.parametrize("flags", [[], ["--format=json"], ["--debug"]], ids=str)
-def test_what_a_program_prints_steers_neither_a_terminal_nor_a_ci_system(hostile: Workspace, flags: list[str]) -> None:
+def test_output_of_a_program_steers_neither_a_terminal_nor_a_ci_system(hostile: Workspace, flags: list[str]) -> None:
     hostile.write({"projects/hostile/orchestration.py": TELLING})
     outcome = hostile.run("project", "run", "hostile", *flags, env={"GITHUB_ACTIONS": "true"})
     assert outcome.exit_code == 3, str(outcome)
@@ -338,7 +338,7 @@ BODY = '''
 '''
 
 
-def test_what_a_body_returns_stays_text(hostile: Workspace) -> None:
+def test_the_return_value_of_a_body_stays_text(hostile: Workspace) -> None:
     hostile.write({"commands/disk.py": BODY})
     text = JINJA_HEADER.replace("{folder}", str(hostile.directory))
     outcome = hostile.run("disk", "label", f"--text={SHELL}", f"--returned={text}")
@@ -355,7 +355,7 @@ def test_a_body_that_refuses_is_wrong_usage(hostile: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["--flags-file=x", "a,b=c", "A", "a b", ""])
-def test_the_name_of_a_node_pool_is_a_name(hostile: Workspace, name: str) -> None:
+def test_an_invalid_name_of_a_node_pool_is_refused(hostile: Workspace, name: str) -> None:
     outcome = hostile.run("cluster", "set_scale", "--kind=gke", f"--name={name}", "--replicas=1", "--cluster=c")
     assert outcome.exit_code == 2
     assert "use only lower-case letters, digits, `.` and `-`" in outcome.stderr

@@ -1,4 +1,4 @@
-"""What a signal, and the death of the process itself, leave of a run: nothing that goes on, and the truth."""
+"""A signal ends a run and all its processes, and the records are correct, also after the run itself was killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from toolbox.system import processes
 from toolbox.testing import Running, Workspace
 
-# One that stays, and one that leaves its parent and its session.
+# One process stays a child, and one leaves its parent and its session.
 LONG = "setsid sleep 300 & echo beg''un; sleep 300"
 STUBBORN = f"(trap '' TERM; sleep 300) & {LONG}"
 
@@ -63,25 +63,25 @@ WAITING = {
 
 
 class Fifo:
-    """A named pipe, by which a process tells that it has come somewhere."""
+    """A named pipe by which a process signals its progress."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
-        self._descriptor = os.open(path, os.O_RDWR)  # for writing too, so that there is always a writer
+        self._descriptor = os.open(path, os.O_RDWR)  # as a writer too, so that it never reads an end of file
 
     def wait(self) -> None:
-        """Wait until something is written."""
+        """Wait until a process writes to the pipe."""
         ready, _, _ = select.select([self._descriptor], [], [], 60)
         assert ready, "nothing was written"
 
     def close(self) -> None:
-        """Close it."""
+        """Close the pipe."""
         os.close(self._descriptor)
 
 
 @pytest.fixture
 def waiting(workspace: Workspace) -> Iterator[tuple[Workspace, list[Fifo]]]:
-    """A project whose test phase is two roles that wait, and the pipes by which they tell that they do."""
+    """Yield a project whose test phase runs two roles that wait, and the pipes by which they signal their start."""
     fifo = workspace.directory / "fifo-"
     workspace.write({**WAITING, "config/waiting.yaml": f"fifo: {fifo}\n", "command_args/waiting.yaml.j2": ""})
     fifos = [Fifo(Path(f"{fifo}{name}")) for name in ("one", "other")]
@@ -92,7 +92,7 @@ def waiting(workspace: Workspace) -> Iterator[tuple[Workspace, list[Fifo]]]:
 
 
 def check_the_end(workspace: Workspace, running: Running, number: signal.Signals) -> None:
-    """Hold the end of an interrupted run against what is promised."""
+    """Check that an interrupted run ends with its cleanup, a correct summary and no processes."""
     outcome = running.wait()
     assert outcome.exit_code == 128 + number, str(outcome)
     summary = workspace.summary()
@@ -110,7 +110,7 @@ def check_the_end(workspace: Workspace, running: Running, number: signal.Signals
 def test_a_signal_ends_a_program_and_its_child_processes(small: Workspace, number: signal.Signals) -> None:
     with small.start("project", "run", "small", f"--overrides={json.dumps({'commands.test': [STUBBORN]})}") as running:
         running.wait_for("begun")
-        assert processes.marked(small.directory), "what is to be ended has to be there first"
+        assert processes.marked(small.directory), "the processes to be ended have not started"
         running.send(number)
         check_the_end(small, running, number)
 
@@ -168,7 +168,7 @@ def test_status_shows_a_run_as_running_and_after_a_kill_as_dead(small: Workspace
         try:
             assert small.run("project", "status", str(directory), "--format=json").json["state"] == "dead"
             text = status(small, directory)
-            assert "is dead" in text, "a process that is left must not make the run look alive"
+            assert "is dead" in text, "a remaining process does not make a run alive"
             (line,) = [line for line in text.splitlines() if "processes of the run are still running: " in line]
             named = {int(word) for word in line.partition(": ")[2].split() if word.isdigit()}
             assert named == set(processes.marked(directory)) != set()
@@ -178,7 +178,7 @@ def test_status_shows_a_run_as_running_and_after_a_kill_as_dead(small: Workspace
 
 
 def status(workspace: Workspace, directory: Path) -> str:
-    """Return the text that tells how a run stands."""
+    """Return the output of `project status` for a run."""
     return workspace.run("project", "status", str(directory)).stdout
 
 

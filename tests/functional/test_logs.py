@@ -1,4 +1,4 @@
-"""`project logs`: of a run that has ended, and of one that goes on."""
+"""`project logs`, for a run that has ended and for a run that is in progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = """
 
 @pytest.fixture
 def cells(workspace: Workspace) -> Iterator[Workspace]:
-    """A project whose cells print, and wait while `hold-NAME` is there."""
+    """Yield a project whose cells print text, and wait while a file `hold-NAME` exists."""
     matrix = {"axes": {"x": ["a", "b"]}, "jobs": 2, "workload": {"command": COMMAND, "sample_seconds": None}}
     yield workspace.write(
         {
@@ -32,7 +32,7 @@ def cells(workspace: Workspace) -> Iterator[Workspace]:
             "config/plain.yaml": "a: 1\n",
         }
     )
-    processes.end_marked(workspace.directory)  # a workload outlives a run that is killed
+    processes.end_marked(workspace.directory)  # a workload outlives a killed run
 
 
 def test_logs_prints_all_cells_of_the_newest_run(cells: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""What `make` installs: the demo what it needs, tests and lint the rest."""
+"""`make` installs only the core for the demo, and also the development tools for tests and lint."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from toolbox.system import environ, places
 
 ROOT = places.builtin_root()
 CORE, DEV = "--editable .", "--editable '.[dev]'"
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The files by which `make` decides."""
+    """Return a directory with the files by which `make` decides what to install."""
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
 
 def installed(checkout: Path, *targets: str, **variables: str) -> list[str]:
-    """What `make` would install for some targets."""
+    """Return the installation commands that `make` would run for some targets."""
     words = ["make", "--dry-run", *targets, *(f"{name}={value}" for name, value in variables.items())]
     done = subprocess.run(words, cwd=checkout, env=environ.everything(), capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if "--editable" in line]
 
 
 def finish(checkout: Path, *stamps: str) -> None:
-    """Leave what an installation leaves."""
+    """Create the files that a finished installation leaves."""
     (checkout / ".venv/bin").mkdir(parents=True)
     (checkout / ".venv/bin/python").touch()
     for stamp in stamps:
@@ -50,7 +50,7 @@ def test_development_tools_are_installed_together(checkout: Path, target: str) -
     assert line.endswith(DEV)
 
 
-def test_tests_add_to_what_the_demo_has_installed(checkout: Path) -> None:
+def test_development_tools_are_added_to_the_installation_of_the_demo(checkout: Path) -> None:
     finish(checkout, ".installed")
     assert installed(checkout, "demo") == []
     (line,) = installed(checkout, "lint", "test")

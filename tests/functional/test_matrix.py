@@ -1,4 +1,4 @@
-"""`project run` of a matrix: verdicts and exit codes, limits, and when it stops, with real processes."""
+"""`project run` of a matrix with real processes: verdicts, exit codes, limits and early ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_cause_of_a_run_belongs_to_the_cell_in_its_message(grid: Grid) -> No
     with grid.mark("hold-a").start() as running:
         grid.wait_for("begin a", "begin b")
         journal = grid.directory / "journal.jsonl"
-        wait(lambda: journal.read_text().count('"StepFinished"') > 1, "the end of b")  # after that of `prepare`
+        wait(lambda: journal.read_text().count('"StepFinished"') > 1, "the end of b")  # and that of `prepare`
         grid.unmark("hold-a")
         outcome = running.wait(60)
     assert outcome.exit_code == 1, str(outcome)
@@ -111,7 +111,7 @@ def test_only_selected_cells_run(grid: Grid) -> None:
 
 
 def most_at_once(lines: list[str]) -> int:
-    """Return how many cells ran side by side."""
+    """Return the largest number of cells that ran at once."""
     running, most = 0, 0
     for line in lines:
         running += 1 if line.startswith("begin") else -1
@@ -176,7 +176,7 @@ def test_a_reference_that_cannot_be_quoted_starts_nothing(grid: Grid) -> None:
     assert grid.workspace.runs() == []
 
 
-# When it stops
+# Early ends of a run
 
 
 def test_fail_fast_cancels_everything_at_the_first_failure(grid: Grid) -> None:
@@ -200,7 +200,7 @@ def test_max_failures_starts_no_more_cells(grid: Grid) -> None:
 
 
 def check_the_end(grid: Grid, code: int, cause: str) -> None:
-    """Hold the end of a run that was ended early against what is promised."""
+    """Check that a run that was ended early has the right verdicts, its cleanup and no processes."""
     summary = grid.workspace.summary()
     assert (summary["exit_code"], summary["verdict"], summary["cause"]) == (code, "cancelled", cause)
     assert grid.verdicts == {"a": "passed", "b": "cancelled"}

@@ -1,4 +1,4 @@
-"""A missing client library is found before anything is started, and the message has the command that installs it."""
+"""A missing client library is reported before anything starts, with the command that installs the library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARED = "clusters: {sut: {existing: {kubeconfig: none}}}\n"
 
 @pytest.fixture
 def without(tmp_path: Path) -> dict[str, str]:
-    """Variables for a Python that has none of the optional libraries."""
+    """Return the environment variables with which Python cannot import the optional libraries."""
     hidden = "import sys\nsys.modules.update(dict.fromkeys(['kubernetes', 'psycopg']))\n"
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden/sitecustomize.py").write_text(hidden)
@@ -46,7 +46,7 @@ def without(tmp_path: Path) -> dict[str, str]:
     ],
     ids=["create", "existing", "target", "store"],
 )
-def test_nothing_of_a_run_is_started_without_its_library(
+def test_a_run_whose_library_is_missing_starts_nothing(
     small: Workspace, without: dict[str, str], config: str, what: str, extra: str
 ) -> None:
     small.write({"config/small.yaml": config})

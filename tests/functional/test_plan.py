@@ -1,4 +1,4 @@
-"""`project plan` shows what would run, and runs nothing."""
+"""`project plan` shows the cells that a run would execute, and runs nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plan(grid: Grid, *flags: str) -> Outcome:
 
 
 def planned(grid: Grid, *flags: str) -> list[dict[str, Any]]:
-    """Return the cells as a program is told them."""
+    """Return the cells of `project plan --format=json`."""
     cells: list[dict[str, Any]] = plan(grid, *flags, "--format=json").json["cells"]
     return cells
 

@@ -1,8 +1,9 @@
-"""The power is cut at every write of a run: each time the run goes on, and ends as it would have.
+"""A run whose power is cut at any write can be resumed, and ends with the same verdicts as without the power cut.
 
-A run of three cells is recorded call by call, its agent included. Each of the states that its disk may have been in is
-made again, and the run in it resumed: no result that the disk had is made again or lost, and no verdict is another one.
-All states take minutes: a fixed sample of them is resumed, and all of them with TOPGALLANT_TEST_ALL_POWER_CUTS=1.
+A run of three cells and its agent are recorded, system call by system call. The test restores each state in which a
+power cut may have left the disk, and resumes the run from it: no recorded result is lost or computed again, and no
+verdict changes. To resume all states takes minutes, so a fixed sample is resumed by default, and all states only with
+TOPGALLANT_TEST_ALL_POWER_CUTS=1.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from toolbox.system import processes
 from toolbox.system.redaction import Redactor
 from toolbox.testing import Workspace
 
-PARTS: Final = 4  # of the states, so that several processes share the work: the recorded calls are always the same
-SAMPLED: Final = 0.5  # of the states
+PARTS: Final = 4  # into which the states are divided; the recorded calls are the same in every process
+SAMPLED: Final = 0.5  # part of the states
 CELLS: Final = "abc"
-MOST: Final = {"a": 1, "b": 2, "c": 2}  # attempts
+MOST: Final = {"a": 1, "b": 2, "c": 2}  # attempts of each cell
 EXPECTED: Final = {"x=a": Verdict.PASSED, "x=b": Verdict.FAILED, "x=c": Verdict.FAILED}
-# What a and c leave is read by a metric; what b prints is what it fails for: the loss of either is another verdict.
+# A metric reads the files of a and c, and b fails for a line of its log: if one of them is lost, a verdict changes.
 COMMAND: Final = """
     echo begin {@cell.x} >>{@root}/world
     case {@cell.x} in b) echo 'ERROR: it went wrong';; esac
     case {@cell.x} in c) echo '{"loss": 9}' >loss.json;; *) echo '{"loss": 1}' >loss.json;; esac
     echo end {@cell.x} >>{@root}/world
 """
-# Not of b: the loss of its log alone has to make a difference.
+# b has no such check, so that its verdict depends on its log alone.
 LOSSES: Final = [{"check": "metric", "metric": "loss", "upper": 2, "when": {"x": x}} for x in "ac"]
 MATRIX: Final = {
     "axes": {"x": list(CELLS)},
@@ -54,13 +55,13 @@ MATRIX: Final = {
     "workload": {"command": COMMAND, "sample_seconds": None},
     "metrics": {"loss": {"source": "json_file", "file": "files/loss.json", "path": "loss"}},
     "checks": [{"check": "log_lacks", "text": "ERROR"}, *LOSSES],
-    # All that fails is tried once more, so that a cut falls between the attempts of a cell too.
+    # Failed cells are tried once more, so that some power cuts fall between two attempts of a cell.
     "retries": {"check": 1, "backoff": {"first": 0.01}},
 }
 
 
 class Team:
-    """The workspace, in which one run is recorded, and then resumed in every state."""
+    """A workspace in which one run is recorded, and then resumed from every state."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.root = workspace.directory
@@ -76,7 +77,7 @@ class Team:
         )
 
     def recorded(self, monkeypatch: pytest.MonkeyPatch) -> list[State]:
-        """Run the project, and return the distinct states that its disk may have been in, in their order."""
+        """Run the project, and return the distinct states in which a power cut may leave its disk, in order."""
         log = self.root / "recorded"
         self.artifacts.mkdir()
         places = (str(self.artifacts), str(log), str(self.world))
@@ -99,10 +100,10 @@ class Team:
         return list(distinct.values())
 
     def outcome(self, state: State) -> str:
-        """Resume the run in a state, and return what came of that: `resumed`, `not begun`, or what is wrong."""
+        """Resume the run from a state, and return `resumed`, `not begun`, or a description of the failure."""
         try:
             return self._resume(state)
-        except Exception as error:  # noqa: BLE001  # the other states are looked at all the same
+        except Exception as error:  # noqa: BLE001  # the other states are tested nevertheless
             return f"{state.kind}, after {state.call}: {type(error).__name__}: {error}"
 
     def _resume(self, state: State) -> str:
@@ -114,7 +115,7 @@ class Team:
             del sys.modules[name]
         directories = list(self.artifacts.glob("grid/*"))
         if not directories or not any(isinstance(entry.event, RunStarted) for entry in journal.read(directories[0])):
-            assert not state.outside, "something was started, and the disk does not know of it"
+            assert not state.outside, "a workload was started, but the disk has no record of the run"
             for directory in directories:
                 with pytest.raises(UsageError, match="is not the directory of a run"):
                     project_run.resume(directory, [], Redactor())
@@ -133,12 +134,12 @@ class Team:
 
 
 def verdicts(directory: Path) -> dict[str, Verdict | None]:
-    """Return how the cells of a run ended."""
+    """Return the verdicts of the cells of a run, by name."""
     return {step.name: step.verdict for step in run_reader.read(directory).cells}
 
 
 def finished(directory: Path) -> Counter[str]:
-    """Return how many attempts of each cell have ended, as far as the disk knows: those need not be executed again."""
+    """Return how many attempts of each cell have ended according to the disk, and need not be executed again."""
     events = [entry.event for entry in journal.read(directory)]
     ended = {(event.step, event.attempt) for event in events if isinstance(event, AttemptEnded)}
     ended |= {
@@ -152,7 +153,7 @@ def finished(directory: Path) -> Counter[str]:
 
 @pytest.fixture
 def team(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
-    """The workspace, which is the working directory; nothing of it runs after the test."""
+    """Yield the workspace as the working directory, and kill its processes after the test."""
     found = Team(workspace)
     monkeypatch.chdir(found.root)
     yield found

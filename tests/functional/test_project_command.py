@@ -1,4 +1,4 @@
-"""`project list|run|status`: phases, verdicts with their causes, exit codes, and what a run leaves."""
+"""`project list|run|status`: phases, verdicts with their causes, exit codes, and the files of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(workspace: Workspace, changes: dict[str, Any] | None = None, *flags: str
 
 
 def steps(workspace: Workspace) -> dict[str, str]:
-    """Return the verdicts of the steps of the one run."""
+    """Return the verdicts of the steps of the only run."""
     return {step["step"]: step["verdict"] for step in workspace.summary()["steps"]}
 
 
@@ -96,7 +96,7 @@ def test_the_terminal_shows_failures_causes_and_directories(small: Workspace) ->
     assert "`echo before >&2; exit 7` ended with status 7" in outcome.stdout
     assert f"look at {small.run_directory()}/001__test" in outcome.stdout
     assert outcome.stdout.rstrip().endswith(f"the run is in {small.run_directory()}")
-    assert "\x1b" not in outcome.stdout, "colour belongs on a terminal"
+    assert "\x1b" not in outcome.stdout, "there is colour in a pipe"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_status_shows_the_result_of_a_run(small: Workspace) -> None:
     assert "failed (product)  small in" in text.stdout
     assert "`exit 7` ended with status 7" in text.stdout
     with (small.run_directory() / "journal.jsonl").open("a") as journal:
-        journal.write('{"time": "2026-')  # as a power failure tears the last line
+        journal.write('{"time": "2026-')  # a power cut may leave an incomplete last line
     assert small.run("project", "status", str(small.run_directory()), "--format=json").json == small.summary()
 
 

@@ -1,4 +1,4 @@
-"""`results`: what the store says on the command line, for people and for programs."""
+"""The `results` commands print the contents of the store, for people and for programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Results = Callable[..., Outcome]
 
 @pytest.fixture
 def results(workspace: Workspace) -> Results:
-    """Runs a command of `results` over forty nightly runs, of which the last twenty are slower in one cell."""
+    """Return a function that runs a `results` command on forty nightly runs. One cell is slower in the last twenty."""
     for day in range(40):
         wobble = 0.001 * (day % 7)
         cells = {
@@ -214,7 +214,7 @@ def test_values_near_the_largest_float_are_handled(workspace: Workspace) -> None
 def test_costs_are_summed_by_month(results: Results) -> None:
     found = loaded(results("cost", "--by=month", "--format=json"))
     assert [(row["period"], row["runs"]) for row in found] == [("2026-04", 9), ("2026-03", 31)]
-    attempts = 9 * 2 + 3  # two cells a run, and three of the runs tried one of them again
+    attempts = 9 * 2 + 3  # two cells per run, and three runs with a second attempt
     assert found[0]["cost"] == pytest.approx(attempts * 60 * 36 / 3600)
 
 

@@ -1,1 +1,1 @@
-"""Real servers on this machine, for tests and for benchmarks: each with its own keys, files and port."""
+"""Real servers on this machine, for tests and benchmarks. Each has its own keys, files and port."""

@@ -1,6 +1,6 @@
-"""A proxy before the API server of a cluster, whose connections can be dropped, stalled and refused.
+"""A proxy in front of the API server of a cluster, which can drop, stall and refuse connections.
 
-It passes bytes on, and knows nothing of what they say; `tests/servers/http_proxy.py` has one that does.
+It forwards bytes without interpreting them. The proxy in `tests/servers/http_proxy.py` understands HTTP.
 
     with api_proxy.Proxy(kubeconfig, directory) as proxy:
         subprocess.run(["kubectl", "--kubeconfig", proxy.kubeconfig, "get", "pods"])
@@ -26,11 +26,11 @@ CHUNK: Final = 1 << 18
 
 
 class Proxy:
-    """A proxy that listens while it is started; as a context manager, inside of that.
+    """A proxy that listens from `start` until `stop`, or inside a `with` block.
 
     Args:
-        source: the kubeconfig of the cluster.
-        directory: for the kubeconfig that leads to the proxy.
+        source: kubeconfig of the cluster.
+        directory: directory for the kubeconfig of the proxy.
     """
 
     def __init__(self, source: Path, directory: Path) -> None:
@@ -62,15 +62,15 @@ class Proxy:
         self._loop.close()
 
     def authority(self) -> str | None:
-        """Return the certificate by which clients know the proxy, if it is not the server's own."""
+        """Return the certificate with which clients verify the proxy, or None for the certificate of the server."""
         return None
 
     def start(self) -> None:
-        """Listen: on a free port the first time, on the same one from then on."""
+        """Listen: the first time on a free port, and later on the same port."""
         self._do(self._listen())
 
     def stop(self) -> None:
-        """Refuse connections, and break those that there are: as when the server has crashed."""
+        """Refuse new connections and break the open ones, as when the server has crashed."""
 
         async def close() -> None:
             if self._server is not None:
@@ -81,7 +81,7 @@ class Proxy:
         self._do(close())
 
     def refuse(self) -> None:
-        """Refuse connections from now on, and break those that there are. For the thread of the loop alone."""
+        """Refuse new connections and break the open ones. Call this only in the thread of the event loop."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -89,34 +89,34 @@ class Proxy:
             connection.writer.transport.abort()
 
     def drop(self) -> None:
-        """Break all connections, also those that are stalled. Whoever comes again is let in."""
+        """Break all connections, also stalled ones. Clients can connect again."""
         self.break_off(self.connections())
 
     def stall(self) -> None:
-        """Let no byte pass from now on, of any connection, and close none: as when the network is gone."""
+        """Hold back all bytes from now on and keep all connections open, as when the network is down."""
         self._call(self._flowing.clear)
 
     def resume(self) -> None:
-        """Let pass what was held back, and all that follows."""
+        """Forward the bytes that were held back, and all later ones."""
         self._call(self._flowing.set)
 
     def connections(self) -> list[Connection]:
-        """Return the connections that clients have open."""
+        """Return the open connections of clients."""
         return list(self._clients)
 
     def break_off(self, broken: Sequence[Connection]) -> None:
-        """Break connections at once: what is held back for them is lost."""
+        """Break connections at once. The bytes that are held back for them are lost."""
         self._do(_break(broken))
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Serve one client to its end."""
+        """Serve one client until its connection closes."""
         there, to_there = await asyncio.open_connection(self.host, self.port_there)
         await self.tunnel(reader, writer, there, to_there)
 
     async def tunnel(
         self, reader: StreamReader, writer: StreamWriter, there: StreamReader, to_there: StreamWriter
     ) -> None:
-        """Pass on what either side says, until one of them has ended."""
+        """Forward the bytes of both sides until one side has closed its connection."""
         pumps = [asyncio.create_task(self._pump(*pair)) for pair in ((reader, to_there), (there, writer))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -130,7 +130,7 @@ class Proxy:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     async def give(self, writer: StreamWriter, content: bytes) -> None:
-        """Pass something on, as soon as anything may pass."""
+        """Write bytes as soon as the proxy is not stalled."""
         await self._flowing.wait()
         writer.write(content)
         await writer.drain()
@@ -138,19 +138,19 @@ class Proxy:
     async def _pump(self, reader: StreamReader, writer: StreamWriter) -> None:
         while content := await reader.read(CHUNK):
             await self.give(writer, content)
-        await self._flowing.wait()  # an end does not pass either
+        await self._flowing.wait()  # a stalled proxy does not forward the end of a stream either
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accept, ADDRESS, self.port, backlog=1024, **self.security())
         self.port = self._server.sockets[0].getsockname()[1]
 
     def security(self) -> dict[str, Any]:
-        """Return how clients are listened to, besides the address."""
+        """Return further arguments of `asyncio.start_server`."""
         return {}
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.current_task()
-        assert task is not None, "the server has made one"
+        assert task is not None, "asyncio runs this callback in a task"
         connection = Connection(self, writer, task)
         self._clients.append(connection)
         try:
@@ -172,14 +172,14 @@ class Proxy:
 
 @dataclass(frozen=True, eq=False)
 class Connection:
-    """A connection that a client has open."""
+    """An open connection of a client."""
 
     proxy: Proxy
     writer: StreamWriter
     task: asyncio.Task[None]
 
     def kill(self) -> None:
-        """Break it."""
+        """Break this connection."""
         self.proxy.break_off([self])
 
 

@@ -1,11 +1,11 @@
-"""Certificates of servers of the tests."""
+"""Makes certificates for the servers of the tests."""
 
 import subprocess
 from pathlib import Path
 
 
 def make(file: Path, address: str) -> Path:
-    """Make a certificate for an address, with its key beside it (`.key`), and return it."""
+    """Make a self-signed certificate for an IP address, with its key in a file with the suffix `.key`."""
     subject = ["-subj", "/CN=tests", "-addext", f"subjectAltName=IP:{address}"]
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     files = ["-keyout", str(file.with_suffix(".key")), "-out", str(file)]

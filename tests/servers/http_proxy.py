@@ -1,6 +1,6 @@
-"""A proxy before the API server that understands HTTP: it counts what is asked, and answers in the server's place.
+"""A proxy in front of the API server that understands HTTP: it counts requests, and answers some of them itself.
 
-Its clients come with a token: a certificate of theirs would end here.
+Its clients have to authenticate with a token, because the proxy ends TLS and cannot pass client certificates on.
 
     with http_proxy.HttpProxy(kubeconfig, directory) as proxy:
         proxy.inject("GET", "/pods", 429, headers={"Retry-After": "1"}, times=2)
@@ -32,13 +32,13 @@ _REASONS: Final = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 410: 
 
 @dataclass
 class Injection:
-    """An answer that is given in the server's place.
+    """An answer of the proxy in place of the server's answer.
 
     Args:
-        path: is searched for in what is asked for, with its query.
-        answer: None where the server answers, and its answer is lost: the proxy stops instead of passing it on.
-        left: how often it is yet to be given; None for always.
-        used: how often it was.
+        path: pattern that is searched for in the path and query of a request.
+        answer: the answer, or None if the server answers and the proxy stops instead of forwarding its answer.
+        left: how many requests still get this answer; None for all.
+        used: how many requests have got this answer.
     """
 
     method: str
@@ -48,12 +48,12 @@ class Injection:
     used: int = 0
 
     def use(self) -> None:
-        """Note that it was given once more."""
+        """Count one more use."""
         self.used += 1
         self.left = None if self.left is None else self.left - 1
 
     def fits(self, head: Head) -> bool:
-        """Tell whether it is the answer to a request."""
+        """Return whether a request gets this answer."""
         return self.left != 0 and self.method in {"*", head.words[0]} and self.path.search(head.words[1]) is not None
 
 
@@ -62,9 +62,9 @@ class Head:
     """The head of a request or of an answer.
 
     Args:
-        content: as it came.
-        words: of its first line: `GET /api HTTP/1.1`, `HTTP/1.1 200 OK`.
-        fields: its headers, with their names in lower case.
+        content: raw bytes of the head.
+        words: the three parts of the first line, such as `GET /api HTTP/1.1` or `HTTP/1.1 200 OK`.
+        fields: headers, with their names in lower case.
     """
 
     content: bytes
@@ -73,10 +73,10 @@ class Head:
 
     @classmethod
     async def read(cls, reader: StreamReader) -> Head:
-        """Read one.
+        """Read a head.
 
         Raises:
-            EOFError: there is none any more.
+            EOFError: the stream has ended.
         """
         content = await reader.readuntil(_END + _END)
         first, *lines = content.decode("latin-1").split("\r\n")
@@ -84,10 +84,10 @@ class Head:
         return cls(content, first.split(" ", 2), {name.lower(): value.strip() for name, _, value in pairs})
 
     async def body(self, reader: StreamReader, *, until_the_end: bool = False) -> AsyncIterator[bytes]:
-        """Yield what follows, in pieces as they come, with what frames them.
+        """Yield the raw bytes of the body as they arrive, chunk headers included.
 
         Args:
-            until_the_end: whether all that comes belongs to it, where nothing says how much that is.
+            until_the_end: whether a body without a declared length extends to the end of the stream.
         """
         if "chunked" in self.fields.get("transfer-encoding", ""):
             count = -1
@@ -110,14 +110,14 @@ class HttpProxy(Proxy):
     """A proxy that understands HTTP.
 
     Args:
-        source: the kubeconfig of the cluster.
-        directory: for the kubeconfig that leads to the proxy, and for its certificate.
+        source: kubeconfig of the cluster.
+        directory: directory for the kubeconfig and the certificate of the proxy.
     """
 
     def __init__(self, source: Path, directory: Path) -> None:
         super().__init__(source, directory)
         self.requests: Counter[tuple[str, str]] = Counter()
-        """How often each request was made, named by `requested`. A test may clear it."""
+        """Number of requests by verb and resource, as `requested` returns them. A test may clear it."""
         self._injections: list[Injection] = []
         self._certificate = certificates.make(directory / "proxy.pem", ADDRESS)
         self._as_client = ssl.create_default_context(cadata=kubeconfigs.authority(source))
@@ -132,13 +132,13 @@ class HttpProxy(Proxy):
         body: Any = None,
         times: int | None = 1,
     ) -> Injection:
-        """Have requests answered here, and not by the server. Of several that fit the first one is used.
+        """Answer requests in place of the server. If several injections fit a request, the first one is used.
 
         Args:
-            method: of HTTP; `*` for any.
-            path: a regular expression, which is searched for in what is asked for, with its query.
-            body: JSON; a Kubernetes `Status` of this status when left out.
-            times: how often; None for always.
+            method: HTTP method; `*` for any.
+            path: regular expression that is searched for in the path and query of a request.
+            body: JSON; by default a Kubernetes `Status` with this HTTP status.
+            times: how many requests to answer; None for all.
         """
         shown = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
         shown |= {"reason": _REASONS.get(status, "InternalError"), "message": f"the proxy of the tests says {status}"}
@@ -151,18 +151,18 @@ class HttpProxy(Proxy):
         return injection
 
     def lose(self, method: str, path: str) -> Injection:
-        """Have the server carry out one request, and stop instead of passing its answer on, until the next `start`.
+        """Let the server carry out one request, and then stop the proxy until the next `start`: the answer is lost.
 
         Args:
-            method: of HTTP.
-            path: as for `inject`.
+            method: HTTP method; `*` for any.
+            path: regular expression, as for `inject`.
         """
         injection = Injection(method, re.compile(path), None, 1)
         self._injections.append(injection)
         return injection
 
     def clear(self) -> None:
-        """Have the server answer everything again."""
+        """Forward all requests to the server again."""
         self._injections.clear()
 
     def authority(self) -> str | None:
@@ -178,7 +178,7 @@ class HttpProxy(Proxy):
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """See `Proxy`."""
         exchange = asyncio.create_task(self._exchange(reader, writer))
-        # Who goes away while an answer goes on, as that of a watch, is no longer heard, and has to be noticed.
+        # During a long answer, such as a watch, the proxy does not read from the client, and has to wait for its end.
         gone = asyncio.create_task(writer.wait_closed())
         try:
             await asyncio.wait({exchange, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -200,7 +200,7 @@ class HttpProxy(Proxy):
                 if injection is not None and injection.answer is not None:
                     await self._answer(injection, request, injection.answer, (reader, writer))
                     continue
-                if there is None or there[0].at_eof():  # the server has had enough of it
+                if there is None or there[0].at_eof():  # the server has closed the connection
                     _close(there)
                     there = await asyncio.open_connection(self.host, self.port_there, ssl=self._as_client, limit=CHUNK)
                 if injection is not None:
@@ -222,7 +222,7 @@ class HttpProxy(Proxy):
     async def _forward_request(
         self, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]
     ) -> Head:
-        """Pass a request on to the server, and return the head of its answer."""
+        """Forward a request to the server, and return the head of the answer."""
         await self.give(there[1], request.content)
         async for piece in request.body(reader):
             await self.give(there[1], piece)
@@ -231,7 +231,7 @@ class HttpProxy(Proxy):
     async def _lose(
         self, injection: Injection, request: Head, reader: StreamReader, there: tuple[StreamReader, StreamWriter]
     ) -> None:
-        """Have the server carry out a request, and refuse and break all connections instead of passing its answer."""
+        """Let the server carry out a request, and refuse and break all connections instead of forwarding the answer."""
         answer = await self._forward_request(request, reader, there)
         async for _ in answer.body(there[0], until_the_end=True):
             continue
@@ -241,7 +241,7 @@ class HttpProxy(Proxy):
     async def _pass(
         self, request: Head, reader: StreamReader, writer: StreamWriter, there: tuple[StreamReader, StreamWriter]
     ) -> bool:
-        """Have the server answer a request, and tell whether the connection serves another one."""
+        """Forward a request and its answer, and return whether the connection can serve another request."""
         answer = await self._forward_request(request, reader, there)
         await self.give(writer, answer.content)
         status = int(answer.words[1])
@@ -257,10 +257,10 @@ class HttpProxy(Proxy):
 
 
 def requested(head: Head) -> tuple[str, str]:
-    """Return what is asked: the verb and the resource, as `("GET", "pods/log")` and `("WATCH", "jobs")`.
+    """Return the verb and the resource of a request, such as `("GET", "pods/log")` or `("WATCH", "jobs")`.
 
-    Verbs are those of HTTP, except that reading one object, `LIST` and `WATCH` are told apart. Of what is no object the
-    path is returned.
+    The verb is the HTTP method, except that `LIST` and `WATCH` are distinguished from the `GET` of one object. For a
+    request that is not about objects, the path is returned instead of the resource.
     """
     method, address = head.words[:2]
     parsed = urlsplit(address)
@@ -278,6 +278,6 @@ def requested(head: Head) -> tuple[str, str]:
 
 
 def _close(connection: tuple[StreamReader, StreamWriter] | None) -> None:
-    """Close a connection at once, also where TLS would have something more to say."""
+    """Close a connection at once, without the closing messages of TLS."""
     if connection is not None:
         connection[1].transport.abort()

@@ -1,4 +1,4 @@
-"""Kubeconfigs of the tests: made of one that is there, for another address, another certificate or another token."""
+"""Derives kubeconfigs from an existing one, with another address, another certificate or another token."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import yaml
 
 
 def server(file: Path) -> str:
-    """Return the URL of the cluster that a kubeconfig leads to."""
+    """Return the URL of the API server in a kubeconfig."""
     return str(_current(yaml.safe_load(file.read_text()))[0]["server"])
 
 
 def authority(file: Path) -> str:
-    """Return the certificates that the server's is held against, as PEM."""
+    """Return the certificates with which clients verify the server, as PEM."""
     cluster, _ = _current(yaml.safe_load(file.read_text()))
     data: str | None = cluster.get("certificate-authority-data")
     if data:
@@ -27,12 +27,12 @@ def authority(file: Path) -> str:
 def derive(
     source: Path, file: Path, *, server: str | None = None, authority: str | None = None, token: str | None = None
 ) -> Path:
-    """Write a kubeconfig like another one, and return it. Who reads it meanwhile gets the old one or the new one.
+    """Write a kubeconfig that differs from `source` in some values, and return its file, which is replaced atomically.
 
     Args:
-        server: another URL.
-        authority: another certificate to hold the server's against, as PEM.
-        token: of somebody else.
+        server: URL of another server.
+        authority: another certificate with which clients verify the server, as PEM.
+        token: token of another user.
     """
     content = yaml.safe_load(source.read_text())
     cluster, user = _current(content)

@@ -1,7 +1,7 @@
-"""A real Kubernetes cluster for the tests: the one that the environment names, shared by all who test at the time.
+"""A real Kubernetes cluster for the tests. Environment variables name it, and all test sessions share it.
 
-TOPGALLANT_TEST_KUBECONFIG      the kubeconfig of a cluster on which tests may do as they like
-TOPGALLANT_TEST_KUBE_CLUSTER    the program that ends and starts its components: `PROGRAM kill|start NAME`
+TOPGALLANT_TEST_KUBECONFIG      kubeconfig of a cluster in which tests may do anything
+TOPGALLANT_TEST_KUBE_CLUSTER    program that kills and starts its components: `PROGRAM kill|start NAME`
 
 with kubernetes.cluster() as cluster, cluster.namespace() as namespace:
     cluster.core.list_namespaced_pod(namespace)
@@ -36,7 +36,7 @@ from toolbox.system.processes import MARK
 
 KUBECONFIG: Final = "TOPGALLANT_TEST_KUBECONFIG"
 KUBE_CLUSTER: Final = "TOPGALLANT_TEST_KUBE_CLUSTER"
-_IMAGE: Final = "host:local"  # nothing in it is in the way of this machine's own folders
+_IMAGE: Final = "host:local"  # an image without files that the mounted folders of this machine would hide
 _TIMEOUT: Final = 120.0  # seconds
 _LOOK_SECONDS: Final = 0.1
 _NOT_FOUND: Final = 404
@@ -48,15 +48,15 @@ Rules = Sequence[Mapping[str, Sequence[str]]]
 
 
 class ClusterError(Exception):
-    """There is no such cluster to be had; the text says why, and what to do."""
+    """The tests have no cluster. The message gives the reason and the remedy."""
 
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Use the cluster, at the same time as others may.
+    """Use the cluster together with other processes.
 
     Raises:
-        ClusterError: none is named. One that is named, and does not answer, is a failure.
+        ClusterError: no cluster is named. A named cluster that does not answer raises other errors, so that tests fail.
     """
     named = os.environ.get(KUBECONFIG)
     if not named:
@@ -72,10 +72,10 @@ def cluster() -> Iterator[Cluster]:
 
 @contextmanager
 def for_tests(*, is_here: bool = False) -> Iterator[Cluster]:
-    """Use the cluster in a test, which is skipped where there is none.
+    """Use the cluster in a test. The test is skipped if there is no cluster.
 
     Args:
-        is_here: whether a node of it has to be this machine.
+        is_here: whether this machine has to be a node of the cluster.
     """
     import pytest
 
@@ -96,11 +96,11 @@ def _turns(file: Path) -> Turns:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster, as who may do everything.
+    """The cluster, with an administrator's permissions.
 
     Args:
-        kubeconfig: how it is reached.
-        api: for whatever the official client has. Its parts are `Any`: by its types all may be missing everywhere.
+        kubeconfig: kubeconfig of an administrator.
+        api: API client. The objects that it returns are typed `Any`, because by their types every field may be None.
     """
 
     kubeconfig: Path
@@ -109,43 +109,43 @@ class Cluster:
 
     @functools.cached_property
     def core(self) -> Any:
-        """Pods, namespaces, nodes and the like."""
+        """API of pods, namespaces, nodes and other core objects."""
         from kubernetes import client
 
         return client.CoreV1Api(self.api)
 
     @functools.cached_property
     def batch(self) -> Any:
-        """Jobs."""
+        """API of Jobs."""
         from kubernetes import client
 
         return client.BatchV1Api(self.api)
 
     @functools.cached_property
     def rbac(self) -> Any:
-        """Roles."""
+        """API of Roles."""
         from kubernetes import client
 
         return client.RbacAuthorizationV1Api(self.api)
 
     @property
     def kubelet(self) -> Path:
-        """The directory of the kubelet, with the volumes of the pods below, where a node of it is this machine."""
+        """Directory of the kubelet with the volumes of the pods. It exists only if this machine is a node."""
         return self.kubeconfig.resolve().parent / "kubelet"
 
     @property
     def is_here(self) -> bool:
-        """Whether a node of it is this machine."""
+        """Whether this machine is a node of the cluster."""
         return self.kubelet.is_dir()
 
     def pod_python(self, *shared: Path) -> dict[str, Any]:
         """Return the `pod` of a target whose cells run the Python of this machine.
 
         Args:
-            shared: folders of this machine that a cell sees too, at the same places, and may change.
+            shared: folders of this machine that are mounted into the pod at the same paths, writable.
 
         Raises:
-            ClusterError: no node of the cluster is this machine.
+            ClusterError: this machine is not a node of the cluster.
         """
         if not self.is_here:
             raise ClusterError(f"no node of the cluster is this machine: there is no {self.kubelet}")
@@ -165,23 +165,23 @@ class Cluster:
 
     @contextmanager
     def namespace(self) -> Iterator[str]:
-        """Make a namespace, which is deleted afterwards; nobody waits until it is gone."""
+        """Make a namespace, and request its deletion afterwards without waiting for it."""
         name = f"topgallant-test-{secrets.token_hex(4)}"
         self.core.create_namespace({"metadata": {"name": name, "labels": _LABELS}})
         try:
             yield name
         finally:
-            # Otherwise each pod would have its grace, of 30 s.
+            # Without this, each pod may take its grace period of 30 s.
             with _unless_absent():
                 self.core.delete_collection_namespaced_pod(name, grace_period_seconds=0)
             with _unless_absent():
                 self.core.delete_namespace(name)
 
     def things(self, namespace: str, labels: str = "") -> list[str]:
-        """Return what there is of ours in a namespace, as `kind/name`: what Kubernetes itself puts there is left out.
+        """Return the objects in a namespace as `kind/name`, without the objects that Kubernetes itself puts there.
 
         Args:
-            labels: a selector.
+            labels: label selector.
         """
         found = {
             "job": self.batch.list_namespaced_job(namespace, label_selector=labels).items,
@@ -198,12 +198,12 @@ class Cluster:
 
     @contextmanager
     def account(self, namespace: str, directory: Path, rules: Rules, cluster_rules: Rules = ()) -> Iterator[Account]:
-        """Make an account that may do certain things in a namespace, and nothing else.
+        """Make an account that has only certain permissions in a namespace.
 
         Args:
-            directory: for its kubeconfig.
-            rules: of a Role, `{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}`.
-            cluster_rules: likewise, of a ClusterRole.
+            directory: directory for its kubeconfig.
+            rules: rules of its Role, such as `{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}`.
+            cluster_rules: rules of its ClusterRole, in the same form.
         """
         name = f"topgallant-test-{secrets.token_hex(4)}"
         account = Account(self, namespace, name, directory / name)
@@ -229,10 +229,10 @@ class Cluster:
 
     @contextmanager
     def alone(self) -> Iterator[Components]:
-        """Have the cluster alone, to break it; in the end it is whole again.
+        """Use the cluster alone, so that the test can break it. Killed components are started again at the end.
 
         Raises:
-            ClusterError: nobody has said how to break it.
+            ClusterError: no program is named that kills components.
         """
         program = os.environ.get(KUBE_CLUSTER)
         if not program:
@@ -245,7 +245,7 @@ class Cluster:
                 components.restore()
 
     def is_well_since(self, moment: datetime) -> bool:
-        """Tell whether a node has been ready after a moment: all but the scheduler and the controllers it takes."""
+        """Return whether a node was ready after a moment, which needs all components but scheduler and controllers."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -262,11 +262,11 @@ class Cluster:
 
 @dataclass
 class Account:
-    """Who may do little.
+    """A ServiceAccount with few permissions.
 
     Args:
-        name: of its ServiceAccount, its Role and so on.
-        kubeconfig: by which it comes in.
+        name: name of the ServiceAccount, of its Role and of its bindings.
+        kubeconfig: kubeconfig with its token.
     """
 
     cluster: Cluster
@@ -275,7 +275,7 @@ class Account:
     kubeconfig: Path
 
     def renew(self) -> None:
-        """Write a new token into the kubeconfig, as who looks after it would."""
+        """Write a new token into the kubeconfig, as a user does after a token has expired."""
         from kubernetes.client import ApiException
 
         core = self.cluster.core
@@ -289,9 +289,9 @@ class Account:
         kubeconfigs.derive(self.cluster.kubeconfig, self.kubeconfig, token=answer.status.token)
 
     def revoke(self) -> None:
-        """Make the token worth nothing, as its expiry does, which takes ten minutes at least: 401 from now on.
+        """Make the token invalid, and wait until the server refuses it with 401, which takes up to ten seconds.
 
-        The server notices within ten seconds, for which this waits.
+        A test cannot wait for a token to expire: the shortest lifetime is ten minutes.
         """
         self.cluster.core.delete_namespaced_service_account(self.name, self.namespace)
         _wait_for(lambda: self._status() == _UNAUTHORIZED, f"the token of {self.name} to be refused")
@@ -309,10 +309,10 @@ class Account:
 
 @dataclass
 class Components:
-    """What the cluster is made of: `etcd`, `kube-apiserver`, `kube-scheduler`, `kubelet` and so on.
+    """The components of the cluster: `etcd`, `kube-apiserver`, `kube-scheduler`, `kubelet` and so on.
 
     Args:
-        program: that ends and starts them.
+        program: program that kills and starts components.
     """
 
     cluster: Cluster
@@ -320,16 +320,16 @@ class Components:
     _killed: list[str] = field(default_factory=list)
 
     def kill(self, name: str) -> None:
-        """End one at once."""
+        """Kill a component."""
         self._killed.append(name)
         self._run("kill", name)
 
     def start(self, name: str) -> None:
-        """Start one again. That it serves takes longer; see `Cluster.is_well_since`."""
+        """Start a component again, without waiting until it serves; see `Cluster.is_well_since`."""
         self._run("start", name)
 
     def restore(self) -> None:
-        """Start all that were killed, and wait until the cluster is well."""
+        """Start all killed components, and wait until the cluster is well."""
         began = datetime.now(UTC)
         for name in dict.fromkeys(self._killed):
             self.start(name)
@@ -339,7 +339,7 @@ class Components:
 
     def _run(self, verb: str, name: str) -> None:
         place = {"KUBE_DIR": str(self.cluster.kubeconfig.resolve().parent)}
-        # A part that is started again outlives the session of the tests, which is not to take it for a leftover.
+        # A restarted component outlives the test session. Without these variables it is not reported as a leftover.
         own = {variable: value for variable, value in os.environ.items() if not variable.startswith(("PYTEST_", MARK))}
         program = Path(self.program).resolve()
         subprocess.run([program, verb, name], env={**own, **place}, cwd="/", check=True)
@@ -349,13 +349,13 @@ def _wait_for(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} was waited for, for {_TIMEOUT:g} s")
+            raise TimeoutError(f"waited {_TIMEOUT:g} s for {what}")
         time.sleep(_LOOK_SECONDS)
 
 
 @contextmanager
 def _unless_absent() -> Iterator[None]:
-    """Bear with what is gone already."""
+    """Ignore the error for an object that does not exist."""
     from kubernetes.client import ApiException
 
     try:

@@ -1,8 +1,8 @@
 """A real OpenSSH server on the loopback interface, with its own keys and configuration, run by the user of the tests.
 
-`ssh`, `sftp` and `scp` are wrappers that name a configuration of their own, so that neither the user's keys nor their
-known hosts have a say; everything else is as for a user. The server can be stopped, which ends its sessions too, and
-started again on its port.
+`ssh`, `sftp` and `scp` are wrappers that pass their own configuration, so that the user's keys and known hosts have no
+effect. Everything else is as for a user. The server can be stopped together with its sessions, and started again on
+the same port.
 
     with openssh.Server(directory) as server:
         subprocess.run(["ssh", "-p", str(server.port), "127.0.0.1", "true"], env={**os.environ, **server.environment()})
@@ -34,21 +34,21 @@ _WRAPPED: Final = ("ssh", "sftp", "scp")
 _TRIES: Final = 5  # a port that was free may be taken
 _START_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.01
-# Where a server has it: who fails to come in, or whose sessions are killed, may try again at once.
+# New servers delay a client after failed logins or killed sessions. This option lets it connect again at once.
 _PATIENT: Final = "PerSourcePenalties no\n"
 
 
 class ServerError(Exception):
-    """There is no server to be had on this machine; the text says why, and what to do."""
+    """No server can be started on this machine. The message gives the reason and the remedy."""
 
 
 class Server:
-    """A server that listens while it is started; as a context manager, inside of that.
+    """A server that listens from `start` until `stop`, or inside a `with` block.
 
     Args:
-        directory: for its keys and its configuration, and for those of its clients; the home of who comes in.
-        path: where programs are looked for there; the Python of who starts it is the first when left out.
-        options: lines of its configuration that come before ours: the first one of a name counts.
+        directory: directory for the keys and configurations of the server and its clients; home of the remote user.
+        path: PATH of remote commands; by default, it begins with the directory of this Python.
+        options: lines at the beginning of the server's configuration. The first line with an option's name counts.
     """
 
     def __init__(self, directory: Path, *, path: str | None = None, options: str = "") -> None:
@@ -66,7 +66,7 @@ class Server:
 
     @property
     def host(self) -> str:
-        """Where Ansible finds it: `USER@ADDRESS:PORT`."""
+        """Address of the server for Ansible: `USER@ADDRESS:PORT`."""
         return f"{getpass.getuser()}@{ADDRESS}:{self.port}"
 
     def __enter__(self) -> Self:
@@ -78,13 +78,13 @@ class Server:
         self._sockets.cleanup()
 
     def start(self) -> None:
-        """Listen: on a free port the first time, on the same one from then on.
+        """Listen: the first time on a free port, and later on the same port.
 
         Raises:
-            ServerError: it does not start; the text holds what it says.
+            ServerError: the server does not start. The message contains its log.
         """
         if os.getuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # what the system's own service makes
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # the system's SSH service makes this directory too
         failure = ""
         for _ in range(_TRIES):
             port = self.port or _free_port()
@@ -98,30 +98,30 @@ class Server:
         raise ServerError(f"the SSH server of this machine does not start: {failure}")
 
     def stop(self) -> None:
-        """End the server and its sessions at once, as a crash does. What they have started is left to itself."""
+        """Kill the server and its sessions, as a crash does. The processes that the sessions have started go on."""
         process, self._process = self._process, None
         if process is None:
             return
         if process.poll() is None:
-            process.send_signal(signal.SIGSTOP)  # from here on it takes nobody in
+            process.send_signal(signal.SIGSTOP)  # it accepts no more connections
             for one in _family(process.pid):
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
         process.wait()
 
     def sessions(self) -> list[psutil.Process]:
-        """Return the processes of the sessions, without those that they have started."""
+        """Return the processes of the sessions, without the commands that run in them."""
         return _family(self._process.pid)[1:] if self._process is not None else []
 
     def entry(self, key: str) -> str:
-        """Return the line of known hosts that says of a key that it is this server's."""
+        """Return the line of a known hosts file that assigns a key to this server."""
         return f"[{ADDRESS}]:{self.port} {key}"
 
     def environment(self, known_hosts: Path | None = None) -> dict[str, str]:
-        """Return the variables with which a client that may come in is found first.
+        """Return the environment variables with which programs use the wrappers of `ssh`, which can log in.
 
         Args:
-            known_hosts: what the client knows, if that is not this server.
+            known_hosts: known hosts of the client; by default, they contain this server.
         """
         known = known_hosts or self.known_hosts
         folder = known.with_suffix(".bin")
@@ -134,13 +134,13 @@ class Server:
             wrapper = folder / name
             wrapper.write_text(f'#!/bin/sh\nexec {_TOOLS[name]} -F {folder}/config "$@"\n')
             wrapper.chmod(0o755)
-        # Over a connection that is open already, nothing would be checked.
+        # Over a shared connection that is already open, `ssh` would not check the host key.
         sockets = Path(self._sockets.name) / ("strangers" if known_hosts else "friends")
         path = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
         return {"PATH": path, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets)}
 
     def _listen(self, port: int) -> str:
-        """Start the server on a port, and return what it says if that fails."""
+        """Start the server on a port, and return the text of its failure, or an empty text."""
         config, log = self.directory / "sshd_config", self.directory / "sshd.log"
         config.write_text(
             f"{self._options}Port {port}\nListenAddress {ADDRESS}\nHostKey {self.directory}/host_key\nPidFile none\n"
@@ -164,13 +164,13 @@ class Server:
 
 
 def make_key(file: Path) -> str:
-    """Make a key, and return its public half."""
+    """Make a key pair, and return the public key."""
     subprocess.run([str(_TOOLS["ssh-keygen"]), "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
     return file.with_suffix(".pub").read_text()
 
 
 def _family(pid: int) -> list[psutil.Process]:
-    """Return a server with its sessions: they are of its name, and what they have started is not."""
+    """Return the process of a server and those of its sessions, whose names begin with `sshd`."""
     found = [psutil.Process(pid)]
     for process in found:
         with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""A real PostgreSQL on the loopback interface, with data of its own, gone with the tests.
+"""A real PostgreSQL server on the loopback interface, whose data is deleted at the end.
 
 with postgres.Server() as server:
     psycopg.connect(server.database())
@@ -26,7 +26,7 @@ _LOOK_SECONDS: Final = 0.05
 
 
 class ServerError(Exception):
-    """There is no server to be had on this machine; the text says why, and what to do."""
+    """No server can be started on this machine. The message gives the reason and the remedy."""
 
 
 class Server:
@@ -34,7 +34,7 @@ class Server:
 
     def __init__(self) -> None:
         self._programs = {name: _program(name) for name in ("initdb", "postgres")}
-        # Not among the files of the tests, which nobody but their user may enter.
+        # Not below the directory of the tests, which the server's account may not enter.
         self._directory = Path(tempfile.mkdtemp(prefix="topgallant-postgres-"))
         self._data, self._log = self._directory / "data", self._directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,7 +52,7 @@ class Server:
         shutil.rmtree(self._directory)
 
     def start(self) -> None:
-        """Have it listen, on the port that it had if it was started before."""
+        """Listen: the first time on a free port, and later on the same port."""
         self.port = self.port or _free_port()
         options = {"listen_addresses": ADDRESS, "port": self.port, "unix_socket_directories": "", "fsync": "off"}
         flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
@@ -67,9 +67,9 @@ class Server:
             time.sleep(_LOOK_SECONDS)
 
     def stop(self) -> None:
-        """Have it listen no more, at once."""
+        """Stop the server at once."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGQUIT)  # it ends its sessions too
+            self._process.send_signal(signal.SIGQUIT)  # this also ends its sessions
             self._process.wait(_START_SECONDS)
             self._process = None
 

@@ -1,4 +1,4 @@
-"""Disks with little space: file systems in memory, which need root to be mounted."""
+"""Disks with little space: file systems in memory, which only root can mount."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def mounted(place: Path, size: int) -> Iterator[Path]:
-    """Mount a disk with this number of bytes at a new directory; skip the test where that is not possible."""
+    """Mount a disk of `size` bytes at a new directory, or skip the test if that is not possible."""
     if os.geteuid() != 0:
         pytest.skip("to mount a small disk needs root")
     place.mkdir()

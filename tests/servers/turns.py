@@ -1,7 +1,7 @@
-"""Turns at something that all processes of the tests share: many use it at once, or one has it alone, to break it.
+"""A lock on a resource that all test processes share: many use it together, or one uses it alone, to break it.
 
-Who wants it alone waits for those who use it, and whoever comes later waits behind the one who waits: nobody starves.
-The system lets a lock go with the process that holds it, whatever ends that.
+A process that wants the resource alone waits for its present users. Later processes wait behind that process, so that
+none starves. The system releases the lock of a process that ends in any way.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-_TIMEOUT: Final = 1800.0  # seconds: a module of tests may use it for long
+_TIMEOUT: Final = 1800.0  # seconds; a module of tests may use the resource for a long time
 _LOOK_SECONDS: Final = 0.05
 
 
 class Turns:
-    """The turns of this process.
+    """The use of the resource by this process.
 
-    A process that uses it, by a fixture of a whole module, may have it alone in one test: its own use rests meanwhile.
+    A process that shares the resource, by a fixture of a module, may use it alone in one test. Meanwhile it gives up
+    its shared use.
 
     Args:
-        name: the beginning of the names of two files, the same for all who share.
+        name: path prefix of the two lock files, the same in all processes.
     """
 
     def __init__(self, name: Path) -> None:
@@ -35,7 +36,7 @@ class Turns:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Use it, at the same time as others may."""
+        """Use the resource together with other processes."""
         self._users += 1
         self._settle()
         try:
@@ -46,10 +47,10 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Have it alone.
+        """Use the resource alone.
 
         Raises:
-            RuntimeError: this process has it alone already.
+            RuntimeError: this process already uses the resource alone.
         """
         if self._is_alone:
             raise RuntimeError(f"{self._room}: this process has it alone already")
@@ -63,7 +64,7 @@ class Turns:
             self._settle()
 
     def _settle(self) -> None:
-        """Hold what is used, and let go what is not."""
+        """Acquire or release the shared lock, by the current use."""
         is_wanted = self._users > 0 and not self._is_alone
         if is_wanted and self._use is None:
             with _lock(self._turnstile, fcntl.LOCK_EX):
@@ -77,7 +78,7 @@ def _lock(file: Path, kind: int) -> IO[bytes]:
     """Return a file that is locked until it is closed.
 
     Raises:
-        TimeoutError: somebody has held it for half an hour.
+        TimeoutError: another process has held the lock for half an hour.
     """
     stream = file.open("ab")
     deadline = time.monotonic() + _TIMEOUT
@@ -87,7 +88,7 @@ def _lock(file: Path, kind: int) -> IO[bytes]:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 stream.close()
-                raise TimeoutError(f"{file} is locked for {_TIMEOUT:g} s: `lslocks` says by whom") from None
+                raise TimeoutError(f"{file} is locked for {_TIMEOUT:g} s: `lslocks` shows the process") from None
             time.sleep(_LOOK_SECONDS)
         except BaseException:
             stream.close()
