@@ -1,4 +1,4 @@
-"""What the tests of the agent share: a process of its own, as the agent has on a target."""
+"""A fixture for the tests of the agent: Python source runs in a separate process, as the agent does on a target."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Run Python source in a process whose working directory is the test's, and return what it prints."""
+    """Return a function that runs Python source in a process in `tmp_path`, and returns the output."""
 
     def run(source: str, *args: str, env: dict[str, str] | None = None) -> str:
         preamble = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"

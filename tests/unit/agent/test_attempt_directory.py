@@ -1,4 +1,4 @@
-"""An attempt, as its directory shows it; what an agent does with that is in `test_server.py` and `test_pod.py`."""
+"""The state of an attempt is read from its directory; `test_server.py` and `test_pod.py` test how agents use it."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_an_attempt_has_ended_when_its_outcome_is_complete(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"pid": "x"}', '{"pid": true}', '{"pid": 1}', "[" * 9999])
-def test_a_number_of_no_supervisor_is_none(tmp_path: Path, content: str) -> None:
-    """The workload can write the number of any process there, which would be signalled."""
+def test_an_invalid_pid_of_a_supervisor_is_ignored(tmp_path: Path, content: str) -> None:
+    """The workload can write to the file `started`; without the check, the agent would signal any process."""
     fill(tmp_path, "lock")
     (tmp_path / "started").write_text(content)
     assert attempt_directory.pid_of(str(tmp_path)) == 0
 
 
-def test_the_number_of_a_supervisor_is_that_of_a_process_with_the_lock(tmp_path: Path) -> None:
+def test_the_pid_of_a_supervisor_is_used_only_if_the_process_holds_the_lock(tmp_path: Path) -> None:
     fill(tmp_path, "lock")
     (tmp_path / "started").write_text(json.dumps({"pid": os.getpid()}))
     assert attempt_directory.pid_of(str(tmp_path)) == 0
@@ -81,7 +81,7 @@ def test_the_number_of_a_supervisor_is_that_of_a_process_with_the_lock(tmp_path:
         (["to-*"], ["files/to-a", "files/to-sub"]),
     ],
 )
-def test_what_is_left_is_what_the_patterns_name_and_what_is_ours(
+def test_the_listing_has_the_files_that_match_and_the_files_of_the_supervisor(
     tmp_path: Path, patterns: Sequence[str], expected: list[str]
 ) -> None:
     fill(tmp_path, "files/a", "files/sub/b.csv", "files/sub/deep/c", "samples.csv", "started", "src/d")
@@ -90,18 +90,18 @@ def test_what_is_left_is_what_the_patterns_name_and_what_is_ours(
     assert attempt_directory.listing(str(tmp_path), patterns) == [*expected, "samples.csv"]
 
 
-def test_links_in_a_circle_have_an_end(tmp_path: Path) -> None:
+def test_a_loop_of_links_is_not_followed(tmp_path: Path) -> None:
     fill(tmp_path, "files/sub/a")
     (tmp_path / "files/sub/up").symlink_to("..")
     assert attempt_directory.listing(str(tmp_path), ["**"]) == ["files/sub/a", "files/sub/up"]
 
 
-def test_only_the_logs_that_there_are_have_a_size(tmp_path: Path) -> None:
+def test_only_existing_logs_have_a_size(tmp_path: Path) -> None:
     (tmp_path / "stderr.log").write_bytes(b"1234")
     assert attempt_directory.log_sizes(str(tmp_path)) == {"stderr": 4}
 
 
-def test_who_carries_the_mark_of_an_attempt_is_ended_and_no_other(tmp_path: Path) -> None:
+def test_only_processes_with_the_mark_of_the_attempt_are_killed(tmp_path: Path) -> None:
     marks = [str(tmp_path / name) for name in ("one", "other")]
     one, other = (subprocess.Popen(["sleep", "60"], env={**os.environ, "TOPGALLANT_STEP": mark}) for mark in marks)
     attempt_directory.kill(marks[0])
@@ -111,7 +111,7 @@ def test_who_carries_the_mark_of_an_attempt_is_ended_and_no_other(tmp_path: Path
     other.wait()
 
 
-def test_what_is_forked_while_processes_are_looked_for_is_ended_too(tmp_path: Path) -> None:
+def test_processes_that_are_forked_during_the_search_are_killed_too(tmp_path: Path) -> None:
     mark = str(tmp_path)
     script = "import os, time; [os.fork() or time.sleep(60) for _ in range(400) if not time.sleep(0.003)]"
     forking = subprocess.Popen(
@@ -124,7 +124,7 @@ def test_what_is_forked_while_processes_are_looked_for_is_ended_too(tmp_path: Pa
     assert forking.wait(timeout=20) == -9
 
 
-def test_what_has_lost_its_supervisor_is_ended_by_force(tmp_path: Path) -> None:
+def test_cancelling_a_lost_attempt_kills_its_processes(tmp_path: Path) -> None:
     fill(tmp_path, "lock", "started")
     left = subprocess.Popen(["sleep", "60"], env={**os.environ, "TOPGALLANT_STEP": str(tmp_path)})
     assert attempt_directory.cancel(str(tmp_path)) == {"state": "lost"}

@@ -1,4 +1,4 @@
-"""What a killed supervisor leaves is found by the cgroup of the attempt, where the system allows one."""
+"""The processes that a killed supervisor leaves are found by the attempt's cgroup, if the system allows one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolbox.agent import attempt_directory, cgroups, machine
 
 __all__ = ["agent"]
 
-# Leaves its parent and its session, and clears its environment.
+# The process `sleep` leaves its parent and its session, and clears its environment.
 ESCAPE = """
 import os, sys
 if os.fork() == 0:
@@ -37,7 +37,7 @@ SCRIPT = f"import os\nopen('parent', 'w').write(str(os.getpid()))\n{ESCAPE}\nimp
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[str]:
-    """The group of an attempt."""
+    """The path of the cgroup of an attempt; the test is skipped if no cgroup can be created."""
     found = cgroups.create(str(tmp_path))
     if not found:
         pytest.skip("no cgroup can be created here")
@@ -46,7 +46,7 @@ def group(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG001  # the group shows that one can be had
+def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG001  # skips without cgroups
     """A process of the agent's attempt that has escaped from all but its cgroup."""
     agent.submit("/usr/bin/env", "python3", "-c", SCRIPT)
     supervisor = psutil.Process(attempt_directory.pid_of(str(agent.directory)))
@@ -54,7 +54,7 @@ def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG0
     def find() -> list[psutil.Process]:
         found = []
         for each in supervisor.children(recursive=True):
-            with suppress(psutil.NoSuchProcess):  # those on the way to it end at once
+            with suppress(psutil.NoSuchProcess):  # intermediate processes end at once
                 found += [each] if each.name() == "sleep" else []
         return found
 
@@ -71,7 +71,7 @@ def is_gone(process: psutil.Process) -> bool:
     return True
 
 
-def test_what_a_killed_supervisor_leaves_is_killed(agent: Agent, escaped: psutil.Process) -> None:
+def test_processes_of_a_killed_supervisor_are_killed(agent: Agent, escaped: psutil.Process) -> None:
     os.kill(attempt_directory.pid_of(str(agent.directory)), signal.SIGKILL)
     event = agent.end()
     assert (event["event"], event["outcome"], event["may_remain"]) == ("ended", None, False)
@@ -79,7 +79,9 @@ def test_what_a_killed_supervisor_leaves_is_killed(agent: Agent, escaped: psutil
     assert cgroups.find(str(agent.directory)) == []
 
 
-def test_another_agent_kills_it_too(agent: Agent, escaped: psutil.Process, tmp_path: Path) -> None:
+def test_another_agent_kills_processes_of_a_killed_supervisor(
+    agent: Agent, escaped: psutil.Process, tmp_path: Path
+) -> None:
     supervisor = attempt_directory.pid_of(str(agent.directory))
     agent.connection.close()
     os.kill(supervisor, signal.SIGKILL)
@@ -91,7 +93,7 @@ def test_another_agent_kills_it_too(agent: Agent, escaped: psutil.Process, tmp_p
         other.connection.close()
 
 
-def test_an_attempt_that_ends_well_leaves_no_group(agent: Agent, group: str) -> None:  # noqa: ARG001  # as above
+def test_an_attempt_that_succeeds_leaves_no_group(agent: Agent, group: str) -> None:  # noqa: ARG001  # skips without cgroups
     agent.submit("sh", "-c", "cat /proc/self/cgroup")
     assert agent.end()["outcome"]["exit_code"] == 0
     name = cgroups._name(str(agent.directory))
@@ -99,13 +101,13 @@ def test_an_attempt_that_ends_well_leaves_no_group(agent: Agent, group: str) -> 
     wait_for(lambda: cgroups.find(str(agent.directory)) == [], "the group to be removed")
 
 
-def test_leftovers_are_counted_and_ended_as_without_a_group(script: Script, tmp_path: Path) -> None:
+def test_leftover_processes_are_counted_and_ended(script: Script, tmp_path: Path) -> None:
     run(script, command=["python3", "-c", ESCAPE])
     assert (outcome(tmp_path)["exit_code"], outcome(tmp_path)["leftovers"]) == (0, 1)
 
 
 def test_a_group_is_killed_with_the_groups_below_it(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroups, "_KILL", "no.such.file")  # as before Linux 5.14
+    monkeypatch.setattr(cgroups, "_KILL", "no.such.file")  # Linux before 5.14 has no such file
     inner = Path(group) / "inner"
     inner.mkdir()
     with subprocess.Popen(["sleep", "600"]) as process:
@@ -130,7 +132,7 @@ def test_without_a_group_processes_may_remain(lost: Path) -> None:
     assert attempt_directory.kill(str(lost)) is True
 
 
-def test_nothing_remains_of_an_attempt_before_the_machine_was_restarted(lost: Path) -> None:
+def test_no_process_of_an_attempt_remains_after_the_machine_was_restarted(lost: Path) -> None:
     (lost / "started").write_text('{"pid": 1, "boot": "another"}')
     assert attempt_directory.kill(str(lost)) is False
 
@@ -151,7 +153,7 @@ def test_the_hierarchies_are_read_as_they_are_mounted(monkeypatch: pytest.Monkey
     assert cgroups._directory_of(mounts["freezer"], "/elsewhere") == ""
 
 
-def test_a_group_that_cannot_be_killed_is_given_up(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killing_a_group_is_given_up_after_a_timeout(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "_KILL_SECONDS", 0.1)
     monkeypatch.setattr(cgroups, "send_kill", lambda _: None)
     with subprocess.Popen(["sleep", "600"]) as process:

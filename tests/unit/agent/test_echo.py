@@ -1,4 +1,4 @@
-"""A log is copied to another stream, and no slow reader of that stream keeps the supervisor waiting."""
+"""A log is copied to another stream, and a slow reader of that stream does not block the supervisor."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_missing_log_is_not_an_error(echo: Echo, pipe: tuple[int, int]) -> Non
 def test_a_slow_reader_blocks_nothing_and_gets_everything(echo: Echo, pipe: tuple[int, int], log: Path) -> None:
     content = os.urandom(FULL)
     log.write_bytes(content)
-    echo.pump()  # would block here
+    echo.pump()  # a blocking write would hang here
     received, rounds = read_all(pipe[0]), 0
     while echo.is_behind:
         echo.pump()
@@ -75,7 +75,7 @@ def test_little_of_a_long_log_is_held_in_memory(echo: Echo, log: Path) -> None:
     assert len(echo._pending) < FULL
 
 
-def test_a_deleted_or_truncated_log_costs_only_its_new_output(echo: Echo, pipe: tuple[int, int], log: Path) -> None:
+def test_a_deleted_or_truncated_log_loses_only_its_new_output(echo: Echo, pipe: tuple[int, int], log: Path) -> None:
     log.write_bytes(b"one\n")
     echo.pump()
     log.unlink()

@@ -1,4 +1,4 @@
-"""A workload writes into the directory of its own attempt: what is written there lands nowhere else, and none waits."""
+"""A workload plants files in its attempt's directory: the agent writes nothing elsewhere and is not blocked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_outcome_is_written_whatever_the_workload_has_put_in_its_place(
     assert not (tmp_path / "new").exists()
 
 
-def test_an_outcome_is_written_where_the_workload_has_moved_its_directory(script: Script, tmp_path: Path) -> None:
+def test_an_outcome_is_written_if_the_workload_has_moved_its_directory(script: Script, tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
     place = tmp_path / "attempt"
     command = f"mv {place} {tmp_path}/moved; ln -s {tmp_path}/victim {place}; exit 7"
@@ -59,7 +59,9 @@ def test_an_outcome_is_written_where_the_workload_has_moved_its_directory(script
 
 
 @pytest.mark.parametrize("plant", ["mkfifo {log}", "ln -s {victim} {log}", "mkdir {log}"])
-def test_a_log_that_is_none_is_neither_sent_nor_waited_for(agent: Agent, tmp_path: Path, plant: str) -> None:
+def test_a_log_that_is_not_a_regular_file_is_not_sent_and_blocks_nothing(
+    agent: Agent, tmp_path: Path, plant: str
+) -> None:
     (tmp_path / "victim").write_text("private")
     planted = plant.format(log="../stderr.log", victim=tmp_path / "victim")
     agent.submit("sh", "-c", f"rm ../stderr.log; {planted}; echo said", offsets={"stdout": 0, "stderr": 0})
@@ -71,7 +73,7 @@ def test_a_log_that_is_none_is_neither_sent_nor_waited_for(agent: Agent, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["lock", "outcome.json", "exit_code", "started"])
-def test_a_pipe_in_the_place_of_a_record_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
+def test_a_pipe_in_the_place_of_a_record_blocks_nothing(tmp_path: Path, name: str) -> None:
     for other in ("lock", "outcome.json", "exit_code", "started"):
         (tmp_path / other).write_text("{}")
     (tmp_path / name).unlink()
@@ -80,7 +82,7 @@ def test_a_pipe_in_the_place_of_a_record_keeps_nobody_waiting(tmp_path: Path, na
     assert attempt_directory.pid_of(str(tmp_path)) == 0
 
 
-def test_the_outcome_of_another_file_is_not_read(tmp_path: Path) -> None:
+def test_an_outcome_is_not_read_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "secret.json").write_text(json.dumps({"exit_code": 0}))
     for name in ("lock", "exit_code", "started"):
         (tmp_path / name).touch()
@@ -96,7 +98,7 @@ def test_an_outcome_of_megabytes_is_not_read(tmp_path: Path) -> None:
     assert attempt_directory.state(str(tmp_path)) == {"state": "lost"}
 
 
-def test_cancelling_signals_no_process_that_the_workload_names(agent: Agent) -> None:
+def test_cancelling_does_not_signal_a_process_that_the_workload_forges(agent: Agent) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as innocent:
         forged = json.dumps({"pid": innocent.pid})
         agent.submit("sh", "-c", f"echo '{forged}' > ../started; touch forged; exec sleep 600")
@@ -108,7 +110,7 @@ def test_cancelling_signals_no_process_that_the_workload_names(agent: Agent) -> 
         innocent.communicate(b"\n")
 
 
-def test_releasing_removes_a_link_and_not_what_it_leads_to(agent: Agent, tmp_path: Path) -> None:
+def test_releasing_removes_a_link_and_not_its_target(agent: Agent, tmp_path: Path) -> None:
     agent.submit("true")
     agent.end()
     victim = tmp_path / "victim"

@@ -1,4 +1,4 @@
-"""A log holds what was printed, without secrets, up to its limit, and never fails."""
+"""A log holds the output of a workload without secrets, up to its limit, and never raises an error."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ TAIL = 1 << 16
 
 
 def written(file: Path, *pieces: bytes, limit: int = 1 << 30, secrets: tuple[bytes, ...] = ()) -> bytes:
-    """Return what is in a log that has taken pieces."""
+    """Write pieces to a log, and return the content of its file."""
     log = Log(str(file), limit, secrets)
     for piece in pieces:
         log.write(piece)
@@ -30,7 +30,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("log") / "stdout.log"
 
 
-def test_a_log_is_what_was_printed(file: Path) -> None:
+def test_a_log_holds_the_output_unchanged(file: Path) -> None:
     assert written(file, b"one\n", b"", b"two \xff\x00", b"three") == b"one\ntwo \xff\x00three"
 
 
@@ -42,23 +42,23 @@ def test_a_log_is_private(file: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
-def test_a_secret_is_masked_wherever_its_pieces_are_cut(file: Path, cut: int) -> None:
+def test_a_secret_that_is_split_between_two_pieces_is_masked(file: Path, cut: int) -> None:
     text = b"a hunter22 b"
     assert written(file, text[:cut], text[cut:], secrets=(b"hunter22",)) == b"a *** b"
 
 
-def test_the_beginning_of_a_secret_is_no_secret(file: Path) -> None:
+def test_the_beginning_of_a_secret_is_not_masked(file: Path) -> None:
     assert written(file, b"hunt", b"ing, hunter", secrets=(b"hunter22",)) == b"hunting, hunter"
 
 
 def test_a_secret_that_begins_with_another_one_is_masked_whole(file: Path) -> None:
-    """Also where the shorter one is all that has come so far."""
+    """It is masked once if its two parts arrive in two pieces, the first of which is the shorter secret."""
     secrets = (b"hunter", b"hunter22")
     assert written(file, b"a hunter", b"22 b hunter", b" c", secrets=secrets) == b"a *** b *** c"
     assert written(file, b"a hunter", secrets=secrets) == b"a ***"
 
 
-def test_what_may_become_a_secret_is_all_that_is_held_back(file: Path) -> None:
+def test_only_text_that_may_become_a_secret_is_held_back(file: Path) -> None:
     log = Log(str(file), 100, [b"hunter22"])
     log.write(b"password: hunt")
     assert file.read_bytes() == b"password: "
@@ -71,14 +71,14 @@ LETTERS = st.text(alphabet="ab", min_size=2, max_size=5).map(str.encode)
 
 @given(st.lists(LETTERS, min_size=1, max_size=3), st.lists(st.text(alphabet="abc", max_size=6).map(str.encode)))
 @example([b"aab", b"ab"], [b"a", b"a", b"b"])
-def test_no_secret_is_in_a_log_however_it_was_printed(file: Path, secrets: list[bytes], pieces: list[bytes]) -> None:
+def test_no_secret_is_in_a_log_whatever_its_pieces(file: Path, secrets: list[bytes], pieces: list[bytes]) -> None:
     content = written(file, *pieces, secrets=tuple(secrets))
     assert not any(secret in content for secret in secrets)
 
 
 @given(st.lists(LETTERS, min_size=1, max_size=3), st.text(alphabet="abc", max_size=20).map(str.encode))
-def test_pieces_of_one_byte_are_masked_as_the_whole_is(file: Path, secrets: list[bytes], text: bytes) -> None:
-    """As far as it is clear where a secret begins: secrets that overlap may be masked in either order."""
+def test_pieces_of_one_byte_are_masked_like_the_whole_text(file: Path, secrets: list[bytes], text: bytes) -> None:
+    """Secrets that overlap are not compared: it depends on the pieces which of them is masked."""
     if any(
         one != other and (one[0] in other[1:] or one in other) for one, other in itertools.product(secrets, secrets)
     ):
@@ -88,14 +88,14 @@ def test_pieces_of_one_byte_are_masked_as_the_whole_is(file: Path, secrets: list
 
 
 @pytest.mark.parametrize("count", [0, 1, TAIL - 1, TAIL, TAIL + 1, 3 * TAIL])
-def test_of_what_passes_the_limit_the_end_is_kept(file: Path, count: int) -> None:
+def test_the_end_of_the_output_beyond_the_limit_is_kept(file: Path, count: int) -> None:
     more = bytes(n % 251 for n in range(count))
     content = written(file, b"0123456789" + more[:7], more[7:], limit=10)
     note = f"\n[topgallant: {max(0, count - TAIL)} bytes are left out here: the log has reached its limit]\n".encode()
     assert content == b"0123456789" + (note + more[-TAIL:] if count else b"")
 
 
-def test_it_is_counted_what_was_printed_and_what_had_no_room(file: Path) -> None:
+def test_all_bytes_and_dropped_bytes_are_counted(file: Path) -> None:
     log = Log(str(file), 4, [])
     log.write(b"123")
     log.write(b"456")
@@ -104,7 +104,7 @@ def test_it_is_counted_what_was_printed_and_what_had_no_room(file: Path) -> None
     assert (log.bytes, log.dropped, log.fault) == (6, 2, "")
 
 
-def test_a_full_disk_is_a_fault_of_the_log_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_recorded_as_a_fault_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safe_files, "open_regular", os.open)
     log = Log("/dev/full", 1 << 20, [])
     log.write(b"one")
@@ -114,7 +114,7 @@ def test_a_full_disk_is_a_fault_of_the_log_and_nobody_elses(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("limit", [4, 1 << 20])
-def test_a_checksum_is_of_the_whole_file(file: Path, limit: int) -> None:
+def test_the_checksum_is_that_of_the_whole_file(file: Path, limit: int) -> None:
     log = Log(str(file), limit, [b"hunter22"], has_checksum=True)
     for piece in (b"one\n", b"hunt", b"er22\n", bytes(2 * TAIL)):
         log.write(piece)

@@ -1,4 +1,4 @@
-"""The record of logs in a termination message: what it carries, and what a forged record can do."""
+"""The record of the logs in a termination message carries short logs, and a forged record does no harm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STREAMS = ("stdout", "stderr")
 
 
 def record_of(directory: Path) -> dict[str, Any]:
-    """Return the record of the logs in a directory, with their contents."""
+    """Return the record of the logs in a directory, with the contents of short logs."""
     checksums = {stream: log_transfer.checksum(str(directory / f"{stream}.log")) for stream in STREAMS}
     return {**checksums, "content": log_transfer.pack(str(directory), checksums)}
 

@@ -1,4 +1,4 @@
-"""What machine an attempt ran on."""
+"""The name and the accelerators of the machine that an attempt ran on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def gpus(folder: Path, *models: str) -> Path:
     return folder
 
 
-def test_a_machine_has_the_name_that_it_gives_itself() -> None:
+def test_a_machine_has_its_own_host_name() -> None:
     assert machine.host() == platform.node()
 
 
@@ -27,11 +27,11 @@ def test_gpus_are_counted_by_their_model(tmp_path: Path) -> None:
     assert machine.accelerators(str(folder)) == "1x NVIDIA A100, 2x NVIDIA H200"
 
 
-def test_where_there_is_no_driver_there_are_none(tmp_path: Path) -> None:
+def test_without_a_driver_there_are_no_accelerators(tmp_path: Path) -> None:
     assert machine.accelerators(str(tmp_path / "none")) == ""
 
 
-def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+def test_an_unreadable_gpu_is_ignored(tmp_path: Path) -> None:
     folder = gpus(tmp_path, "NVIDIA H200")
     (folder / "broken/information").mkdir(parents=True)
     assert machine.accelerators(str(folder)) == "1x NVIDIA H200"

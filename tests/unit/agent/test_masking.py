@@ -1,4 +1,4 @@
-"""Secrets are masked in each form in which programs print them, and in streams however they are cut."""
+"""Secrets are masked in each form in which programs print them, also if a stream splits them."""
 
 import base64
 import html
@@ -91,7 +91,7 @@ def test_a_short_value_masks_nothing_but_itself(value: str) -> None:
 
 
 @given(st.lists(st.integers(0, 40), max_size=4), st.integers(0, 3))
-def test_a_stream_is_masked_however_it_is_cut(cuts: list[int], index: int) -> None:
+def test_a_secret_in_a_stream_is_masked_wherever_it_is_split(cuts: list[int], index: int) -> None:
     value = VALUES[index]
     text = f"a {urllib.parse.quote(value)} b {value} c".encode()
     masker = Masker(masking.patterns([value]))

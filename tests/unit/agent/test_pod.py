@@ -1,4 +1,4 @@
-"""The programs of a pod's containers, as processes with directories of the test."""
+"""The programs of a pod's containers run as processes in a directory of the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolbox.agent import log_transfer
 from toolbox.agent.pod import CONFIRMED, HOLDING, LOGS_SENT, WORKLOAD_RUNS
 from toolbox.agent.supervisor import STREAMS
 
-# A pod has these files in places that are the system's.
+# In a real pod, these two files have fixed paths outside of the attempt's directory.
 DRIVER = f"""
 import os, signal, sys; sys.path.insert(0, {str(ROOT)!r})
 from toolbox.agent import attempt_directory, durable, pod
@@ -47,7 +47,7 @@ ORDER: dict[str, Any] = {
 
 
 class Pod:
-    """The containers of a pod: what runs in them, in a directory of the test."""
+    """The programs of a pod's containers, which run in a directory of the test."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -67,7 +67,7 @@ class Pod:
         return self.start("keep", json.dumps(seconds), json.dumps(patterns))
 
     def termination_message(self) -> dict[str, Any]:
-        """Return the termination message."""
+        """Return the content of the termination message."""
         found: dict[str, Any] = json.loads((self.place / "termination-log").read_text())
         return found
 
@@ -89,13 +89,13 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 
 
 def end(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    """Wait for an end, and return the exit status and what was printed."""
+    """Wait until a process has ended, and return its exit status, its output and its errors."""
     out, error = process.communicate(timeout=30)
     return process.returncode, out, error
 
 
 def runs(process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether a process goes on, after the time that it takes to notice something."""
+    """Return whether a process still runs after 0.6 seconds, which are enough for it to notice a change."""
     time.sleep(0.6)
     return process.poll() is None
 
@@ -116,7 +116,7 @@ def test_a_termination_message_carries_short_logs(pod: Pod) -> None:
 
 @pytest.mark.parametrize("count", [600, 900])
 def test_a_termination_message_fits_into_a_pod_with_eight_containers(pod: Pod, count: int) -> None:
-    """Also if the message about the start is long, and each character of it takes 6 bytes."""
+    """A long message about the start fits too, although JSON escapes each of its characters in 6 bytes."""
     end(pod.supervise("sh", "-c", f"head -c {count} /dev/urandom"))
     assert ("content" in pod.termination_message()["logs"]) is (count == 600)
     assert (pod.place / "termination-log").stat().st_size <= 12 * 1024 / 8
@@ -219,13 +219,13 @@ def test_a_container_whose_output_has_no_reader_still_keeps_its_logs(pod: Pod) -
 
 def test_a_container_whose_output_is_not_read_ends_when_its_logs_have_been_fetched(pod: Pod) -> None:
     supervisor = pod.supervise(*NOISE, collect=[], hold_seconds=60)
-    pod.wait_for("exit_code")  # by now, the pipe is full
+    pod.wait_for("exit_code")  # the pipe of the output is full by then
     assert runs(supervisor)
     fetched(pod, logs=("stdout",))
     assert supervisor.wait(10) == 0
 
 
-def test_the_place_for_the_note_that_logs_were_sent_is_taken_before_the_disk_is_full(pod: Pod) -> None:
+def test_space_for_the_note_that_logs_were_sent_is_reserved_before_the_workload_starts(pod: Pod) -> None:
     supervisor = pod.supervise("sh", "-c", f"touch begun; ls -a .. > listed; {NOISE[2]}", collect=[], hold_seconds=60)
     pod.wait_for("exit_code")
     assert ".logs_sent" in (pod.directory / "files/listed").read_text().split()
@@ -234,7 +234,7 @@ def test_the_place_for_the_note_that_logs_were_sent_is_taken_before_the_disk_is_
     assert not (pod.directory / ".logs_sent").exists()
 
 
-def test_only_what_is_asked_for_counts_as_left(pod: Pod) -> None:
+def test_only_files_that_match_collect_are_counted_as_left(pod: Pod) -> None:
     end(pod.supervise("sh", "-c", "touch a.csv b.txt c.txt", collect=["*.txt"]))
     assert pod.termination_message()["left"] == 2
 
@@ -256,7 +256,7 @@ def test_a_container_succeeds_only_with_its_workload(
     assert pod.termination_message()["ended_by"] == ended_by
 
 
-def test_what_was_sent_is_there_before_the_workload(pod: Pod, tmp_path: Path) -> None:
+def test_the_sources_are_extracted_before_the_workload_starts(pod: Pod, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("sent")
     with tarfile.open(tmp_path / "sources.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "script", "sub/script")
@@ -264,13 +264,13 @@ def test_what_was_sent_is_there_before_the_workload(pod: Pod, tmp_path: Path) ->
     assert out == b"sent"
 
 
-def test_the_secrets_that_its_variables_hold_are_said_by_nobody(pod: Pod) -> None:
+def test_secrets_in_variables_are_masked_in_the_output(pod: Pod) -> None:
     command = ["sh", "-c", 'echo "the token is $TOKEN"']
     _, out, _ = end(pod.supervise(*command, env={"TOKEN": "s3cret"}, secrets=["TOKEN", "NOT_SET"]))
     assert out == b"the token is ***\n"
 
 
-def test_a_log_that_is_not_read_does_not_block_the_workload_and_comes_whole(pod: Pod) -> None:
+def test_an_unread_log_does_not_block_the_workload_and_arrives_complete(pod: Pod) -> None:
     process = pod.supervise("sh", "-c", "seq 100000; touch done")
     pod.wait_for("files/done")
     whole = "".join(f"{number}\n" for number in range(1, 100001))
@@ -291,14 +291,16 @@ def test_a_pod_that_is_ended_ends_its_workload(pod: Pod) -> None:
     assert pod.termination_message()["ended_by"] == "cancelled"
 
 
-def test_who_cannot_write_its_directory_says_so_and_leaves_no_outcome(pod: Pod, tmp_path: Path) -> None:
+def test_a_supervisor_that_cannot_write_its_directory_reports_this_and_leaves_no_outcome(
+    pod: Pod, tmp_path: Path
+) -> None:
     (pod.directory / ".exit_code").mkdir()
     status, _, error = end(pod.supervise("true"))
     assert (status, (tmp_path / "termination-log").exists()) == (1, False)
     assert f"the workload cannot be started in {pod.directory}: ".encode() in error
 
 
-def test_to_cancel_is_said_before_it_is_done(pod: Pod) -> None:
+def test_a_cancellation_is_confirmed_and_ends_the_workload(pod: Pod) -> None:
     supervisor = pod.supervise("sh", "-c", "touch begun; sleep 60")
     pod.wait_for("files/begun")
     assert end(pod.start("cancel")) == (0, b"cancelling\n", b"")
@@ -306,7 +308,7 @@ def test_to_cancel_is_said_before_it_is_done(pod: Pod) -> None:
     assert pod.termination_message()["ended_by"] == "cancelled"
 
 
-def test_what_is_just_being_started_is_waited_for_and_then_cancelled(pod: Pod) -> None:
+def test_a_cancellation_waits_for_a_workload_that_is_about_to_start(pod: Pod) -> None:
     canceller = pod.start("cancel")
     time.sleep(0.5)
     supervisor = pod.supervise("sleep", "60")
@@ -315,18 +317,18 @@ def test_what_is_just_being_started_is_waited_for_and_then_cancelled(pod: Pod) -
     assert pod.termination_message()["ended_by"] == "cancelled"
 
 
-def test_who_finds_no_workload_does_not_say_that_it_is_asked(pod: Pod) -> None:
+def test_cancelling_without_a_workload_is_not_confirmed(pod: Pod) -> None:
     canceller = pod.start("cancel", TIMEOUT="0.3")
     assert end(canceller) == (1, b"", b"there is no workload\n")
 
 
-def test_where_nothing_is_left_nothing_is_kept(pod: Pod) -> None:
+def test_the_keeper_ends_if_no_files_are_left(pod: Pod) -> None:
     keeper = pod.keep("**")
     end(pod.supervise("true"))
     assert end(keeper)[0] == 0
 
 
-def test_nothing_is_given_up_before_the_workload_has_begun_or_while_it_runs(pod: Pod) -> None:
+def test_the_keeper_runs_until_the_workload_has_ended(pod: Pod) -> None:
     keeper = pod.keep("**")
     assert runs(keeper)
     supervisor = pod.supervise("sh", "-c", "touch begun; while [ ! -e end ]; do sleep 0.05; done; rm end begun")
@@ -338,7 +340,7 @@ def test_nothing_is_given_up_before_the_workload_has_begun_or_while_it_runs(pod:
 
 
 @pytest.mark.parametrize("command", ["touch result", "head -c 100000 /dev/urandom"])
-def test_what_is_left_is_kept_until_the_pod_is_deleted(pod: Pod, command: str) -> None:
+def test_files_and_logs_are_kept_until_the_pod_is_deleted(pod: Pod, command: str) -> None:
     keeper = pod.keep("**")
     supervisor = pod.supervise("sh", "-c", command, log_bytes=1 << 22)
     assert end(supervisor)[0] == 0
@@ -347,7 +349,7 @@ def test_what_is_left_is_kept_until_the_pod_is_deleted(pod: Pod, command: str) -
     assert end(keeper)[0] == 0
 
 
-def test_what_nobody_comes_for_is_not_kept_for_ever(pod: Pod) -> None:
+def test_files_that_are_not_fetched_are_kept_for_a_limited_time(pod: Pod) -> None:
     keeper = pod.keep("**", seconds=0.1)
     end(pod.supervise("touch", "result"))
     assert end(keeper)[0] == 0
@@ -363,7 +365,7 @@ def test_a_supervisor_that_is_killed_is_noticed_and_its_logs_are_kept(pod: Pod) 
 
 
 class Fetch:
-    """Who asks for what is left, piece by piece."""
+    """A client that requests the files and logs of an attempt piece by piece."""
 
     def __init__(self, pod: Pod, patterns: list[str], logs: list[str]) -> None:
         self.process = pod.start("send", json.dumps(patterns), json.dumps(logs))
@@ -377,7 +379,7 @@ class Fetch:
         return self.answer.read(int(self.answer.read(8)))
 
     def confirm(self) -> bytes:
-        """Say that the logs have arrived, and return the answer."""
+        """Confirm that the logs have arrived, and return the answer."""
         self.ask.write(b"\n")
         self.ask.flush()
         return self.answer.read(8)
@@ -390,7 +392,7 @@ class Fetch:
 
 
 def fetched(pod: Pod, *patterns: str, logs: tuple[str, ...] = ()) -> dict[str, bytes | str]:
-    """Return what comes back: the contents of files, and where links lead."""
+    """Return the fetched files by their names: the contents of files, and the targets of links."""
     fetch = Fetch(pod, list(patterns), list(logs))
     with fetch.archive() as archive:
         if logs:
@@ -402,39 +404,39 @@ def fetched(pod: Pod, *patterns: str, logs: tuple[str, ...] = ()) -> dict[str, b
         return found
 
 
-def test_what_is_asked_for_comes_back_with_the_logs_that_are(pod: Pod) -> None:
+def test_requested_files_are_sent_with_the_logs_that_exist(pod: Pod) -> None:
     large = os.urandom(3 << 20)
     for name, content in (("files/a", large), ("files/b", b"b"), ("samples.csv", b"s"), ("stdout.log", b"out")):
         (pod.directory / name).write_bytes(content)
-    (pod.directory / "outcome.json").write_text("{}")  # that is told by the termination message
+    (pod.directory / "outcome.json").write_text("{}")  # it is not fetched: the termination message carries the outcome
     expected = {"files/a": large, "samples.csv": b"s", "stdout.log": b"out"}
     assert fetched(pod, "a", logs=("stdout", "stderr")) == expected
 
 
-def test_a_piece_comes_when_it_is_asked_for_and_no_other(pod: Pod) -> None:
+def test_each_piece_is_sent_only_on_request(pod: Pod) -> None:
     (pod.directory / "files/a").write_bytes(bytes(3 << 20))
     fetch = Fetch(pod, ["**"], [])
     assert len(fetch.piece()) == 1 << 20
     os.set_blocking(fetch.answer.fileno(), False)
     assert runs(fetch.process)
     assert not fetch.answer.read()
-    assert end(fetch.process)[0] == 1  # nobody listens any more
+    assert end(fetch.process)[0] == 1  # its input is closed
 
 
-def test_a_link_stays_one_and_a_second_name_is_a_file(pod: Pod) -> None:
+def test_a_symbolic_link_stays_a_link_and_a_hard_link_becomes_a_file(pod: Pod) -> None:
     (pod.directory / "files/a").write_bytes(b"1")
     (pod.directory / "files/hard").hardlink_to(pod.directory / "files/a")
     (pod.directory / "files/soft").symlink_to("a")
     assert fetched(pod, "**") == {"files/a": b"1", "files/hard": b"1", "files/soft": "a"}
 
 
-def test_what_is_no_file_is_left_out(pod: Pod) -> None:
+def test_a_pipe_is_left_out(pod: Pod) -> None:
     os.mkfifo(pod.directory / "files/fifo")
     (pod.directory / "files/a").write_bytes(b"1")
     assert fetched(pod, "**") == {"files/a": b"1"}
 
 
-def test_what_cannot_be_read_is_left_out_with_a_word(pod: Pod) -> None:
+def test_an_unreadable_log_is_left_out_with_a_message(pod: Pod) -> None:
     (pod.directory / "files/a").write_bytes(b"1")
     fetch = Fetch(pod, ["**"], ["stdout"])  # there is no such log
     with fetch.archive() as archive:
@@ -443,7 +445,7 @@ def test_what_cannot_be_read_is_left_out_with_a_word(pod: Pod) -> None:
     assert end(fetch.process)[::2] == (0, b"stdout.log is left out: No such file or directory\n")
 
 
-def test_a_file_that_shrinks_meanwhile_costs_no_other(pod: Pod) -> None:
+def test_a_file_that_shrinks_while_it_is_sent_does_not_affect_other_files(pod: Pod) -> None:
     (pod.directory / "files/a").write_bytes(bytes(3 << 20))
     (pod.directory / "files/b").write_bytes(b"b")
     fetch = Fetch(pod, ["**"], [])
@@ -454,5 +456,5 @@ def test_a_file_that_shrinks_meanwhile_costs_no_other(pod: Pod) -> None:
     assert b"files/a" in end(fetch.process)[2]
 
 
-def test_where_nothing_is_left_the_archive_is_empty(pod: Pod) -> None:
+def test_without_files_the_archive_is_empty(pod: Pod) -> None:
     assert fetched(pod, "**") == {}

@@ -1,4 +1,4 @@
-"""Space that is reserved on a disk; what a workload may put in the way is in `test_hostile_workloads.py`."""
+"""Space is reserved on a disk; `test_hostile_workloads.py` tests files that a workload has replaced."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
-def test_what_is_reserved_can_be_written_when_the_disk_is_full(small_disk: Path) -> None:
+def test_reserved_space_can_be_written_when_the_disk_is_full(small_disk: Path) -> None:
     file, filler = small_disk / "reserved", small_disk / "filler"
     safe_files.reserve(str(file), 4096)
     subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
@@ -32,7 +32,7 @@ def test_a_full_disk_reserves_nothing(small_disk: Path) -> None:
         safe_files.reserve(str(small_disk / "reserved"), 1 << 20)
 
 
-def test_a_file_system_without_the_call_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_posix_fallocate_the_space_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_descriptor: int, _offset: int, _count: int) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 

@@ -1,4 +1,4 @@
-"""Samples are what the descendants of a process use; what cannot be sampled or written is left out."""
+"""A sample holds what the descendants of a process use; values that cannot be read or written are left out."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ sampler.close()
 
 
 def rows(file: Path) -> list[list[float]]:
-    """Return the numbers of a file without its first line."""
+    """Return the numbers of a CSV file without its header."""
     return [[float(part) for part in line.split(",")] for line in file.read_text().splitlines()[1:]]
 
 
@@ -34,17 +34,17 @@ def test_two_busy_processes_use_more_than_none_and_no_more_than_two_processors(s
     samples = rows(tmp_path / "samples.csv")
     assert (tmp_path / "samples.csv").read_text().startswith("seconds,cpu_percent,memory_bytes,processes\n")
     assert [processes for *_, processes in samples] == [2, 2, 2]
-    assert 0 < max(percent for _, percent, _, _ in samples) < 260  # a busy machine leaves them little
+    assert 0 < max(percent for _, percent, _, _ in samples) < 260  # a busy machine leaves the processes little time
     assert all(memory > 1_000_000 for _, _, memory, _ in samples)
 
 
-def test_where_nothing_can_be_written_nothing_is_sampled(script: Script, tmp_path: Path) -> None:
+def test_a_missing_directory_is_not_an_error(script: Script, tmp_path: Path) -> None:
     assert script(BURN + "print('done')", str(tmp_path / "nowhere")) == "done\n"
 
 
 @pytest.fixture
 def gpus(tmp_path: Path) -> dict[str, str]:
-    """The environment in which `nvidia-smi` is what a test writes."""
+    """Return an environment in which `nvidia-smi` is a program that the test writes."""
     (tmp_path / "nvidia-smi").touch(mode=0o755)
     return {"PATH": f"{tmp_path}:/usr/bin:/bin"}
 
@@ -77,7 +77,7 @@ while True:
 """
 
 
-def test_what_reads_the_gpus_is_no_part_of_the_workload_and_ends_with_it(
+def test_the_gpu_reader_is_not_part_of_the_workload_and_ends_with_the_sampler(
     script: Script, gpus: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "nvidia-smi").write_text(FAKE)
@@ -85,10 +85,10 @@ def test_what_reads_the_gpus_is_no_part_of_the_workload_and_ends_with_it(
     lines = (tmp_path / "gpu_samples.csv").read_text().splitlines()
     assert lines[0] == "seconds,gpu,utilization_percent,memory_mib"
     assert {line.partition(",")[2] for line in lines[1:]} == {"0,97,40536", "1,3,17"}
-    assert rows(tmp_path / "samples.csv") == []  # where no workload is, there is nothing to be said of one
+    assert rows(tmp_path / "samples.csv") == []  # the only child is the GPU reader, which is not sampled
 
 
-def test_a_program_that_knows_of_no_gpu_leaves_no_sample(script: Script, gpus: dict[str, str], tmp_path: Path) -> None:
+def test_without_gpus_there_are_no_gpu_samples(script: Script, gpus: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     assert script(GPUS, "1", "once", env=gpus) == "gone\n"
     assert (tmp_path / "gpu_samples.csv").read_text() == "seconds,gpu,utilization_percent,memory_mib\n"

@@ -1,4 +1,4 @@
-"""What the agent answers; how workloads fare there is held for every backend by `tests/conformance`."""
+"""The answers of the agent; `tests/conformance` tests how each backend runs workloads."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ ORDER: Final[dict[str, Any]] = {
 
 
 class Agent:
-    """An agent on this machine, and what it tells.
+    """An agent on this machine, and its events.
 
     Args:
-        directory: of one attempt.
+        directory: the directory of the attempt that all requests are about.
+        mark: the mark that the agent's process carries.
     """
 
     def __init__(self, directory: Path, mark: Path) -> None:
@@ -51,23 +52,23 @@ class Agent:
         self.hello = self.connection.start_agent()
 
     def ask(self, op: str, **fields: Any) -> Message:
-        """Ask something about the attempt, and return the answer without its number."""
+        """Ask something about the attempt, and return the answer without its id."""
         answer = self.connection.request(op, **{"directory": str(self.directory), **fields})
         return {key: value for key, value in answer.items() if key != "id"}
 
     def submit(self, *command: str, **fields: Any) -> Message:
-        """Start a workload."""
+        """Submit a workload, and return the answer."""
         order = {**ORDER, "command": command or ORDER["command"]}
         return self.ask("submit", **{"order": order, "sources": None, "offsets": None, **fields})
 
     def end(self) -> Message:
-        """Wait for the end of a workload that was submitted."""
+        """Return the next event of the agent, which is the end of the workload unless its logs are followed."""
         return self.events.get(timeout=60)
 
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    """An agent, and the end of what it has started."""
+    """Yield an agent; at the end, end its workloads and close it."""
     found = Agent(tmp_path / "attempt", tmp_path / "mark")
     yield found
     processes.end_marked(found.directory, grace=0.1)
@@ -76,14 +77,14 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 @contextmanager
 def held(agent: Agent) -> Iterator[None]:
-    """Hold the lock of the attempt, as who is about to start it does."""
+    """Hold the lock of the attempt, as a supervisor does that is about to start."""
     agent.directory.mkdir(exist_ok=True)
     with (agent.directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def test_it_says_where_it_is(agent: Agent) -> None:
+def test_the_agent_reports_its_home_and_its_python(agent: Agent) -> None:
     assert agent.hello["home"] == str(Path.home())
     assert agent.hello["python"] == sys.version
 
@@ -114,24 +115,24 @@ def test_an_attempt_runs_and_ends(agent: Agent) -> None:
         ("submit", {"order": {}}, "sources"),
     ],
 )
-def test_what_cannot_be_done_is_answered_and_is_not_the_end(
+def test_an_invalid_request_is_answered_and_the_agent_goes_on(
     agent: Agent, op: str, fields: dict[str, Any], error: str
 ) -> None:
     assert error in agent.ask(op, **fields)["error"]
     assert agent.ask("state") == {"state": "absent"}
 
 
-def test_a_directory_that_cannot_be_made_is_named(agent: Agent) -> None:
+def test_a_directory_that_cannot_be_created_is_named(agent: Agent) -> None:
     assert agent.submit(directory="/proc/nowhere")["error"] == "No such file or directory: /proc/nowhere"
 
 
-def test_an_output_is_told_from_where_it_is_known_on(agent: Agent) -> None:
+def test_a_log_is_sent_from_the_requested_offset(agent: Agent) -> None:
     agent.submit("sh", "-c", "printf 0123456789", offsets={"stdout": 4, "stderr": 0})
     event = agent.end()
     assert (event["event"], event["stream"], event["offset"], event["data"]) == ("log", "stdout", 4, "NDU2Nzg5")
 
 
-def test_who_submits_while_another_one_starts_it_waits_for_that(agent: Agent) -> None:
+def test_submitting_waits_for_another_process_that_starts_the_attempt(agent: Agent) -> None:
     with held(agent):
         answers: queue.SimpleQueue[Message] = queue.SimpleQueue()
         thread = threading.Thread(target=lambda: answers.put(agent.submit("true")))
@@ -143,8 +144,8 @@ def test_who_submits_while_another_one_starts_it_waits_for_that(agent: Agent) ->
     assert agent.end()["outcome"]["exit_code"] == 0
 
 
-def test_who_cancels_while_another_one_starts_it_waits_for_the_one_to_be_told(agent: Agent) -> None:
-    """The number 0 would be that of the agent and all that is with it."""
+def test_cancelling_waits_until_the_pid_of_a_starting_supervisor_is_known(agent: Agent) -> None:
+    """Until then the pid is 0; a signal to it would reach the whole process group of the agent."""
     with (
         held(agent),
         (agent.directory / "lock").open() as lock,
@@ -160,14 +161,14 @@ def test_who_cancels_while_another_one_starts_it_waits_for_the_one_to_be_told(ag
     assert agent.ask("state") == {"state": "lost"}
 
 
-def test_who_only_looks_is_in_nobodys_way(agent: Agent) -> None:
+def test_reading_the_state_does_not_need_the_exclusive_lock(agent: Agent) -> None:
     agent.directory.mkdir()
     with (agent.directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         assert agent.ask("state") == {"state": "absent"}
 
 
-def test_what_is_sent_is_moved_to_its_place_by_who_starts_it(agent: Agent) -> None:
+def test_the_first_submission_moves_its_sources_into_place(agent: Agent) -> None:
     for name in ("first", "second"):
         (agent.directory / name).mkdir(parents=True)
         (agent.directory / name / "file").write_text(name)
@@ -178,7 +179,7 @@ def test_what_is_sent_is_moved_to_its_place_by_who_starts_it(agent: Agent) -> No
     assert agent.end()["event"] == "ended"
 
 
-def test_what_a_submission_left_that_came_to_nothing_is_replaced(agent: Agent) -> None:
+def test_sources_of_an_unfinished_submission_are_replaced(agent: Agent) -> None:
     (agent.directory / "src/half").mkdir(parents=True)
     (agent.directory / "sent").mkdir()
     (agent.directory / "sent/file").touch()
@@ -186,7 +187,7 @@ def test_what_a_submission_left_that_came_to_nothing_is_replaced(agent: Agent) -
     assert [path.name for path in (agent.directory / "src").iterdir()] == ["file"]
 
 
-def test_a_supervisor_that_is_killed_takes_all_of_it_along(agent: Agent) -> None:
+def test_all_processes_end_if_the_supervisor_is_killed(agent: Agent) -> None:
     agent.submit("sh", "-c", "setsid sleep 60 & sleep 60")
     wait_for(lambda: len(processes.marked(agent.directory)) == 3, "the shell and its children")
     started = json.loads((agent.directory / "started").read_text())
@@ -202,7 +203,7 @@ def test_the_agent_ends_with_its_connection_and_the_workload_does_not(agent: Age
     assert len(processes.marked(agent.directory)) == 1
 
 
-def test_who_ends_is_not_left_as_a_zombie(agent: Agent) -> None:
+def test_an_ended_supervisor_is_not_left_as_a_zombie(agent: Agent) -> None:
     agent.submit("true")
     agent.end()
     server = psutil.Process(agent.hello["pid"])

@@ -1,4 +1,4 @@
-"""The agent is sent as text to machines that have a Python of their own, and nothing else of ours."""
+"""The agent's source runs on targets that have Python 3.8 or later and no package of Topgallant."""
 
 import ast
 import sys
@@ -23,12 +23,12 @@ def imports(tree: ast.Module) -> Iterator[str]:
 
 
 @each_module
-def test_a_module_is_understood_by_python_3_8(file: Path) -> None:
+def test_a_module_is_valid_python_3_8(file: Path) -> None:
     ast.parse(file.read_text(), feature_version=(3, 8))
 
 
 @each_module
-def test_a_module_needs_only_the_standard_library_and_its_neighbours(file: Path) -> None:
+def test_a_module_imports_only_the_standard_library_and_the_agent(file: Path) -> None:
     needed = set(imports(ast.parse(file.read_text())))
     foreign = {name for name in needed if name.partition(".")[0] not in sys.stdlib_module_names}
     assert {name for name in foreign if not name.startswith("toolbox.agent")} == set()

@@ -1,4 +1,4 @@
-"""One workload and its record. `tests/conformance` tests what all backends have in common."""
+"""The supervisor runs one workload and records its outcome; `tests/conformance` tests all backends alike."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ print(json.dumps(messages))
 
 
 def run(script: Script, before: str = "", **order: Any) -> list[str]:
-    """Run a workload, and return what the supervisor says of its start."""
+    """Run a workload, and return the messages of the supervisor about its start."""
     messages: list[str] = json.loads(script(RUN + before + END, json.dumps(order)))
     return messages
 
 
 def outcome(tmp_path: Path) -> dict[str, Any]:
-    """Return what was written down."""
+    """Return the recorded outcome."""
     kept: dict[str, Any] = json.loads((tmp_path / "attempt/outcome.json").read_text())
     return kept
 
@@ -59,7 +59,7 @@ def test_an_outcome_has_all_fields(script: Script, tmp_path: Path) -> None:
     }
 
 
-def test_nothing_that_was_reserved_is_left(script: Script, tmp_path: Path) -> None:
+def test_no_reserved_file_is_left(script: Script, tmp_path: Path) -> None:
     run(script)
     names = {path.name for path in (tmp_path / "attempt").iterdir()}
     assert names == {"exit_code", "files", "outcome.json", "started", "stderr.log", "stdout.log"}
@@ -72,7 +72,7 @@ def test_a_supervisor_that_cannot_write_reports_why_and_starts_nothing(script: S
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_long_message_does_not_outgrow_what_is_reserved(script: Script, tmp_path: Path) -> None:
+def test_a_long_message_fits_into_the_reserved_space(script: Script, tmp_path: Path) -> None:
     run(script, cwd="/é" + "é" * 5000)
     kept = outcome(tmp_path)
     assert kept["message"].startswith("its working directory /éé")
@@ -83,14 +83,14 @@ NO_SIGNALS = "tree.send = supervisor.cgroups.send_kill = lambda *_: None\nsuperv
 
 
 def test_a_workload_that_cannot_be_killed_has_not_succeeded(script: Script, tmp_path: Path) -> None:
-    """As one that waits for a disk that does not answer. Here nobody sends it the signals."""
+    """A process that waits for a broken disk ignores signals; in this test, no signals are sent."""
     run(script, NO_SIGNALS, command=["sleep", "60"], run_seconds=0.1)
     kept = outcome(tmp_path)
     assert (kept["ended_by"], kept["exit_code"]) == ("timeout", 137)
     assert "some of its processes could not be killed: [" in kept["message"]
 
 
-def test_the_message_about_processes_that_cannot_be_killed_begins_with_words(script: Script, tmp_path: Path) -> None:
+def test_processes_that_cannot_be_killed_are_reported_after_a_successful_exit(script: Script, tmp_path: Path) -> None:
     run(script, NO_SIGNALS, command=["sh", "-c", "sleep 5 &"])
     kept = outcome(tmp_path)
     assert (kept["ended_by"], kept["exit_code"]) == ("exit", 0)
@@ -98,7 +98,7 @@ def test_the_message_about_processes_that_cannot_be_killed_begins_with_words(scr
 
 
 def test_an_ended_gpu_reader_gets_no_signal(script: Script, tmp_path: Path) -> None:
-    """Its number may be that of another process by then."""
+    """Another process may have its pid by then."""
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     before = f"os.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\ntree.send = lambda *all: messages.append(all)\n"
@@ -113,22 +113,20 @@ def test_a_workload_that_leaves_the_group_and_the_session_of_its_supervisor_is_e
     assert (outcome(tmp_path)["exit_code"], outcome(tmp_path)["leftovers"]) == (0, 1)
 
 
-def test_the_variables_of_the_order_come_after_those_of_the_agent_and_before_the_mark(
-    script: Script, tmp_path: Path
-) -> None:
+def test_variables_of_the_order_override_those_of_the_agent_but_not_the_mark(script: Script, tmp_path: Path) -> None:
     given = {"HOME": "/given", "TOPGALLANT_STEP": "/forged"}
     run(script, command=["sh", "-c", 'echo "$HOME $TOPGALLANT_STEP"'], env=given)
     assert (tmp_path / "attempt/stdout.log").read_text() == f"/given {tmp_path}/attempt\n"
 
 
-def test_the_program_is_looked_for_where_its_own_variables_say(script: Script, tmp_path: Path) -> None:
+def test_the_program_is_searched_in_the_path_of_its_own_variables(script: Script, tmp_path: Path) -> None:
     (tmp_path / "own-program").write_text("#!/bin/sh\necho found\n")
     (tmp_path / "own-program").chmod(0o755)
     run(script, command=["own-program"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
     assert (tmp_path / "attempt/stdout.log").read_text() == "found\n"
 
 
-def test_invalid_arguments_are_a_workload_that_does_not_start(script: Script, tmp_path: Path) -> None:
+def test_a_workload_with_invalid_arguments_does_not_start(script: Script, tmp_path: Path) -> None:
     run(script, command=["true", "a\0b"])
     assert outcome(tmp_path)["ended_by"] == "not_started"
     assert outcome(tmp_path)["message"] == "`true` cannot be started: embedded null byte"

@@ -1,4 +1,4 @@
-"""Who is below a process is found, whatever it calls itself and whatever it left."""
+"""The descendants of a process are found, whatever their names are and also if they have left their parent."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ SLEEP = str(shutil.which("sleep"))
 
 @contextmanager
 def running(*command: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program, and end it."""
+    """Run a program during the block, and kill it at the end."""
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE)
     try:
         yield process
@@ -38,7 +38,7 @@ def test_children_and_their_children_are_descendants() -> None:
         tree.send(grandchild, signal.SIGKILL)
 
 
-def test_nobody_is_below_a_process_without_children() -> None:
+def test_a_process_without_children_has_no_descendants() -> None:
     with running(SLEEP, "60") as process:
         assert tree.descendants(process.pid) == {}
 
@@ -50,7 +50,7 @@ def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
         assert tree.descendants(os.getpid())[process.pid].parent == os.getpid()
 
 
-def test_who_has_ended_and_is_not_waited_for_is_none() -> None:
+def test_a_zombie_is_not_a_descendant() -> None:
     with running("true") as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert process.pid not in tree.descendants(os.getpid())
@@ -63,7 +63,7 @@ def test_processor_time_is_counted_in_ticks() -> None:
         assert 0 < tree.descendants(os.getpid())[process.pid].ticks < 3000
 
 
-def test_an_orphan_stays_in_the_tree_of_who_adopts(script: Script) -> None:
+def test_an_orphan_is_a_descendant_of_the_process_that_adopts_it(script: Script) -> None:
     source = """
 import os, time
 from toolbox.agent import tree
@@ -99,7 +99,7 @@ print(os.waitpid(-1, 0)[1])
     assert script(source) == "9\n"
 
 
-def test_to_send_a_signal_to_who_has_gone_is_no_error() -> None:
+def test_a_signal_to_an_ended_process_is_not_an_error() -> None:
     with running("true") as process:
         process.wait()
         tree.send(process.pid, signal.SIGTERM)

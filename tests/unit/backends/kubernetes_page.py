@@ -1,4 +1,4 @@
-"""What docs/kubernetes.md shows: its examples are held against the code, so that they are true."""
+"""The examples of docs/kubernetes.md, which tests compare with the code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "kubernetes.md"
 
 
 def examples() -> list[Any]:
-    """Return the documents of its blocks of YAML, in their order."""
+    """Return the YAML documents of the page in their order."""
     blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [document for block in blocks for document in yaml.safe_load_all(block)]
 
 
 def role() -> dict[str, Any]:
-    """Return the Role that is said to be enough."""
+    """Return the Role that the page describes as sufficient."""
     (found,) = (each for each in examples() if isinstance(each, dict) and each.get("kind") == "Role")
     return dict(found)

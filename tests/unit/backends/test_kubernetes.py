@@ -1,4 +1,4 @@
-"""What the backend does on clusters that the tests have not: with JobSets. (`tests/live` has a real cluster.)"""
+"""The backend on a fake API server, mostly with JobSets; `tests/live` uses a real cluster without JobSets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def job_set() -> dict[str, Any]:
 
 
 def pod(of_slice: int, index: int) -> dict[str, Any]:
-    """Return one of its pods, which has ended."""
+    """Return a pod of the JobSet that has ended with exit code 0."""
     outcome = WorkloadOutcome(EndedBy.EXIT, 0).as_json()
     message = json.dumps({**outcome, "logs": {"stdout": [0, 0], "stderr": [0, 0]}, "left": 0})
     state = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
@@ -108,7 +108,10 @@ LOGS: Final = {"stdout": [7, 1], "stderr": [0, 0]}
 
 
 def holding(*, is_over: bool = False, logs: dict[str, Any] | None = LOGS) -> dict[str, Any]:
-    """Return an ended pod whose logs have to be fetched from its container `files`, which may be over."""
+    """Return a pod whose workload has ended and whose logs are in the container `files`.
+
+    With `is_over`, the container `files` has ended too, with exit code 1.
+    """
     whole = pod(0, 0)
     outcome = WorkloadOutcome(EndedBy.EXIT, 0).as_json()
     message = json.dumps({**outcome, **({"logs": logs} if logs else {}), "left": 0})
@@ -148,7 +151,7 @@ def test_logs_that_can_no_longer_be_fetched_are_an_error(
 def test_a_log_that_the_workload_deleted_is_an_error(
     server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str], logs: dict[str, Any] | None
 ) -> None:
-    """Also if an older agent reported no checksums."""
+    """The same holds for an agent of an earlier version, which reports no checksums."""
 
     def send(talk: Conversation) -> None:
         for piece in (archive({}), b""):
@@ -169,12 +172,12 @@ def test_a_log_that_the_workload_deleted_is_an_error(
 
 
 @pytest.mark.parametrize("known", [{}, {"nodeName": "n"}])
-def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
+def test_a_pod_that_succeeds_before_it_can_be_cancelled_has_passed(
     server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str], known: dict[str, str]
 ) -> None:
     ended = pod(0, 0)
     bare = {key: value for key, value in ended["spec"].items() if key != "nodeName"}
-    placed = {**ended, "spec": {**bare, **known}, "status": {}}  # which is all that we have heard of it by then
+    placed = {**ended, "spec": {**bare, **known}, "status": {}}  # the backend has seen no state of the container yet
     spec = {"template": {"spec": {"containers": [CONTAINER]}}}
     server.answers("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
     server.answers("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [placed]})
@@ -195,7 +198,9 @@ def test_a_pod_that_has_ended_well_before_it_could_be_cancelled_has_passed(
     outcome = backend.poll([handle])[handle].outcome
     assert outcome is not None
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
-    assert server.count("DELETE", f"{JOBS}/{JOB}") == 0  # which might have hidden its end
+    assert (
+        server.count("DELETE", f"{JOBS}/{JOB}") == 0
+    )  # deleting the Job could have removed the pod before its outcome was read
 
 
 def test_the_job_of_a_pod_that_gets_no_node_is_removed_when_it_is_cancelled(
@@ -213,7 +218,7 @@ def test_the_job_of_a_pod_that_gets_no_node_is_removed_when_it_is_cancelled(
     wait_until(lambda: server.count("DELETE", f"{JOBS}/{JOB}"))
 
 
-def test_of_a_past_attempt_all_is_removed_that_it_may_have_been(
+def test_releasing_a_past_attempt_deletes_both_its_job_and_its_job_set(
     server: ApiServer, backend: Backend, tmp_path: Path
 ) -> None:
     server.answers("DELETE", f"{SETS}/{JOB}", {})
@@ -221,19 +226,21 @@ def test_of_a_past_attempt_all_is_removed_that_it_may_have_been(
     assert server.count("DELETE", f"{SETS}/{JOB}") == 1
 
 
-def test_who_may_not_remove_job_sets_has_made_none(server: ApiServer, backend: Backend, tmp_path: Path) -> None:
+def test_releasing_without_permission_for_job_sets_is_not_an_error(
+    server: ApiServer, backend: Backend, tmp_path: Path
+) -> None:
     server.answers("DELETE", f"{JOBS}/{JOB}", {})
     server.answers("DELETE", f"{SETS}/{JOB}", failure(403, "jobsets is forbidden"))
     backend.release(Handle(NAME, tmp_path))
     assert server.count("DELETE", f"{JOBS}/{JOB}") == 1
 
 
-def test_what_is_neither_a_job_nor_a_job_set_is_not_found(backend: Backend, tmp_path: Path) -> None:
+def test_an_attempt_without_a_job_or_a_job_set_is_not_found(backend: Backend, tmp_path: Path) -> None:
     assert backend.find(ONE, NAME, tmp_path) is None
 
 
 @pytest.mark.parametrize(("workload", "path", "status"), [(ONE, JOBS, 403), (SLICES, SETS, 422)])
-def test_what_cannot_be_asked_is_not_taken_for_absent(
+def test_a_failed_request_does_not_mean_that_the_attempt_is_absent(
     server: ApiServer, backend: Backend, tmp_path: Path, workload: Workload, path: str, status: int
 ) -> None:
     server.answers("GET", f"{path}/{JOB}", failure(status))
@@ -249,12 +256,12 @@ def test_what_cannot_be_asked_is_not_taken_for_absent(
         ({}, "there are no clusters"),
     ],
 )
-def test_a_cluster_that_the_run_will_not_have_is_named(block: dict[str, Access | None], hint: str) -> None:
+def test_a_cluster_that_the_run_does_not_use_is_named(block: dict[str, Access | None], hint: str) -> None:
     with pytest.raises(ConfigurationError, match=f"no cluster `sutt` in the block `clusters`: {hint}"):
         Target(cluster="sutt").verify("there", block, [])
 
 
-def test_a_cluster_that_the_run_has_not_got_yet_is_not_asked() -> None:
+def test_a_cluster_that_is_not_acquired_yet_gets_no_requests() -> None:
     Target(cluster="sut").verify("there", {"sut": None}, [])
 
 
@@ -268,7 +275,7 @@ def test_a_cluster_that_the_run_has_not_got_yet_is_not_asked() -> None:
         ([{"hosts": 2}, TWO_SLICES], (*REQUIRED_PERMISSIONS, *SLICE_PERMISSIONS, *HOST_PERMISSIONS)),
     ],
 )
-def test_what_is_needed_depends_on_what_the_cells_ask_for(
+def test_the_required_permissions_depend_on_the_pods_of_the_cells(
     server: ApiServer, pods: list[dict[str, Any]], required: tuple[object, ...]
 ) -> None:
     server.answers("POST", REVIEWS, {"status": {"allowed": False}})
@@ -287,7 +294,7 @@ BRIEF = Workload(("true",), collect=(), timeouts=Timeouts(wait=1))
 
 
 def submit(server: ApiServer, backend: Backend, directory: Path, *answers: Answer) -> StepError:
-    """Submit a workload, whose Job is answered so, and return the error."""
+    """Submit a workload with these answers to the creation of its Job, and return the error."""
     server.answers("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})
     server.answers("POST", JOBS, *answers)
     with pytest.raises(StepError) as caught:
@@ -302,21 +309,21 @@ LOST = Answer([b"{", BREAK])
     ("answers", "is_undecided"),
     [
         ([LOST], True),
-        ([LOST, failure(403, "jobs is forbidden")], True),  # as of a server that has just been started
+        ([LOST, failure(403, "jobs is forbidden")], True),  # a restarting server may refuse the second request
         ([failure(500)], True),
         ([failure(401)], False),
         ([failure(403, "jobs is forbidden")], False),
         ([failure(422)], False),
     ],
 )
-def test_a_job_that_may_have_been_created_is_not_taken_for_refused(
+def test_a_job_that_may_have_been_created_is_not_reported_as_refused(
     server: ApiServer, backend: Backend, tmp_path: Path, answers: list[Answer], is_undecided: bool
 ) -> None:
     error = submit(server, backend, tmp_path, *answers)
     assert isinstance(error, SubmissionUnknown) is is_undecided
 
 
-def test_where_the_run_ends_while_a_job_is_being_created_it_may_have_been(
+def test_a_job_may_exist_if_the_run_is_cancelled_while_it_is_created(
     server: ApiServer, backend: Backend, tmp_path: Path
 ) -> None:
     with cancellation.opened() as scope:
@@ -332,7 +339,7 @@ def test_where_the_run_ends_while_a_job_is_being_created_it_may_have_been(
     assert caught.value.verdict is Verdict.CANCELLED
 
 
-def test_a_job_that_was_created_by_a_try_without_an_answer_is_taken_for_that(
+def test_a_job_of_an_earlier_request_without_an_answer_is_used(
     server: ApiServer, backend: Backend, tmp_path: Path
 ) -> None:
     server.answers("POST", CONFIG_MAPS, {"metadata": {"name": "owner", "uid": "o"}})

@@ -1,4 +1,4 @@
-"""What docs/kubernetes.md says is so."""
+"""The examples and tables of docs/kubernetes.md agree with the code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROJECTS = [each for each in examples() if isinstance(each, dict) and "matrix" i
 
 
 def allowed(rules: Iterable[Mapping[str, list[str]]]) -> list[Permission]:
-    """Return what the rules of a Role allow, sorted."""
+    """Return the permissions that the rules of a Role grant, sorted."""
     found = [
         Permission(verb, resource, group)
         for rule in rules
@@ -36,7 +36,7 @@ def allowed(rules: Iterable[Mapping[str, list[str]]]) -> list[Permission]:
 
 
 def planned(project: dict[str, Any], directory: Path) -> Plan:
-    """Return the plan of a project that the page shows, with the files that it names."""
+    """Return the plan of an example project; the files that the project names are created."""
     for name in project["matrix"]["workload"].get("files", {}).values():
         (directory / name).parent.mkdir(parents=True)
         (directory / name).touch()
@@ -49,7 +49,7 @@ def planned(project: dict[str, Any], directory: Path) -> Plan:
 
 
 def pods(project: dict[str, Any], directory: Path) -> list[Pod]:
-    """Return the pods of the cells of a project that the page shows."""
+    """Return the pods of the cells of an example project."""
     made, found = planned(project, directory), []
     for cell in made.cells:
         (target,) = (made.targets[name].description for name in cell.targets)
@@ -58,11 +58,11 @@ def pods(project: dict[str, Any], directory: Path) -> list[Pod]:
     return found
 
 
-def test_the_role_allows_what_is_asked_for_and_nothing_else() -> None:
+def test_the_role_grants_exactly_the_required_permissions() -> None:
     assert allowed(role()["rules"]) == sorted(REQUIRED_PERMISSIONS, key=str)
 
 
-def test_the_other_rules_are_those_of_several_hosts_and_of_several_slices() -> None:
+def test_the_additional_rules_are_those_for_hosts_and_for_slices() -> None:
     (rules,) = (each for each in examples() if isinstance(each, list))
     services, job_sets = rules
     assert allowed([services]) == sorted(HOST_PERMISSIONS, key=str)
@@ -78,11 +78,11 @@ def test_the_binding_gives_the_role_to_the_account() -> None:
 
 
 @pytest.mark.parametrize("index", range(len(PROJECTS)))
-def test_its_projects_plan_without_a_note(index: int, tmp_path: Path) -> None:
+def test_the_example_projects_have_a_plan_without_notes(index: int, tmp_path: Path) -> None:
     assert planned(PROJECTS[index], tmp_path).notes == []
 
 
-def test_the_matrix_on_gpus_has_what_its_cells_ask_for(tmp_path: Path) -> None:
+def test_the_cells_of_the_gpu_example_have_their_gpus(tmp_path: Path) -> None:
     found = pods(PROJECTS[1], tmp_path)
     gpu, mig = {"nvidia.com/gpu": 1}, {"nvidia.com/mig-1g.10gb": 1}
     assert [pod.devices for pod in found] == [gpu, {"nvidia.com/gpu": 2}, mig, {}, gpu, {"nvidia.com/gpu": 2}]
@@ -97,7 +97,7 @@ def test_the_matrix_on_tpus_has_one_slice_and_two(tmp_path: Path) -> None:
     ]
 
 
-def test_every_patch_is_one_that_holds() -> None:
+def test_every_example_of_a_patch_is_valid() -> None:
     patches = [each for each in examples() if isinstance(each, dict) and "patch" in each]
     assert patches
     assert [description.parse({"image": "a", **each}, {}).patch for each in patches] == [
@@ -120,7 +120,7 @@ def test_every_field_of_a_pod_is_in_its_table_with_its_default() -> None:
     assert {"hosts", "slices", "unreachable_seconds", "keep_seconds", "ttl_seconds"} == {*numbers}
 
 
-def test_the_resources_are_those_by_default() -> None:
+def test_the_documented_resources_are_the_defaults() -> None:
     documented = re.findall(
         r"`((?:request|limit)_\w+|gpu): (\d+)`",
         PAGE.read_text().partition("The defaults of `resources`")[2].partition("\n\n")[0],

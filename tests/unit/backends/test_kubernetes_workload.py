@@ -16,7 +16,7 @@ TODAY = dt.date(2026, 11, 22)
 
 
 def planned(directory: Path, pod: Any, target: str = "gpus", **fields: Any) -> Cell:
-    """Return the only cell of a matrix whose workload has this `pod`."""
+    """Return the only cell of a matrix whose workload has these fields of `pod`."""
     gpus = {"backend": "kubernetes", "pod": {"image": "a:1"}}
     workload = {"command": "true", "pod": pod, **fields}
     matrix = {"axes": {"x": ["a"]}, "target": target, "workload": workload}
@@ -46,7 +46,7 @@ def test_other_backends_ignore_the_field(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path: Path, pod: Any, fingerprint: str) -> None:
-    """The fingerprints are those that a version wrote in which `pod` was a field of all workloads."""
+    """These fingerprints are from an earlier version, in which all workloads had the field `pod`."""
     assert planned(tmp_path, pod).fingerprint == fingerprint
 
 
@@ -66,7 +66,7 @@ def test_a_wrong_pod_is_refused_with_its_line(tmp_path: Path, pod: Any, message:
     assert message in fault
 
 
-def test_the_faults_of_a_workload_are_listed_together_with_a_hint_for_each_unknown_field(tmp_path: Path) -> None:
+def test_all_faults_of_a_workload_are_listed_with_a_hint_for_each_unknown_field(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         planned(tmp_path, [], log_bytes=1, pods={}, zzzz=1)
     faults = [fault.partition("`matrix.workload.")[2] for fault in caught.value.faults]

@@ -1,4 +1,4 @@
-"""How a machine is described, and what `ssh` is called with; machines themselves are in `tests/live`."""
+"""The description of a machine, and the arguments of `ssh`; `tests/live` connects to machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from toolbox.model.workloads import TargetContext, Workload
         ({"host": "::1"}, "[::1]"),
     ],
 )
-def test_ansible_finds_a_machine_where_ssh_does(fields: dict[str, Any], address: str) -> None:
+def test_ansible_gets_the_same_address_as_ssh(fields: dict[str, Any], address: str) -> None:
     assert Target(**fields).address("name") == address
 
 
@@ -59,7 +59,7 @@ def test_an_invalid_machine_is_refused(field: str, value: object) -> None:
 
 @pytest.fixture
 def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which an `ssh` that reaches nobody writes what it is called with."""
+    """Return the file in which a fake `ssh`, which reaches no machine, writes its arguments."""
     program = tmp_path / "bin/ssh"
     program.parent.mkdir()
     program.write_text(
@@ -72,13 +72,13 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def backend(tmp_path: Path, **fields: Any) -> Backend:
-    """Open a target."""
+    """Open the backend of a target."""
     context = TargetContext("name", "run", tmp_path / "mark", {}, list, lambda _: None)
     return Target.model_validate(fields).open(context)
 
 
 def call(tmp_path: Path, called: Path, **fields: Any) -> list[str]:
-    """Return what ssh is called with."""
+    """Return the arguments of `ssh`."""
     opened = backend(tmp_path, **fields)
     with pytest.raises(StepError, match=r"^name: the host cannot be reached: Permission denied"):
         opened.submit(Workload(("true",)), "cell", tmp_path)
@@ -86,12 +86,12 @@ def call(tmp_path: Path, called: Path, **fields: Any) -> list[str]:
     return called.read_text().splitlines()
 
 
-def test_ssh_never_asks_for_a_password_and_notices_a_silent_end(tmp_path: Path, called: Path) -> None:
+def test_ssh_never_asks_for_a_password_and_detects_a_dead_connection(tmp_path: Path, called: Path) -> None:
     args = call(tmp_path, called)
     assert {"-T", "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"} <= set(args)
 
 
-def test_the_configuration_of_the_user_says_what_the_target_does_not(tmp_path: Path, called: Path) -> None:
+def test_settings_that_the_target_omits_are_left_to_the_ssh_configuration(tmp_path: Path, called: Path) -> None:
     args = call(tmp_path, called)
     assert not {"-l", "-p"} & set(args)
     assert args[args.index("--") + 1] == "name"
@@ -110,7 +110,7 @@ def test_ssh_takes_an_ipv6_address_without_brackets(tmp_path: Path, called: Path
     assert args[args.index("--") + 1] == "::1"
 
 
-def test_a_machine_that_was_never_reached_is_closed_without_a_trace(tmp_path: Path) -> None:
+def test_closing_a_machine_that_was_never_reached_leaves_no_files(tmp_path: Path) -> None:
     opened = backend(tmp_path)
     assert isinstance(opened, ssh._Ssh)
     folder = opened._control.parent

@@ -17,7 +17,7 @@ from toolbox.hosts.messages import Message
 from toolbox.system import processes
 from toolbox.system.processes import Channel
 
-# What stands in for an agent reads past the text of the real one, as that does.
+# The program that replaces the agent begins like the agent: it first reads past the agent's source text.
 BEGIN: Final = """
 import json, os, sys, time
 read = sys.stdin.buffer.read
@@ -31,7 +31,7 @@ hello = dict(event="hello", home="/home")
 
 
 class Talk:
-    """A connection to a program, and what is told of it."""
+    """A connection to a program, with the events that it receives and the number of its ends."""
 
     def __init__(self, source: str, mark: Path) -> None:
         self.events: list[Message] = []
@@ -51,7 +51,7 @@ Talks = Callable[[str], Talk]
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Iterator[Talks]:
-    """Start a program that speaks as an agent does, or does not."""
+    """Return a function that starts a program in place of the agent; the source in the call says what it does."""
     talks: list[Talk] = []
 
     def start(source: str) -> Talk:
@@ -144,7 +144,7 @@ def test_a_request_after_the_end_of_the_connection_fails(talk: Talks) -> None:
 
 
 def test_a_request_while_the_connection_is_closed_fails(talk: Talks) -> None:
-    """At any moment of it: its input may be closed, and the end of its output not seen yet."""
+    """A request fails at every moment of `close`, also when the input is closed and the reader has not yet ended."""
     one = talk("say(**hello); read(); time.sleep(0.5)")
     one.connection.start_agent()
     with ThreadPoolExecutor() as threads:

@@ -1,4 +1,4 @@
-"""The lease of a machine in a file."""
+"""The lease of a machine is stored in a lock file."""
 
 import json
 import os
@@ -91,11 +91,11 @@ def put_hard_link(lock: Path, victim: Path) -> None:
     lock.hardlink_to(victim)
 
 
-def put_pipe(lock: Path, victim: Path) -> None:  # noqa: ARG001  # as the others
+def put_pipe(lock: Path, victim: Path) -> None:  # noqa: ARG001  # same signature as the others
     os.mkfifo(lock)
 
 
-def put_directory(lock: Path, victim: Path) -> None:  # noqa: ARG001  # likewise
+def put_directory(lock: Path, victim: Path) -> None:  # noqa: ARG001  # same signature as the others
     lock.mkdir()
 
 
@@ -176,7 +176,9 @@ def test_a_killed_holder_loses_the_lease(lock: LockFile, tmp_path: Path) -> None
             take([lock], OURS, wait=0, report=print)
         holder.send_signal(signal.SIGKILL)
         began = time.monotonic()
-        take([lock], OURS, wait=10, report=print)  # also before anybody has waited for the process
+        take(
+            [lock], OURS, wait=10, report=print
+        )  # the killed process is still a zombie: the test has not waited for it
         assert time.monotonic() - began < 5
 
 

@@ -1,8 +1,10 @@
-"""Series as nightly runs make them, with the level shifts that a person would mark: seeded, so always the same.
+"""Random series like those of nightly runs, labelled with the level shifts that a person would mark.
+
+The same seed gives the same series.
 
 A series is a noise of some kind, a baseline that may wander, excursions, and a number of lasting shifts. Some shifts
-are too small to be seen: they are in the values but not in the labels, and a detector that reports one is wrong. So is
-one that reports spikes, excursions of a few points, drift, or a change of the spread.
+are too small to be seen: they are in the values but not in the labels, and a detector that reports one is wrong. A
+detector is also wrong if it reports spikes, excursions of a few points, drift, or a change of the spread.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ Values = NDArray[np.float64]
 Rng = np.random.Generator
 
 TOLERANCE: Final = 5  # points
-SHORTEST_LEVEL: Final = 8  # points: what returns earlier is an excursion
+SHORTEST_LEVEL: Final = 8  # points: a shift that returns earlier is an excursion
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A series, what kind of noise it has, and the first points of the levels that a person sees begin."""
+    """A series, its kind of noise, and the first point of each level that a person would notice."""
 
     kind: str
     values: Values
@@ -32,7 +34,7 @@ class Labelled:
 
 
 def _autocorrelated(rng: Rng, size: int) -> Values:
-    """Return noise of which each value remembers a part of the last."""
+    """Return noise in which each value contains a part of the previous value."""
     memory, steps = rng.uniform(0.2, 0.7), rng.standard_normal(size)
     for index in range(1, size):
         steps[index] += memory * steps[index - 1]
@@ -40,14 +42,14 @@ def _autocorrelated(rng: Rng, size: int) -> Values:
 
 
 def _bimodal(rng: Rng, size: int) -> Values:
-    """Return noise with two modes, as of runs that land on one of two kinds of machine."""
+    """Return noise with two modes, as if the runs used two kinds of machines."""
     other = rng.random(size) < rng.uniform(0.1, 0.5)
     modes = rng.standard_normal(size) + other * rng.uniform(3, 12)
     return np.asarray((modes - modes.mean()) / modes.std())
 
 
 def _spread_changes(rng: Rng, size: int) -> Values:
-    """Return noise whose spread is another in each of a few stretches; a person judges by the wider ones."""
+    """Return noise whose spread changes between a few stretches and is at most 1."""
     at = np.sort(rng.integers(0, size, rng.integers(1, 4)))
     spreads = rng.uniform(0.3, 1, len(at) + 1)
     return rng.standard_normal(size) * spreads[np.searchsorted(at, np.arange(size), side="right")]
@@ -63,7 +65,7 @@ NOISE: Final[dict[str, Callable[[Rng, int], Values]]] = {
     "autocorrelated": _autocorrelated,
     "bimodal": _bimodal,
     "changing spread": _spread_changes,
-    "quantised": lambda rng, size: rng.standard_normal(size),  # `series` rounds the sum of it all
+    "quantised": lambda rng, size: rng.standard_normal(size),  # `series` rounds the sum of noise, baseline and shifts
     "weekly": lambda rng, size: (
         0.8 * rng.standard_normal(size) + rng.uniform(0.5, 1.2) * (np.arange(size) % 7 == rng.integers(7))
     ),
@@ -71,7 +73,7 @@ NOISE: Final[dict[str, Callable[[Rng, int], Values]]] = {
 
 
 def _excursions(rng: Rng, size: int) -> Values:
-    """Return stretches of one to four points that leave the level and come back."""
+    """Return zeros with excursions: stretches of one to four points that leave the level and return."""
     result = np.zeros(size)
     for _ in range(rng.poisson(size / 150)):
         begin = rng.integers(size)
@@ -80,7 +82,7 @@ def _excursions(rng: Rng, size: int) -> Values:
 
 
 def _baseline(rng: Rng, size: int) -> Values:
-    """Return a level that mostly stays, and at times drifts or swings slowly."""
+    """Return a baseline that is constant in most series, and drifts or swings slowly in others."""
     shape = rng.random()
     if shape < 0.1:
         return np.linspace(0, rng.uniform(-4, 4), size)
@@ -93,7 +95,10 @@ def _baseline(rng: Rng, size: int) -> Values:
 
 
 def _shifts(rng: Rng, size: int, count: int) -> tuple[NDArray[np.int64], Values]:
-    """Return where levels begin and by how much they differ, in spreads of the noise; some are undone days later."""
+    """Return the points where levels begin and the size of each shift, in spreads of the noise.
+
+    Some shifts are undone days later.
+    """
     steps = dict[int, float]()
     for begin in rng.integers(SHORTEST_LEVEL, max(size - SHORTEST_LEVEL, SHORTEST_LEVEL + 1), count).tolist():
         steps[begin] = rng.lognormal(0.8, 0.9) * rng.choice([-1, 1])
@@ -107,16 +112,22 @@ def _shifts(rng: Rng, size: int, count: int) -> tuple[NDArray[np.int64], Values]
 
 
 def _seen(step: float, before: int, after: int) -> bool:
-    """Tell whether a person sees a step (in spreads of the noise) between levels of so many points."""
+    """Return whether a person would see a step between two levels.
+
+    Args:
+        step: its height, in spreads of the noise.
+        before: the number of points of the level before it.
+        after: the number of points of the level after it.
+    """
     return abs(step) >= max(2.0, 6 * math.sqrt(1 / before + 1 / after))
 
 
 def series(kind: str, rng: Rng, *, size: int | None = None, shifts: int | None = None) -> Labelled:
-    """Make a series with a kind of noise.
+    """Return a series with a kind of noise.
 
     Args:
-        size: points; drawn where None, from a few dozen to a thousand.
-        shifts: lasting ones, seen or unseen, some of which are undone later; drawn where None.
+        size: the number of points; if None, a random number from 25 to 1000.
+        shifts: the number of shifts, visible or not; some are undone later. If None, a random number up to 6.
     """
     size = int(np.clip(rng.lognormal(5.1, 0.7), 25, 1000)) if size is None else size
     at, steps = _shifts(rng, size, min(rng.poisson(1.3), 6) if shifts is None else shifts)
@@ -126,7 +137,7 @@ def series(kind: str, rng: Rng, *, size: int | None = None, shifts: int | None =
         for index, step, before, after in zip(at, steps, lengths[:-1], lengths[1:], strict=True)
         if _seen(step, before, after)
     )
-    spread = rng.lognormal(-4, 0.7)  # of the level: a few percent, as nightly runs have
+    spread = rng.lognormal(-4, 0.7)  # as a share of the level: a few percent, as in nightly runs
     shape = levels + _baseline(rng, size) + _excursions(rng, size) + NOISE[kind](rng, size)
     if kind == "quantised":
         grid = rng.uniform(0.4, 3)
@@ -135,14 +146,14 @@ def series(kind: str, rng: Rng, *, size: int | None = None, shifts: int | None =
 
 
 def collection(seed: int, count: int, *, size: int | None = None, shifts: int | None = None) -> list[Labelled]:
-    """Make so many series with each kind of noise."""
+    """Return `count` series for each kind of noise."""
     rng = np.random.default_rng(seed)
     return [series(kind, rng, size=size, shifts=shifts) for kind in NOISE for _ in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many labels were found, how many found points have no label, and how many labels were missed."""
+    """The number of labels that were found, of found points without a label, and of labels that were missed."""
 
     hits: int = 0
     false: int = 0
@@ -153,22 +164,25 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """Of the points found, the share with a label."""
+        """The share of the found points that have a label."""
         return self.hits / max(1, self.hits + self.false)
 
     @property
     def recall(self) -> float:
-        """Of the labels, the share that was found."""
+        """The share of the labels that were found."""
         return self.hits / max(1, self.hits + self.missed)
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """The harmonic mean of precision and recall."""
         return 2 * self.hits / max(1, 2 * self.hits + self.false + self.missed)
 
 
 def score(labels: Iterable[int], found: Iterable[int]) -> Score:
-    """Compare points; each label takes the nearest of those found within TOLERANCE that no other label has taken."""
+    """Return how well found points match labels.
+
+    Each label takes the nearest found point within TOLERANCE that no other label has taken.
+    """
     left, hits, missed = list(found), 0, 0
     for label in labels:
         near = [point for point in left if abs(point - label) <= TOLERANCE]

@@ -1,4 +1,4 @@
-"""Waiting on a fake API server, of which one connection is slower than another."""
+"""Waiting for a Job that fails, on a fake API server: the error names the problem of its pod."""
 
 from __future__ import annotations
 
@@ -32,24 +32,26 @@ def job(*conditions: dict[str, Any]) -> dict[str, Any]:
 
 
 def pod(state: dict[str, Any]) -> dict[str, Any]:
-    """Return its pod."""
+    """Return the pod of the Job, with its container in a state."""
     meta = {"name": "j-1", "namespace": "tests", "uid": "p"}
     status = {"containerStatuses": [{"name": "main", "state": state}]}
     return {"metadata": meta, "spec": {"containers": [{"name": "main", "image": "i"}]}, "status": status}
 
 
 def items(*found: dict[str, Any]) -> dict[str, Any]:
-    """Return a list of objects."""
+    """Return objects as a list of the API server."""
     return {"metadata": {"resourceVersion": "1"}, "items": list(found)}
 
 
 def resources(*names: tuple[str, str]) -> dict[str, Any]:
-    """Return what kinds a group has."""
+    """Return the list of the kinds in an API group."""
     found = [{"kind": kind, "name": name, "namespaced": True, "verbs": ["list"]} for kind, name in names]
     return {"resources": found}
 
 
-def test_the_error_of_a_failed_job_contains_the_late_problem_of_its_pod(server: ApiServer, cluster: Cluster) -> None:
+def test_the_error_of_a_failed_job_contains_a_problem_of_its_pod_that_is_listed_later(
+    server: ApiServer, cluster: Cluster
+) -> None:
     listed = [items(pod({"running": {}})), items(pod({"terminated": {"exitCode": 3}}))]
 
     def pods(request: Request) -> dict[str, Any]:

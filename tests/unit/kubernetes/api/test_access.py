@@ -1,4 +1,4 @@
-"""The address of a cluster in kubeconfigs, which the official client reads."""
+"""The address and the credentials of a cluster, which the official client reads from kubeconfigs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolbox.model.errors import ConfigurationError
 
 @pytest.fixture(autouse=True)
 def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of who runs the tests counts."""
+    """Hide the kubeconfig and the variables of the user who runs the tests."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)

@@ -59,7 +59,7 @@ def test_a_requested_pause_beyond_the_timeout_is_an_error(server: ApiServer, clu
         failure(503, "leader changed"),
         failure(500),
         Answer(b"<html>", 502, {"Content-Type": "text/html"}),
-        Answer(b"<html>"),  # somebody between says so, with the type that was expected
+        Answer(b"<html>"),  # a proxy sends HTML as JSON
         Answer([b'{"items"', BREAK]),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_request_is_repeated_while_the_server_is_unreachable(tmp_path: Path) -
             cluster.close()
 
 
-def test_a_server_that_stays_away_is_named_with_the_cause_and_the_time(tmp_path: Path) -> None:
+def test_the_error_of_an_unavailable_server_has_the_cause_and_the_time(tmp_path: Path) -> None:
     with api_server.serving(tmp_path) as before:
         cluster = Cluster(Access(str(before.kubeconfig)), label="sut")
     with pytest.raises(Unavailable) as caught:
@@ -153,7 +153,7 @@ def test_absent_and_existing_objects_are_distinguished(server: ApiServer, cluste
     assert found == [(True, False, False), (False, True, False), (False, False, True)]
 
 
-def test_a_token_that_was_renewed_in_the_file_is_taken_from_there(server: ApiServer, cluster: Cluster) -> None:
+def test_a_renewed_token_is_read_from_its_file(server: ApiServer, cluster: Cluster) -> None:
     def answer(request: Request) -> Json | Answer:
         return FOUND if request.headers["authorization"] == "Bearer second" else failure(401, "Unauthorized")
 
@@ -162,14 +162,14 @@ def test_a_token_that_was_renewed_in_the_file_is_taken_from_there(server: ApiSer
     assert ask(cluster) == FOUND
 
 
-def test_a_token_that_stays_refused_is_no_server_that_is_away(server: ApiServer, cluster: Cluster) -> None:
+def test_a_token_that_stays_refused_is_not_an_unavailable_server(server: ApiServer, cluster: Cluster) -> None:
     server.answers("GET", PATH, failure(401))
     with pytest.raises(ApiError, match=r"sut: the credentials are refused \(401\): the token has expired") as caught:
         ask(cluster, timeout=1)
     assert caught.value.is_unauthorized
 
 
-def test_a_manifest_that_cannot_be_read_is_no_trouble_of_the_server(server: ApiServer, cluster: Cluster) -> None:
+def test_an_invalid_manifest_is_a_configuration_error(server: ApiServer, cluster: Cluster) -> None:
     message = "failed to create typed patch object (/x): .spec.replicas: expected numeric (int or float), got string"
     server.answers("GET", PATH, failure(500, message))
     with pytest.raises(ApiError, match="expected numeric") as caught:
@@ -222,7 +222,7 @@ def test_a_rejected_token_is_replaced_by_the_renewed_token(server: ApiServer, cl
     assert [each.headers["authorization"] for each in server.requests] == ["Bearer first", "Bearer second"]
 
 
-# Whether a request that failed may have been carried out
+# A failed request may have been executed
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_rejected_token_is_replaced_by_the_renewed_token(server: ApiServer, cl
         ([failure(401)], False),
     ],
 )
-def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_carried_out(
+def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_executed(
     server: ApiServer, cluster: Cluster, answers: list[Answer], may_be_done: bool
 ) -> None:
     server.answers("POST", PATH, *answers)
@@ -247,7 +247,7 @@ def test_a_refusal_does_not_hide_that_an_earlier_try_may_have_been_carried_out(
     assert caught.value.may_be_done is may_be_done
 
 
-def test_a_request_for_which_there_was_no_connection_has_not_been_carried_out(tmp_path: Path) -> None:
+def test_a_request_without_a_connection_has_not_been_executed(tmp_path: Path) -> None:
     with api_server.serving(tmp_path) as before:
         cluster = Cluster(Access(str(before.kubeconfig)))
     with pytest.raises(Unavailable) as caught:
@@ -255,7 +255,7 @@ def test_a_request_for_which_there_was_no_connection_has_not_been_carried_out(tm
     assert caught.value.may_be_done is False
 
 
-def test_a_host_that_has_no_address_was_sent_nothing(server: ApiServer, tmp_path: Path) -> None:
+def test_a_request_to_an_unknown_host_name_has_not_been_executed(server: ApiServer, tmp_path: Path) -> None:
     text = server.kubeconfig.read_text().replace("127.0.0.1", "no-such-host.invalid")
     (tmp_path / "elsewhere").write_text(text)
     cluster = Cluster(Access(str(tmp_path / "elsewhere")))

@@ -1,4 +1,4 @@
-"""The input and output of a command in a pod, over a websocket."""
+"""A command in a pod gets its input and sends its output over a websocket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Script = Callable[[Conversation], None]
 
 @pytest.fixture(params=["plain", "tls"])
 def served(request: pytest.FixtureRequest, server: ApiServer) -> ApiServer:
-    """The server, with TLS and without it."""
+    """Return the server, once without TLS and once with TLS."""
     if request.param == "tls":
         server.secure()
     return server
@@ -29,7 +29,7 @@ def served(request: pytest.FixtureRequest, server: ApiServer) -> ApiServer:
 
 @pytest.fixture
 def executed(server: ApiServer, cluster: Cluster) -> Callable[[Script], AbstractContextManager[Execution]]:
-    """Execute a command that does what a function says."""
+    """Return a function that executes a command, which a script replaces."""
 
     def execute(script: Script) -> AbstractContextManager[Execution]:
         server.answers("GET", PATH, Talk(script))
@@ -41,7 +41,7 @@ def executed(server: ApiServer, cluster: Cluster) -> Callable[[Script], Abstract
 Executed = Callable[[Script], AbstractContextManager[Execution]]
 
 
-def test_a_command_is_told_from_its_arguments(server: ApiServer, executed: Executed) -> None:
+def test_arguments_with_spaces_stay_separate(server: ApiServer, executed: Executed) -> None:
     with executed(Conversation.end) as execution:
         assert execution.end(10) == ""
     query = server.requests[0].query
@@ -90,7 +90,7 @@ def test_an_incomplete_message_is_a_timeout(executed: Executed) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_a_server_that_never_answers_is_not_waited_for(
+def test_a_server_that_never_answers_is_a_timeout(
     served: ApiServer, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hold(_: Request) -> Answer:
@@ -118,16 +118,14 @@ def test_a_command_that_does_not_end_is_a_timeout(executed: Executed) -> None:
 
 
 @pytest.mark.parametrize("served", ["tls"], indirect=True)
-def test_a_server_of_another_authority_than_the_kubeconfig_names_is_not_spoken_to(
-    served: ApiServer, cluster: Cluster
-) -> None:
+def test_a_server_with_an_untrusted_certificate_gets_no_request(served: ApiServer, cluster: Cluster) -> None:
     cluster.credentials.configuration.ssl_ca_cert = None
     with pytest.raises(Unavailable, match=r"self.signed certificate"), Execution.start(cluster, "p", "files", ["send"]):
         pass
     assert served.requests == []
 
 
-def test_a_command_that_goes_on_speaking_is_waited_for(executed: Executed) -> None:
+def test_output_extends_the_timeout(executed: Executed) -> None:
     pause = threading.Event()
 
     def speak(talk: Conversation) -> None:
@@ -173,7 +171,7 @@ def test_a_missing_container_is_an_api_error(server: ApiServer, cluster: Cluster
         pass
 
 
-def test_a_server_in_trouble_says_what_it_has(server: ApiServer, cluster: Cluster) -> None:
+def test_the_error_has_the_message_of_the_server(server: ApiServer, cluster: Cluster) -> None:
     server.answers("GET", PATH, failure(503, "the node is away"))
     with (
         pytest.raises(Unavailable, match="the node is away") as caught,

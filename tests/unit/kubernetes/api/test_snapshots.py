@@ -1,4 +1,4 @@
-"""What counts as a difference between two looks at a cluster. (`tests/live/test_leases.py` looks at a real one.)"""
+"""The differences between two snapshots of a cluster; `tests/live/test_leases.py` uses a real cluster."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def test_a_change_by_a_user_is_a_difference(fields: dict[str, Any]) -> None:
     assert digest(**{"data": {"a": "1"}, **fields}) != digest(data={"a": "1"})
 
 
-def test_of_a_node_labels_and_taints_count_and_heartbeats_do_not() -> None:
+def test_labels_and_taints_of_a_node_are_compared_and_heartbeats_are_not() -> None:
     def node(**fields: Any) -> str:
         return digest("Node", **{"spec": {"podCIDR": "10.0.0.0/24"}, **fields})
 
@@ -42,7 +42,7 @@ def test_of_a_node_labels_and_taints_count_and_heartbeats_do_not() -> None:
     assert node(spec={"unschedulable": True}) != node()
 
 
-def test_generated_tokens_do_not_count() -> None:
+def test_generated_tokens_are_not_compared() -> None:
     assert digest("ServiceAccount", secrets=[{"name": "x-token-1"}]) == digest("ServiceAccount")
 
 
@@ -50,7 +50,7 @@ def test_a_digest_depends_on_the_key() -> None:
     assert digest("Secret", b"one", data={"a": "1"}) != digest("Secret", b"other", data={"a": "1"})
 
 
-def test_a_difference_names_what_and_how() -> None:
+def test_a_difference_names_the_object_and_the_kind_of_change() -> None:
     before = Snapshot({"ConfigMap/a/kept": "1", "ConfigMap/a/gone": "1", "Node/n": "1"})
     after = Snapshot({"ConfigMap/a/kept": "1", "Node/n": "2", "Job.batch/a/new": "1"})
     text = "added: Job.batch/a/new\nremoved: ConfigMap/a/gone\nchanged: Node/n"

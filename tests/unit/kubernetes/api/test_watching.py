@@ -1,4 +1,4 @@
-"""A watch by the official client, on a server whose answers a test sets."""
+"""A watch by the official client on a fake API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SELECTED = Query(CONFIG_MAP, "tests", "a=b")
 
 
 class Ear:
-    """Who is told, and keeps it."""
+    """An event handler that records all events."""
 
     def __init__(self) -> None:
         self.heard: Queue[tuple[str, ...]] = Queue()
@@ -64,7 +64,7 @@ def parameters(server: ApiServer, method: str, parameter: str) -> list[str | Non
     return [each.get(parameter) for each in server.requests if each.method == method]
 
 
-def test_the_pages_of_a_list_are_one_list(server: ApiServer) -> None:
+def test_the_pages_of_a_list_are_joined(server: ApiServer) -> None:
     server.answers("GET", PATH, listing(4, "a", "b", more="page-2"), listing(5, "c"))
     server.answers("WATCH", PATH, Answer([HOLD]))
     with watched(server) as ear:
@@ -78,7 +78,7 @@ def test_changes_are_passed_on_as_they_arrive(server: ApiServer) -> None:
 
     def happens() -> Iterator[bytes]:
         added = event("ADDED", 6, "b")
-        yield added[:9]  # a line may come in pieces
+        yield added[:9]  # a line may arrive in pieces
         yield added[9:] + event("MODIFIED", 7, "b")
         assert may_continue.wait(20)
         yield event("DELETED", 8, "b")
@@ -93,7 +93,7 @@ def test_changes_are_passed_on_as_they_arrive(server: ApiServer) -> None:
     assert parameters(server, "WATCH", "resourceVersion") == ["5"]
 
 
-def test_a_dropped_connection_goes_on_from_where_it_was(server: ApiServer) -> None:
+def test_a_watch_continues_at_its_last_version_after_a_lost_connection(server: ApiServer) -> None:
     server.answers("GET", PATH, listing(5))
     server.answers("WATCH", PATH, Answer([event("ADDED", 7), BREAK]), Answer([event("ADDED", 8, "b"), HOLD]))
     with watched(server) as ear:
@@ -102,7 +102,7 @@ def test_a_dropped_connection_goes_on_from_where_it_was(server: ApiServer) -> No
     assert server.count("GET", PATH) == 1
 
 
-def test_a_bookmark_says_where_it_is_and_nothing_else(server: ApiServer) -> None:
+def test_a_bookmark_changes_only_the_version_of_the_watch(server: ApiServer) -> None:
     server.answers("GET", PATH, listing(5))
     server.answers("WATCH", PATH, Answer([event("BOOKMARK", 9)]), Answer([event("ADDED", 10), HOLD]))
     with watched(server) as ear:
@@ -133,9 +133,7 @@ def test_an_expired_version_is_listed_again(server: ApiServer, too_old: Answer) 
     assert parameters(server, "WATCH", "resourceVersion") == ["5", "90"]
 
 
-def test_a_server_that_forgets_always_is_not_asked_all_the_time(
-    server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_expiry_of_versions_is_retried_with_pauses(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_FIRST_PAUSE", 0.2)
     server.answers("GET", PATH, listing(5))
     server.answers("WATCH", PATH, failure(410))
@@ -182,7 +180,7 @@ def test_a_watch_that_is_closed_ends_at_once(server: ApiServer) -> None:
         began = time.monotonic()
     assert time.monotonic() - began < 2
     assert not [thread for thread in threading.enumerate() if thread.name == "watch-sut"]
-    assert ear.heard.empty()  # nobody is told that it was closed
+    assert ear.heard.empty()  # closing is not reported
 
 
 def test_start_fails_if_the_objects_cannot_be_listed(server: ApiServer) -> None:
@@ -194,14 +192,14 @@ def test_start_fails_if_the_objects_cannot_be_listed(server: ApiServer) -> None:
         pass
 
 
-def test_a_list_that_is_forgotten_between_its_pages_is_begun_again(server: ApiServer) -> None:
+def test_a_list_that_expires_between_its_pages_is_requested_again(server: ApiServer) -> None:
     server.answers("GET", PATH, listing(4, "a", more="page-2"), failure(410), listing(9, "b"))
     server.answers("WATCH", PATH, Answer([HOLD]))
     with watched(server):
         assert parameters(server, "GET", "continue") == [None, "page-2", None]
 
 
-def test_a_quiet_watch_that_breaks_was_there_until_then(server: ApiServer) -> None:
+def test_the_outage_of_a_quiet_watch_begins_when_its_connection_breaks(server: ApiServer) -> None:
     def quiet() -> Iterator[bytes]:
         yield event("ADDED", 6)
         time.sleep(2)
@@ -222,4 +220,4 @@ def test_a_silent_watch_is_replaced_by_a_new_request(server: ApiServer, monkeypa
     server.answers("GET", PATH, listing(1))
     server.answers("WATCH", PATH, Answer([HOLD]), Answer([event("ADDED", 2, "b"), HOLD]))
     with watched(server) as ear:
-        assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "b")]  # and not that it was away
+        assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "b")]  # no outage is reported

@@ -1,4 +1,4 @@
-"""A tracker on a fake API server where there is nothing yet."""
+"""Fixtures: a tracker that follows no attempt yet, on a fake API server with the Jobs `j` and `k` and no pods."""
 
 from __future__ import annotations
 

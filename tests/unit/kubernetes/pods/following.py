@@ -1,4 +1,4 @@
-"""A tracker that follows attempts on a fake API server, and what it is told: what its tests share."""
+"""Helpers for the tests of the tracker: a tracker on a fake API server, and the objects that the server sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUNNING = PodView("p", "u", "j", node="n", is_running=True)
 
 
 def report(code: int = 0, **fields: Any) -> dict[str, Any]:
-    """Return an outcome as an agent writes it."""
+    """Return a report in the format of the agent's termination message."""
     known = WorkloadOutcome(EndedBy.EXIT, code).as_json()
     return {**known, "logs": {"stdout": [0, 0], "stderr": [0, 0]}, "left": 0, **fields}
 
@@ -39,20 +39,20 @@ def ended(name: str = "p", job: str = "j", code: int = 0, **fields: Any) -> PodV
 
 
 def logs(**contents: bytes) -> dict[str, Any]:
-    """Return the record of logs that an agent writes, with their contents."""
+    """Return the record of logs in the format of the agent, with the contents of the logs."""
     whole = {"stdout": b"", "stderr": b"", **contents}
     packed = base64.b64encode(zlib.compress(b"".join(whole.values()))).decode()
     return {**{stream: [len(text), zlib.crc32(text)] for stream, text in whole.items()}, "content": packed}
 
 
 def stamped(*lines: str, first: int = 0) -> bytes:
-    """Return lines of a container's log as a node sends them with timestamps."""
+    """Return log lines with the timestamps that a node adds."""
     times = (f"2026-01-02T03:04:{number:02}.000000000Z" for number in range(first, 60))
     return "".join(f"{moment} {line}\n" for moment, line in zip(times, lines, strict=False)).encode()
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return files as an archive, as an agent sends them."""
+    """Return files as a tar archive, the format in which an agent sends them."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as whole:
         for name, text in files.items():
@@ -70,7 +70,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 class Followed:
-    """A tracker, and what it says."""
+    """A tracker, with queues of the attempts that it reports and of the Jobs that it removes."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.directory = directory
@@ -86,7 +86,7 @@ class Followed:
         self.clock.start()
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop the clock and the tracker."""
         self.clock.close()
         self.tracker.close()
 
@@ -101,14 +101,14 @@ class Followed:
         return self.can_remove
 
     def outcome(self, attempt: Attempt) -> WorkloadOutcome:
-        """Return how an attempt ended, once that is told."""
+        """Wait until the tracker reports an attempt, and return its outcome."""
         assert self.notified.get(timeout=20) == attempt.name
         assert attempt.status.outcome is not None
         return attempt.status.outcome
 
 
 def pod_json(name: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod as the API server has it."""
+    """Return a pod in the format of the API server."""
     return {
         "metadata": {"name": name, "uid": "u", "labels": {ATTEMPT_LABEL: "j"}, "resourceVersion": "5"},
         "spec": {"nodeName": "n", "containers": [{"name": "workload"}]},
@@ -117,7 +117,7 @@ def pod_json(name: str, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def listed_for(pods: list[dict[str, Any]]) -> Callable[[Request], dict[str, Any]]:
-    """Return what the server answers who asks for the pods of an attempt; the watch sees none of them."""
+    """Return an answer that lists these pods if the request selects the attempt, and otherwise no pods."""
 
     def answer(request: Request) -> dict[str, Any]:
         items = pods if request.get("labelSelector") == f"{ATTEMPT_LABEL}=j" else []

@@ -1,4 +1,4 @@
-"""What a target and a cell say of their pods: what goes over what, what gives way, and what is refused."""
+"""The pod of a cell: the fields of the cell override those of its target, and wrong fields are refused."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ MAPPINGS = st.dictionaries(NAMES, VALUES | NAMED, max_size=4)
 
 
 def pod(**fields: Any) -> Pod:
-    """Return the pod of a target that says this, and of a cell that says nothing."""
+    """Return the pod of a target with these fields, for a cell without fields."""
     return description.parse(fields, {})
 
 
 def resources(**fields: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the requests and the limits."""
+    """Return the requests and the limits of a pod with these resources."""
     found = pod(resources=fields).resources
     assert found is not None
     return found.requests(), found.limits()
 
 
-def test_a_pod_that_says_nothing_asks_for_what_it_always_did() -> None:
+def test_a_pod_without_fields_has_the_default_resources() -> None:
     assert resources() == ({"cpu": "4", "memory": "32G"}, {"cpu": "8", "memory": "128G"})
     assert pod().devices == {"nvidia.com/gpu": 1}
 
@@ -44,7 +44,7 @@ def test_a_pod_that_says_nothing_asks_for_what_it_always_did() -> None:
 @pytest.mark.parametrize(
     ("fields", "cpu"),
     [
-        ({"request_cpu": 32}, ("32", "32")),  # as the documentation of tgis-tester has it, which says no limit
+        ({"request_cpu": 32}, ("32", "32")),  # this example of tgis-tester's documentation has no limit
         ({"limit_cpu": 2}, ("2", "2")),
         ({"limit_cpu": 16}, ("4", "16")),
         ({"request_cpu": 0.5, "limit_cpu": 1.25}, ("500m", "1250m")),
@@ -53,7 +53,7 @@ def test_a_pod_that_says_nothing_asks_for_what_it_always_did() -> None:
         ({"limit_cpu": None}, ("4", None)),
     ],
 )
-def test_a_default_gives_way_to_what_somebody_has_said(
+def test_a_default_never_conflicts_with_a_configured_value(
     fields: dict[str, Any], cpu: tuple[str | None, str | None]
 ) -> None:
     requests, limits = resources(**fields)
@@ -65,7 +65,7 @@ def test_memory_is_in_decimal_gigabytes() -> None:
     assert resources(request_memory_gb=0.5, limit_memory_gb=1.5)[0]["memory"] == "500M"
 
 
-def test_a_request_above_its_limit_names_both_whoever_has_said_them() -> None:
+def test_a_request_above_its_limit_is_refused_with_both_values() -> None:
     with pytest.raises(ValueError, match="`request_cpu` 3 is more than `limit_cpu` 2"):
         description.parse({"resources": {"limit_cpu": 2}}, {"resources": {"request_cpu": 3}})
 
@@ -81,11 +81,11 @@ def test_a_request_above_its_limit_names_both_whoever_has_said_them() -> None:
         ({"mig_1g_10gb_me": 1}, {"nvidia.com/mig-1g.10gb.me": 1}),
     ],
 )
-def test_gpus_are_whole_ones_or_slices(gpu: object, devices: dict[str, int]) -> None:
+def test_gpus_are_whole_gpus_or_mig_slices(gpu: object, devices: dict[str, int]) -> None:
     assert pod(resources={"gpu": gpu}).devices == devices
 
 
-def test_gpus_of_another_maker_have_another_name() -> None:
+def test_gpus_of_another_vendor_have_another_resource_name() -> None:
     fields = {"gpu": 2, "gpu_resource": "amd.com/gpu", "extended": {"rdma/hca": 1}}
     assert pod(resources=fields).devices == {"amd.com/gpu": 2, "rdma/hca": 1}
 
@@ -100,16 +100,16 @@ def test_gpus_of_another_maker_have_another_name() -> None:
         ({"tpu": TPU, "hosts": 2}, False),
     ],
 )
-def test_gpus_are_hidden_where_null_is_asked_for(fields: dict[str, Any], hides: bool) -> None:
+def test_gpus_are_hidden_if_gpu_is_null(fields: dict[str, Any], hides: bool) -> None:
     assert pod(**fields).hides_gpus is hides
 
 
-def test_a_tpu_is_instead_of_the_gpu_that_nobody_asked_for() -> None:
+def test_a_tpu_replaces_the_default_gpu() -> None:
     assert pod(tpu=TPU, hosts=2).devices == {"google.com/tpu": 4}
     assert pod(tpu=TPU, hosts=2, resources=None).devices == {"google.com/tpu": 4}
 
 
-def test_a_cell_goes_over_its_target_field_by_field() -> None:
+def test_a_cell_overrides_its_target_field_by_field() -> None:
     volume = {"name": "data", "mount_path": "/data"}
     target = {"image": "a", "resources": {"gpu": 2}, "volumes": [{**volume, "claim": "x"}], "labels": {"a": "1"}}
     cell = {"resources": {"limit_cpu": 9}, "volumes": [{"name": "data", "read_only": True}], "labels": {"b": "2"}}
@@ -118,14 +118,14 @@ def test_a_cell_goes_over_its_target_field_by_field() -> None:
     assert (got.volumes[0].claim, got.volumes[0].read_only) == ("x", True)
 
 
-def test_a_null_of_a_cell_takes_away_what_its_target_says() -> None:
+def test_a_null_of_a_cell_removes_the_field_of_its_target() -> None:
     volume = {"name": "data", "mount_path": "/data"}
     target = {"queue": "q", "hosts": 2, "resources": {"gpu": 1}, "labels": {"a": "1"}, "volumes": [volume]}
     nulls = {"queue": None, "hosts": None, "resources": None, "labels": {"a": None}, "volumes": None}
     assert description.parse(target, nulls) == Pod(resources=None)
 
 
-def test_a_cell_replaces_the_source_of_a_volume_by_a_null_for_the_old_one() -> None:
+def test_a_cell_changes_the_source_of_a_volume_with_a_null_for_the_old_source() -> None:
     target = {"volumes": [{"name": "data", "mount_path": "/data", "claim": "x"}]}
     cell = {"volumes": [{"name": "data", "claim": None, "host_path": "/disk"}]}
     assert description.parse(target, cell).volumes[0].host_path == "/disk"
@@ -186,7 +186,7 @@ def test_a_cell_replaces_the_source_of_a_volume_by_a_null_for_the_old_one() -> N
         ({"labels": {"a": "x y"}, "hosts": 0}, "`labels.a`: .*; `hosts`"),
     ],
 )
-def test_what_is_no_pod_is_refused_and_the_field_is_named(fields: dict[str, Any], message: str) -> None:
+def test_a_wrong_field_is_refused_and_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         pod(**fields)
     assert "hidden" not in str(caught.value)
@@ -232,12 +232,12 @@ def test_a_pod_whose_fields_do_not_fit_together_names_each_conflict() -> None:
         ({"claim": "x", "read_only": "yes"}, "read_only"),
     ],
 )
-def test_what_is_no_volume_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_an_invalid_volume_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         pod(volumes=[{"name": "data", "mount_path": "/data", **fields}])
 
 
-def test_two_volumes_need_two_names_and_two_places() -> None:
+def test_two_volumes_need_two_names_and_two_mount_paths() -> None:
     one, two = ({"name": name, "mount_path": f"/{name}", "claim": "x"} for name in ("one", "two"))
     assert len(pod(volumes=[one, two]).volumes) == 2
     with pytest.raises(ValueError, match="two have the mount_path /one"):
@@ -249,12 +249,12 @@ def test_two_volumes_need_two_names_and_two_places() -> None:
 
 
 @pytest.mark.parametrize(("target", "cell"), [("busybox", {}), ({}, ["image"])])
-def test_what_is_no_mapping_describes_no_pod(target: Any, cell: Any) -> None:
+def test_a_description_that_is_not_a_mapping_is_refused(target: Any, cell: Any) -> None:
     with pytest.raises(ValueError, match="does not describe a pod"):
         description.parse(target, cell)
 
 
-def test_mounts_are_merged_by_their_place_and_others_by_their_name_or_key() -> None:
+def test_mounts_are_merged_by_path_and_other_lists_by_name_or_key() -> None:
     mounts = [{"name": "data", "mountPath": "/a"}, {"name": "data", "mountPath": "/b"}]
     over = [{"name": "data", "mountPath": "/b", "readOnly": True}, {"name": "data", "mountPath": "/c"}]
     assert description.merged({"m": mounts}, {"m": over}) == {"m": [mounts[0], *over]}
@@ -263,19 +263,19 @@ def test_mounts_are_merged_by_their_place_and_others_by_their_name_or_key() -> N
 
 
 @pytest.mark.parametrize("over", [[], [{"key": "x"}], [{"name": "A"}, {"name": "A"}], None, 3])
-def test_what_has_no_names_of_its_own_replaces_a_list(over: object) -> None:
+def test_a_list_is_replaced_by_a_value_without_unique_names(over: object) -> None:
     assert description.merged({"e": [{"name": "A"}]}, {"e": over}) == {"e": over}
 
 
 @given(MAPPINGS)
-def test_nothing_over_a_mapping_and_a_mapping_over_nothing_are_that_mapping(mapping: dict[str, Any]) -> None:
+def test_merging_with_an_empty_mapping_changes_nothing(mapping: dict[str, Any]) -> None:
     assert description.merged(mapping, {}) == mapping
     assert description.merged({}, mapping) == mapping
     assert description.merged(mapping, mapping) == mapping
 
 
 @given(MAPPINGS, MAPPINGS)
-def test_the_same_a_second_time_changes_nothing_more(base: dict[str, Any], over: dict[str, Any]) -> None:
+def test_merging_the_same_mapping_twice_changes_nothing(base: dict[str, Any], over: dict[str, Any]) -> None:
     once = description.merged(base, over)
     assert description.merged(once, over) == once
     assert set(once) == set(base) | set(over)

@@ -1,4 +1,4 @@
-"""What a workload left, fetched while the server does what it likes."""
+"""The files of a workload are fetched from a server that fails, refuses or stalls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _without_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def archive() -> bytes:
-    """Return an archive of a file."""
+    """Return an archive with one file."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as whole:
         member = tarfile.TarInfo("files/it")
@@ -39,7 +39,7 @@ def archive() -> bytes:
 
 
 def send(talk: Conversation) -> None:
-    """Send an archive, as our agent does."""
+    """Send an archive as the agent does: each piece on request, and an empty piece at the end."""
     for piece in (archive(), b""):
         talk.hear()
         talk.send(OUT, b"%08d" % len(piece) + piece)
@@ -47,13 +47,13 @@ def send(talk: Conversation) -> None:
 
 
 def break_off(talk: Conversation) -> None:
-    """Send the beginning of one."""
+    """Send the beginning of an archive, and end."""
     talk.hear()
     talk.send(OUT, b"%08d" % 999 + archive()[:300])
 
 
 def break_off_late(talk: Conversation) -> None:
-    """Send a piece, and take longer for it than anybody is patient."""
+    """Send the beginning of an archive after the timeout has passed."""
     talk.hear()
     time.sleep(1.2 * IMPATIENT)
     talk.send(OUT, b"%08d" % 300 + archive()[:300])
@@ -61,7 +61,7 @@ def break_off_late(talk: Conversation) -> None:
 
 
 def fetched(server: ApiServer, cluster: Cluster, directory: Path, *answers: Reply, timeout: float = 20) -> str:
-    """Return the file that came."""
+    """Fetch the files with these answers of the server, and return the content of the file."""
     server.answers("GET", PATH, *answers)
     fetching.fetch(cluster, "p", "python3", "/topgallant/a", Selection(("**",), (), directory), timeout)
     assert [path.name for path in directory.iterdir() if path.name.startswith(".")] == []
@@ -76,20 +76,18 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("trouble", [failure(500), failure(503), failure(429), Talk(break_off)])
-def test_what_was_not_sent_whole_is_fetched_again(
+def test_an_incomplete_archive_is_fetched_again(
     server: ApiServer, cluster: Cluster, directory: Path, trouble: Reply
 ) -> None:
     assert fetched(server, cluster, directory, trouble, trouble, Talk(send)) == "left"
 
 
-def test_what_takes_longer_than_anybody_is_patient_is_fetched_again(
-    server: ApiServer, cluster: Cluster, directory: Path
-) -> None:
+def test_progress_extends_the_timeout(server: ApiServer, cluster: Cluster, directory: Path) -> None:
     answers = (Talk(break_off_late), failure(503), Talk(break_off_late), Talk(send))
     assert fetched(server, cluster, directory, *answers, timeout=IMPATIENT) == "left"
 
 
-def test_a_server_that_brings_nothing_is_asked_again_for_as_long_as_said(
+def test_requests_without_progress_are_repeated_until_the_timeout(
     server: ApiServer, cluster: Cluster, directory: Path
 ) -> None:
     began = time.monotonic()
@@ -99,7 +97,7 @@ def test_a_server_that_brings_nothing_is_asked_again_for_as_long_as_said(
     assert server.count("GET", PATH) > 1
 
 
-def test_who_has_another_token_by_then_comes_with_that(
+def test_a_repeated_request_uses_the_renewed_token(
     server: ApiServer, cluster: Cluster, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "_RELOAD_SECONDS", 0.0)
@@ -108,7 +106,7 @@ def test_who_has_another_token_by_then_comes_with_that(
     assert [each.headers.get("authorization") for each in server.requests] == ["Bearer first", "Bearer second"]
 
 
-def test_a_node_that_has_not_heard_of_a_pod_yet_is_asked_again(
+def test_a_request_is_repeated_if_the_node_does_not_know_the_pod_yet(
     server: ApiServer, cluster: Cluster, directory: Path
 ) -> None:
     server.answers("GET", PODS, listing(1, "p"))
@@ -116,9 +114,7 @@ def test_a_node_that_has_not_heard_of_a_pod_yet_is_asked_again(
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
-def test_what_is_refused_is_not_asked_for_again(
-    server: ApiServer, cluster: Cluster, directory: Path, status: int
-) -> None:
+def test_a_refused_request_is_not_repeated(server: ApiServer, cluster: Cluster, directory: Path, status: int) -> None:
     server.answers("GET", PODS, listing(1))
     with pytest.raises(ApiError, match="sut: no such container"):
         fetched(server, cluster, directory, failure(status, "no such container"))
@@ -126,7 +122,7 @@ def test_what_is_refused_is_not_asked_for_again(
     assert list(directory.iterdir()) == []
 
 
-def test_a_pod_that_sends_without_end_is_cut_off_and_what_came_is_kept(
+def test_an_endless_archive_is_cut_off_and_its_complete_files_are_kept(
     server: ApiServer, cluster: Cluster, directory: Path
 ) -> None:
     def send_on(talk: Conversation) -> None:
@@ -141,7 +137,7 @@ def test_a_pod_that_sends_without_end_is_cut_off_and_what_came_is_kept(
     assert (directory / "files/it").read_text() == "left"
 
 
-def test_a_piece_that_is_longer_than_any_of_the_agent_is_not_read(
+def test_a_piece_that_is_longer_than_the_agents_limit_is_not_read(
     server: ApiServer, cluster: Cluster, directory: Path
 ) -> None:
     def announce(talk: Conversation) -> None:

@@ -1,7 +1,7 @@
-"""What is applied to a cluster, as whole files in `manifests/`.
+"""The manifests that are applied to a cluster are compared with the files in `manifests/`.
 
-After a change that is meant, TOPGALLANT_TEST_WRITE_MANIFESTS=1 writes them anew: read the difference before it is
-committed.
+TOPGALLANT_TEST_WRITE_MANIFESTS=1 writes these files again after an intended change; read the difference before you
+commit it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IMAGE = {"image": "registry.example/train:1"}
 TPU = {"accelerator": "tpu-v5-lite-podslice", "topology": "2x4", "chips": 8}
 SMALL = {"request_cpu": 1, "request_memory_gb": 2, "limit_cpu": 2, "limit_memory_gb": 4}
 CELLS: dict[str, dict[str, Any]] = {
-    "one_gpu": {},  # what a target gets that says no more than its image
+    "one_gpu": {},  # the pod of a target that sets only `image`
     "cpu_only": {
         "resources": {"gpu": None},
         "image_pull_policy": "IfNotPresent",
@@ -104,7 +104,7 @@ REQUEST = JobRequest(
 
 
 class Indented(yaml.SafeDumper):
-    """Writes lists as `yamllint` wants them."""
+    """Indents lists as `yamllint` requires."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, False)
@@ -114,12 +114,12 @@ class Indented(yaml.SafeDumper):
 
 
 def pod(**fields: Any) -> Pod:
-    """Return a pod with an image."""
+    """Return a pod with an image and these fields."""
     return description.parse(IMAGE, fields)
 
 
 def manifest(request: JobRequest = REQUEST, **fields: Any) -> dict[str, Any]:
-    """Return the manifest of a cell whose pod says this."""
+    """Return the manifest of a cell whose pod has these fields."""
     return manifests.manifest(request, pod(**fields))
 
 
@@ -130,13 +130,13 @@ def containers(request: JobRequest = REQUEST, **fields: Any) -> dict[str, dict[s
 
 
 def env(request: JobRequest = REQUEST, **fields: Any) -> dict[str, Any]:
-    """Return the variables of the workload, as they arrive."""
+    """Return the environment variables of the workload as the kubelet sets them."""
     found = containers(request, **fields)["workload"].get("env", [])
     return {item["name"]: arrived(item["value"]) if "value" in item else item["valueFrom"] for item in found}
 
 
 def arrived(text: str) -> str:
-    """Return what the kubelet makes of a text where no variable is known."""
+    """Return a text as the kubelet expands it if no variable is defined."""
     return re.sub(r"\$(\$|\([^)]*\))", lambda match: "$" if match[1] == "$" else match[0], text)
 
 
@@ -147,7 +147,7 @@ def cluster() -> Iterator[kubernetes.Cluster]:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_cell_becomes_this_manifest(cell: str) -> None:
+def test_a_cell_has_the_manifest_of_its_file(cell: str) -> None:
     file = FOLDER / f"{cell}.yaml"
     if os.environ.get("TOPGALLANT_TEST_WRITE_MANIFESTS"):
         file.write_text(yaml.dump(manifest(**CELLS[cell]), Dumper=Indented, sort_keys=False, width=120))
@@ -155,12 +155,12 @@ def test_a_cell_becomes_this_manifest(cell: str) -> None:
     assert json.loads(json.dumps(manifest(**CELLS[cell]))) == manifest(**CELLS[cell])
 
 
-def test_every_manifest_is_that_of_a_cell() -> None:
+def test_every_manifest_file_belongs_to_a_cell() -> None:
     assert {file.stem for file in FOLDER.iterdir()} == set(CELLS)
 
 
 @pytest.mark.parametrize("cell", [cell for cell, fields in CELLS.items() if "slices" not in fields])
-def test_a_real_server_accepts_it(cluster: kubernetes.Cluster, cell: str) -> None:
+def test_a_real_server_accepts_the_manifest(cluster: kubernetes.Cluster, cell: str) -> None:
     request, fields = replace(REQUEST, namespace="default"), CELLS[cell]
     job = cluster.batch.create_namespaced_job("default", manifest(request, **fields), dry_run="All")
     assert job.spec.backoff_limit == 0
@@ -168,7 +168,7 @@ def test_a_real_server_accepts_it(cluster: kubernetes.Cluster, cell: str) -> Non
         assert cluster.core.create_namespaced_service("default", found, dry_run="All").spec.cluster_ip == "None"
 
 
-def test_a_job_is_found_by_the_run_and_the_cell() -> None:
+def test_a_job_has_labels_for_the_run_and_the_cell() -> None:
     name = manifests.job_name("run-1", "model=Small,batch=8/attempt-1")
     assert re.fullmatch(r"model-small-batch-8-attempt-[0-9a-f]{12}", name)
     assert manifests.job_name("run-1", "model=Small,batch=8/attempt-1") == name
@@ -177,13 +177,13 @@ def test_a_job_is_found_by_the_run_and_the_cell() -> None:
 
 
 @pytest.mark.parametrize("attempt", ["", "8", "---", "É", "x" * 300, "a" * 26 + "-b", "1x/y", "ends-"])
-def test_the_name_of_a_job_is_a_label_of_dns(attempt: str) -> None:
+def test_the_name_of_a_job_is_a_valid_dns_label(attempt: str) -> None:
     name = manifests.job_name("run", attempt)
     assert re.fullmatch(r"[a-z]([a-z0-9]|-(?!-))*[a-z0-9]", name)
     assert len(f"{name}-slice-999-99999-abcde") <= 63
 
 
-def test_every_text_arrives_as_it_is() -> None:
+def test_the_kubelet_changes_no_text() -> None:
     request = replace(REQUEST, command=("$(PATH)", ODD, "$$", "$"), env={"ODD": ODD}, limits={"x": "$(A)"})
     workload = containers(request)["workload"]
     assert [arrived(text) for text in workload["args"]] == ["$(PATH)", ODD, "$$", "$"]
@@ -191,7 +191,7 @@ def test_every_text_arrives_as_it_is() -> None:
     assert [arrived(text) for text in workload["command"]][-2:] == ['{"x":"$(A)"}', "--"]
 
 
-def test_a_text_that_is_no_unicode_is_refused_since_another_one_would_arrive() -> None:
+def test_a_text_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(ValueError, match="not UTF-8"):
         manifest(replace(REQUEST, command=("\udcff",)))
 
@@ -209,13 +209,13 @@ def test_a_pod_needs_an_image() -> None:
         ({"gpu": 0}, {}, None),
     ],
 )
-def test_gpus_are_hidden_unless_the_cell_says_otherwise(
+def test_gpus_are_hidden_unless_the_cell_sets_the_variable(
     fields: dict[str, Any], variables: dict[str, str], value: str | None
 ) -> None:
     assert env(replace(REQUEST, env=variables), resources=fields).get("CUDA_VISIBLE_DEVICES") == value
 
 
-def test_a_variable_of_the_cell_wins_over_a_secret_of_its_pod_and_is_there_once() -> None:
+def test_a_variable_of_the_cell_replaces_a_secret_of_its_pod() -> None:
     secrets = {"STEPS": {"name": "x", "key": "y"}}
     names = [item["name"] for item in containers(secrets=secrets)["workload"]["env"]]
     assert names == ["API_KEY", "NOTE", "STEPS"]
@@ -227,7 +227,7 @@ def spec_of_pod(**fields: Any) -> dict[str, Any]:
     return found
 
 
-def test_the_image_chooses_the_user_and_the_pod_has_no_other_privilege() -> None:
+def test_a_pod_has_the_user_of_its_image_and_no_other_privilege() -> None:
     assert pod_security.violations(spec_of_pod()) == ["runAsNonRoot"] * 2
     assert spec_of_pod()["automountServiceAccountToken"] is False
 
@@ -244,28 +244,28 @@ def test_a_patch_gives_a_workload_a_capability() -> None:
     assert found["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
 
 
-def test_no_container_waits_where_nothing_is_fetched() -> None:
+def test_a_cell_that_keeps_no_files_has_no_container_for_them() -> None:
     assert list(containers(replace(REQUEST, keeps_files=False))) == ["workload"]
 
 
-def test_a_pod_without_resources_asks_for_none_and_has_no_limit() -> None:
+def test_a_pod_without_resources_has_no_requests_and_no_limits() -> None:
     assert "resources" not in containers(resources=None)["workload"]
     assert containers(resources=None)["files"]["resources"]["limits"]["memory"] == "512Mi"
 
 
-def test_what_is_not_said_is_not_in_the_manifest() -> None:
+def test_unset_fields_are_not_in_the_manifest() -> None:
     request = replace(REQUEST, owner=None, sources=None, deadline_seconds=None, env={}, secret_env={})
     text = json.dumps(manifest(request))
     assert not re.search(r"null|ownerReferences|activeDeadlineSeconds|topgallant/sources|\"env\"", text)
 
 
 @pytest.mark.parametrize(("deadline", "seconds"), [(0.2, 1), (0, 1), (59.01, 60), (60.0, 60)])
-def test_a_deadline_is_in_whole_seconds_and_never_early(deadline: float, seconds: int) -> None:
+def test_a_deadline_is_rounded_up_to_whole_seconds(deadline: float, seconds: int) -> None:
     assert manifest(replace(REQUEST, deadline_seconds=deadline))["spec"]["activeDeadlineSeconds"] == seconds
 
 
 @pytest.mark.parametrize(("fields", "needed"), [({}, False), ({"hosts": 2}, True), (CELLS["tpu_slices"], False)])
-def test_hosts_find_one_another_by_a_service(fields: dict[str, Any], needed: bool) -> None:
+def test_only_a_job_with_several_hosts_has_a_service(fields: dict[str, Any], needed: bool) -> None:
     found = manifests.service(REQUEST, pod(**fields))
     assert (found is not None) is needed
     if found:
@@ -274,7 +274,7 @@ def test_hosts_find_one_another_by_a_service(fields: dict[str, Any], needed: boo
         assert found["spec"]["selector"] == {"job-name": REQUEST.name}
 
 
-def test_every_host_knows_which_one_it_is_and_where_the_first_one_is() -> None:
+def test_every_host_has_its_index_and_the_address_of_the_first_host() -> None:
     found = env(hosts=2)
     assert (found["TOPGALLANT_HOSTS"], found["TOPGALLANT_COORDINATOR"]) == ("2", f"{REQUEST.name}-0.{REQUEST.name}")
     assert "job-completion-index" in found["TOPGALLANT_HOST_INDEX"]["fieldRef"]["fieldPath"]
@@ -304,13 +304,13 @@ def test_every_host_knows_which_one_it_is_and_where_the_first_one_is() -> None:
         ({"spec": 3}, "spec"),
     ],
 )
-def test_a_patch_may_not_change_what_a_cell_is_found_by(patch: dict[str, Any], field: str) -> None:
+def test_a_patch_must_not_change_fields_that_topgallant_needs(patch: dict[str, Any], field: str) -> None:
     with pytest.raises(ValueError, match=f"`patch` must not change `.*{field}"):
         manifest(patch=patch)
 
 
 def of_slices(**fields: Any) -> dict[str, Any]:
-    """Return the spec of a JobSet in which the slices have these fields."""
+    """Return the spec of a JobSet whose slices have these fields."""
     return {"replicatedJobs": [{"name": "slice", **fields}]}
 
 
@@ -326,12 +326,12 @@ def of_slices(**fields: Any) -> dict[str, Any]:
         ({"failurePolicy": {"maxRestarts": 1}}, r"spec\.failurePolicy"),
     ],
 )
-def test_the_patch_of_a_jobset_is_held_likewise(spec: dict[str, Any], field: str) -> None:
+def test_a_patch_of_a_job_set_must_not_change_fields_that_topgallant_needs(spec: dict[str, Any], field: str) -> None:
     with pytest.raises(ValueError, match=f"`patch` must not change `.*{field}"):
         manifest(**CELLS["tpu_slices"], patch={"spec": spec})
 
 
-def test_a_patch_adds_and_takes_away() -> None:
+def test_a_patch_adds_and_removes_fields() -> None:
     found = manifest(patch={"metadata": {"labels": {"a": "b"}}, "spec": {"ttlSecondsAfterFinished": None}})
     assert found["metadata"]["labels"] == {**REQUEST.labels, "a": "b"}
     assert "ttlSecondsAfterFinished" not in found["spec"]

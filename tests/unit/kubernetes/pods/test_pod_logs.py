@@ -1,4 +1,4 @@
-"""The live copy of a pod's log, while connections break and nodes repeat lines."""
+"""The live copy of a pod's log continues after a broken connection, and lines that a node repeats are copied once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answer(*pieces: bytes) -> Answer:
 
 
 def follow(copy: LiveCopy, seconds: float = 0.5) -> bool:
-    """Follow the log for a while."""
+    """Follow the log for some seconds, and return whether there may be more to copy."""
     end = time.monotonic() + seconds
     return copy.follow(lambda: time.monotonic() > end)
 
@@ -55,7 +55,7 @@ def test_lines_are_copied_without_their_times(server: ApiServer, copy: LiveCopy,
     ]
 
 
-def test_a_copy_goes_on_after_its_last_line_when_a_connection_breaks(
+def test_a_copy_continues_after_its_last_line_when_a_connection_breaks(
     server: ApiServer, copy: LiveCopy, file: Path
 ) -> None:
     lines = [stamped(f"line {number}", first=number) for number in range(9)]
@@ -99,21 +99,23 @@ def test_the_log_of_a_pod_that_is_gone_is_not_waited_for(server: ApiServer, copy
     assert server.count("GET", PATH) == 1
 
 
-def test_a_node_that_does_not_know_a_pod_yet_is_asked_again(server: ApiServer, copy: LiveCopy, file: Path) -> None:
+def test_a_request_is_repeated_if_the_node_does_not_know_the_pod_yet(
+    server: ApiServer, copy: LiveCopy, file: Path
+) -> None:
     server.answers("GET", PODS, listing(1, "p"))
     server.answers("GET", PATH, failure(404, "pod does not exist"), answer(stamped("one")))
     follow(copy)
     assert file.read_text() == "one\n"
 
 
-def test_a_pod_that_waits_for_its_logs_to_be_fetched_is_noticed(server: ApiServer, copy: LiveCopy, file: Path) -> None:
+def test_the_line_of_a_pod_that_holds_its_logs_is_detected(server: ApiServer, copy: LiveCopy, file: Path) -> None:
     server.answers("GET", PATH, answer(stamped("one", HOLDING), HOLD))
     assert not copy.follow(lambda: False)
     assert copy.is_held
     assert file.read_text() == "one\n"
 
 
-def test_a_pod_that_may_wait_is_noticed_also_after_its_node_has_stopped_sending(
+def test_a_pod_that_holds_its_logs_is_detected_after_its_node_has_stopped_sending(
     server: ApiServer, cluster: Cluster, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_logs, "_HOLD_TIMEOUTS", (5.0, 0.3))
@@ -123,7 +125,9 @@ def test_a_pod_that_may_wait_is_noticed_also_after_its_node_has_stopped_sending(
     assert copy.is_held
 
 
-def test_a_pod_that_cannot_wait_has_no_line_that_says_so(server: ApiServer, cluster: Cluster, file: Path) -> None:
+def test_the_holding_line_of_a_pod_that_cannot_hold_its_logs_is_copied(
+    server: ApiServer, cluster: Cluster, file: Path
+) -> None:
     copy = LiveCopy(cluster, "p", file)
     server.answers("GET", PATH, answer(stamped("one", HOLDING, "two")))
     follow(copy)
@@ -141,15 +145,13 @@ def test_a_line_of_the_workload_itself_does_not_end_the_copy(server: ApiServer, 
     assert "two\n" in file.read_text()
 
 
-def test_a_pod_that_waits_is_noticed_after_the_clock_of_its_node_was_set_back(
-    server: ApiServer, copy: LiveCopy
-) -> None:
+def test_a_pod_that_holds_its_logs_is_detected_after_its_clock_was_set_back(server: ApiServer, copy: LiveCopy) -> None:
     server.answers("GET", PATH, answer(stamped("one", first=9)), answer(stamped(HOLDING, first=3), HOLD))
     assert not copy.follow(lambda: False)
     assert copy.is_held
 
 
-def test_closing_a_copy_ends_it_at_once_and_keeps_it_as_it_is(server: ApiServer, copy: LiveCopy, file: Path) -> None:
+def test_closing_a_copy_ends_it_at_once_and_keeps_its_content(server: ApiServer, copy: LiveCopy, file: Path) -> None:
     server.answers("GET", PATH, answer(stamped("one"), HOLD))
     follower = threading.Thread(target=copy.follow, args=[lambda: False])
     follower.start()
@@ -173,7 +175,7 @@ def test_a_full_disk_does_not_end_a_copy(
     assert "stdout.log cannot be written: " in caplog.text
 
 
-def test_a_copy_does_not_become_longer_than_a_log(server: ApiServer, cluster: Cluster, file: Path) -> None:
+def test_a_copy_has_the_limit_of_a_log(server: ApiServer, cluster: Cluster, file: Path) -> None:
     copy = LiveCopy(cluster, "p", file, log_bytes=10)
     server.answers("GET", PATH, answer(*(stamped("x" * 50_000, first=number) for number in range(5))))
     follow(copy)

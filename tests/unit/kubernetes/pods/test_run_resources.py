@@ -1,4 +1,4 @@
-"""What a run puts into a namespace, on a server that keeps what is created there."""
+"""The objects that a run creates in a namespace, on a fake server that stores them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAPS, SECRETS = f"{PLACE}/configmaps", f"{PLACE}/secrets"
 
 
 class Kept:
-    """What was created, by its name."""
+    """The created objects by their names."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
@@ -71,7 +71,7 @@ def provided(cluster: Cluster) -> RunResources:
     return RunResources(cluster, "run-1")
 
 
-def test_the_owner_is_made_once_and_knows_its_run(provided: RunResources, kept: Kept) -> None:
+def test_the_owner_is_created_once_with_the_label_of_its_run(provided: RunResources, kept: Kept) -> None:
     owner = provided.owner(5)
     assert (
         provided.owner(5) == owner == {"apiVersion": "v1", "kind": "ConfigMap", "name": provided.name, "uid": "uid-0"}
@@ -81,16 +81,14 @@ def test_the_owner_is_made_once_and_knows_its_run(provided: RunResources, kept: 
     assert len(kept.server.requests) == 1
 
 
-def test_who_goes_on_with_a_run_takes_the_owner_that_there_is(
-    provided: RunResources, cluster: Cluster, kept: Kept
-) -> None:
+def test_a_resumed_run_uses_the_existing_owner(provided: RunResources, cluster: Cluster, kept: Kept) -> None:
     owner = provided.owner(5)
     assert RunResources(cluster, "run-1").owner(5) == owner
     assert RunResources(cluster, "run-2").owner(5) != owner
     assert len(kept.objects) == 2
 
 
-def test_an_owner_that_may_not_be_made_is_an_error(provided: RunResources, server: ApiServer) -> None:
+def test_an_error_is_raised_if_the_owner_must_not_be_created(provided: RunResources, server: ApiServer) -> None:
     server.answers("POST", MAPS, failure(403, "may not"))
     with pytest.raises(ApiError, match="may not"):
         provided.owner(5)
@@ -99,12 +97,12 @@ def test_an_owner_that_may_not_be_made_is_an_error(provided: RunResources, serve
 def test_the_stored_agent_runs(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
     program = tmp_path / "agent.zip"
     program.write_bytes(base64.b64decode(kept.objects[provided.agent(5)]["binaryData"]["agent.zip"]))
-    (tmp_path / "exit_code").write_text("0")  # of a workload that has ended
+    (tmp_path / "exit_code").write_text("0")  # the workload has ended
     command = [sys.executable, "-I", "-S", str(program), "cancel", str(tmp_path)]
     assert subprocess.run(command, capture_output=True, check=True, cwd="/").stdout == b"cancelling\n"
 
 
-def test_a_run_that_goes_on_after_an_upgrade_uses_the_new_agent(
+def test_a_run_that_is_resumed_after_an_upgrade_uses_the_new_agent(
     provided: RunResources, cluster: Cluster, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = provided.agent(5)
@@ -139,20 +137,22 @@ def test_the_files_of_a_workload_are_created_once_and_kept_here(
         assert archive.getnames() == ["a", "a/b"]
 
 
-def test_everything_goes_with_the_owner(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
+def test_all_objects_have_the_owner(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
     name = provided.sources(Workload(("true",), text_files={"a": "b"}), tmp_path, 5)
     secret, _ = provided.secret_env({"TOKEN": Secret("s3cret")}, 5)["TOKEN"]
     for each in (str(name), secret):
         assert kept.objects[each]["metadata"]["ownerReferences"] == [provided.owner(5)]
 
 
-def test_a_workload_that_is_given_nothing_has_nothing_there(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
+def test_a_workload_without_files_and_secrets_has_no_objects(
+    provided: RunResources, kept: Kept, tmp_path: Path
+) -> None:
     assert provided.sources(Workload(("true",)), tmp_path, 5) is None
     assert provided.secret_env({"PLAIN": "text"}, 5) == {}
     assert kept.objects == {}
 
 
-def test_what_is_too_much_for_an_object_says_where_to_put_it(
+def test_the_error_for_too_many_files_says_where_to_put_them(
     provided: RunResources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_resources, "_MOST_BYTES", 10)
@@ -161,26 +161,28 @@ def test_what_is_too_much_for_an_object_says_where_to_put_it(
     assert caught.value.cause is Cause.CONFIGURATION
 
 
-def test_secrets_are_where_their_variables_say_and_others_are_not(provided: RunResources, kept: Kept) -> None:
+def test_only_secret_variables_are_stored_in_a_secret(provided: RunResources, kept: Kept) -> None:
     found = provided.secret_env({"TOKEN": Secret("s3cret"), "KEY": Secret("k"), "PLAIN": "text"}, 5)
     ((name,),) = ({place for place, _ in found.values()},)
     assert found == {"TOKEN": (name, "TOKEN"), "KEY": (name, "KEY")}
     assert kept.objects[name]["stringData"] == {"TOKEN": "s3cret", "KEY": "k"}
 
 
-def test_the_same_secrets_are_there_once(provided: RunResources, kept: Kept) -> None:
+def test_equal_secrets_are_stored_once(provided: RunResources, kept: Kept) -> None:
     first, again, other = (provided.secret_env({"T": Secret(value)}, 5) for value in ("a", "a", "b"))
     assert first == again != other
     assert kept.server.count("POST", SECRETS) == 2
 
 
-def test_the_name_of_a_secret_does_not_tell_what_is_in_it(provided: RunResources, cluster: Cluster, kept: Kept) -> None:
+def test_the_name_of_a_secret_does_not_depend_on_its_content_alone(
+    provided: RunResources, cluster: Cluster, kept: Kept
+) -> None:
     names = [each.secret_env({"T": Secret("a")}, 5)["T"][0] for each in (provided, RunResources(cluster, "run-1"))]
     assert names[0] != names[1]
     assert set(names) < kept.objects.keys()
 
 
-def test_what_was_left_is_made_again_where_it_is_needed_again(provided: RunResources, kept: Kept) -> None:
+def test_objects_are_created_again_after_a_teardown(provided: RunResources, kept: Kept) -> None:
     provided.secret_env({"T": Secret("a")}, 5)
     provided.teardown_run()
     assert provided.name not in kept.objects
@@ -189,16 +191,16 @@ def test_what_was_left_is_made_again_where_it_is_needed_again(provided: RunResou
     assert provided.name in kept.objects
 
 
-def test_to_leave_nothing_is_no_error(provided: RunResources, server: ApiServer) -> None:
+def test_a_teardown_without_objects_is_not_an_error(provided: RunResources, server: ApiServer) -> None:
     provided.teardown_run()
     assert [(each.method, each.path) for each in server.requests] == [("DELETE", f"{MAPS}/{provided.name}")]
 
 
-def test_what_somebody_deleted_is_made_again_once_that_is_known(provided: RunResources, kept: Kept) -> None:
+def test_deleted_objects_are_created_again_after_forget(provided: RunResources, kept: Kept) -> None:
     before = dict(provided.owner(5))
     provided.secret_env({"T": Secret("a")}, 5)
     kept.objects.clear()
-    kept.objects["another"] = {}  # so that what is made now has another uid
+    kept.objects["another"] = {}  # the new owner gets another uid
     provided.forget()
     name, _ = provided.secret_env({"T": Secret("a")}, 5)["T"]
     (owner,) = kept.objects[name]["metadata"]["ownerReferences"]

@@ -1,4 +1,4 @@
-"""How an attempt comes to its end that is to have one: who is asked, who is waited for, and when its Job goes."""
+"""Stopping an attempt: its pods are asked to end, then awaited, and its Job is removed if necessary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolbox.model.workloads import EndedBy
 WAITING = PodView("p", "u", "j")
 STARTING = PodView("p", "u", "j", node="n", waiting=("ContainerCreating", ""))
 GONE = PodView("p", "u", "j", node="n", is_over=True, is_deleted=True, deleted_at=1)
-OLD = JobView("j", "u", replaces=True)  # of a server older than Kubernetes 1.28
+OLD = JobView("j", "u", replaces=True)  # a server older than Kubernetes 1.28 replaces deleted pods at once
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ OLD = JobView("j", "u", replaces=True)  # of a server older than Kubernetes 1.28
         (ended(), 0.0),
     ],
 )
-def test_a_pod_is_waited_for_as_long_as_it_may_take(pod: PodView, seconds: float) -> None:
+def test_the_wait_for_a_pod_depends_on_its_state(pod: PodView, seconds: float) -> None:
     stop = Stop(since=100.0)
     assert not stop.awaits([pod], 100.0 + seconds, more=False)
     assert stop.awaits([pod], 100.0 + seconds - 0.1, more=False) is (seconds > 0)
 
 
-def test_who_has_heard_it_has_his_grace_besides() -> None:
+def test_the_wait_for_a_pod_that_confirmed_includes_its_grace_period() -> None:
     stop, pod = Stop(since=100.0, confirmed={"p"}), PodView("p", "u", "j", node="n", is_running=True, grace_seconds=60)
     assert stop.awaits([pod], 204.0, more=False)
     assert not stop.awaits([pod], 205.0, more=False)
 
 
-def test_who_is_still_to_come_is_waited_for_a_moment() -> None:
+def test_the_wait_for_a_missing_pod_is_short() -> None:
     assert [Stop(since=0.0).awaits([], now, more=True) for now in (1.9, 2.0)] == [True, False]
 
 
@@ -63,7 +63,7 @@ def asking() -> Iterator[AgentCanceller]:
     found.close()
 
 
-def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: AgentCanceller) -> None:
+def test_only_running_pods_are_asked_until_they_confirm(asking: AgentCanceller) -> None:
     requested: Queue[str] = Queue()
     answers: list[Exception | None] = [Unavailable("not yet"), RuntimeError("ours"), None]
 
@@ -83,7 +83,7 @@ def test_a_pod_that_runs_is_asked_until_it_has_heard_it_and_nobody_else(asking: 
     assert (requested.qsize(), stop.confirmed) == (3, {"p"})
 
 
-def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_waiting(asking: AgentCanceller) -> None:
+def test_a_pod_without_an_answer_has_one_request_and_delays_no_other_pod(asking: AgentCanceller) -> None:
     release, requested = threading.Event(), Queue[str]()
 
     def ask(pod: str) -> None:
@@ -102,19 +102,19 @@ def test_a_pod_that_does_not_answer_is_asked_once_at_a_time_and_keeps_nobody_wai
 
 
 def hear(talk: Conversation) -> None:
-    """Say that the workload is asked to end, as our agent does."""
+    """Confirm the cancellation as the agent does."""
     talk.send(1, CANCELLING.encode())
     talk.end()
 
 
 def give_up(talk: Conversation) -> None:
-    """Say that there is none, as our agent does."""
+    """Report that there is no workload, as the agent does."""
     talk.send(2, b"there is no workload\n")
     talk.end()
 
 
 def removed(followed: Followed) -> bool:
-    """Tell whether the Job was removed, a moment later too."""
+    """Return whether the tracker removes the Job within 0.3 seconds."""
     try:
         return followed.removed.get(timeout=0.3) == "j"
     except Empty:
@@ -122,7 +122,7 @@ def removed(followed: Followed) -> bool:
 
 
 def cancelled(followed: Followed) -> Attempt:
-    """Have an attempt that was cancelled while its pod was being started."""
+    """Return an attempt that was cancelled while its pod was starting."""
     tracker, attempt = followed.tracker, followed.add()
     followed.start()
     tracker.store.see_job(JobView("j", "u"))
@@ -132,7 +132,7 @@ def cancelled(followed: Followed) -> Attempt:
 
 
 @pytest.mark.parametrize("answers", [(Talk(hear),), (failure(500), Talk(give_up), Talk(hear))])
-def test_a_pod_that_is_starting_is_asked_when_it_runs_and_its_job_is_left(
+def test_a_starting_pod_is_asked_when_it_runs_and_its_job_stays(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch, answers: tuple[Reply, ...]
 ) -> None:
     monkeypatch.setattr(stopping, "_AGAIN_SECONDS", 0.1)
@@ -148,7 +148,7 @@ def test_a_pod_that_is_starting_is_asked_when_it_runs_and_its_job_is_left(
     assert not removed(followed)
 
 
-def test_a_pod_that_ends_well_before_it_can_be_asked_has_passed(followed: Followed, tracker: Tracker) -> None:
+def test_a_pod_that_succeeds_before_it_is_asked_has_exited(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.store.see_job(JobView("j", "u"))
     tracker.cancel(attempt)
@@ -158,7 +158,9 @@ def test_a_pod_that_ends_well_before_it_can_be_asked_has_passed(followed: Follow
     assert not removed(followed)
 
 
-def test_the_job_of_who_does_not_start_goes_in_the_end(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_of_a_pod_that_does_not_start_is_removed_after_a_timeout(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stopping, "_START_SECONDS", 2.0)
     cancelled(followed)
     assert not removed(followed)
@@ -173,7 +175,7 @@ def test_the_job_of_who_does_not_start_goes_in_the_end(followed: Followed, monke
         [JobView("j", "u"), GONE],
     ],
 )
-def test_the_job_of_who_cannot_start_goes_at_once(
+def test_the_job_of_a_pod_that_cannot_start_is_removed_at_once(
     followed: Followed, tracker: Tracker, known: list[JobView | PodView]
 ) -> None:
     attempt = followed.add()
@@ -183,7 +185,7 @@ def test_the_job_of_who_cannot_start_goes_at_once(
     assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never
 
 
-def test_all_hosts_are_asked_and_waited_for(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+def test_all_pods_of_an_attempt_are_asked_and_awaited(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
     for name in ("p-0", "p-1"):
         server.answers("GET", f"{PODS}/{name}/exec", Talk(hear))
     attempt = followed.add(hosts=2)
@@ -196,11 +198,11 @@ def test_all_hosts_are_asked_and_waited_for(followed: Followed, tracker: Tracker
     assert not removed(followed)
 
 
-# What takes the place of a pod that somebody deleted
+# A pod that replaces a deleted pod
 
 
 def replaced(followed: Followed, server: ApiServer, **own: Any) -> None:
-    """Have an attempt whose pod was deleted, and another one in its place that hears what it is asked."""
+    """Show the tracker a deleted pod and its starting replacement, which will confirm a cancellation."""
     server.answers("GET", f"{PODS}/again/exec", Talk(hear))
     tracker = followed.tracker
     tracker.store.see_job(OLD)
@@ -210,7 +212,7 @@ def replaced(followed: Followed, server: ApiServer, **own: Any) -> None:
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 @pytest.mark.parametrize("own", [{"is_running": True}, {"is_over": True}])
-def test_it_is_asked_to_end_before_its_job_goes(
+def test_a_replacement_is_asked_to_end_before_the_job_is_removed(
     followed: Followed, tracker: Tracker, server: ApiServer, own: dict[str, Any], is_cancelled: bool
 ) -> None:
     server.answers("GET", f"{PODS}/p/exec", Talk(hear))
@@ -226,11 +228,11 @@ def test_it_is_asked_to_end_before_its_job_goes(
     tracker.store.see_pod(ended("again", code=143, report={"ended_by": "cancelled"}))
     tracker.store.see_pod(ended(code=143, report={"ended_by": "cancelled"}, is_deleted=True, deleted_at=1))
     tracker.store.see_job(JobView("j", "u", replaces=True, condition="Failed", reason="BackoffLimitExceeded"))
-    was_evicted = not is_cancelled or "is_over" in own  # before it was cancelled
+    was_evicted = not is_cancelled or "is_over" in own  # the pod had been evicted before the cancellation
     assert followed.outcome(attempt).ended_by is (EndedBy.EVICTED if was_evicted else EndedBy.CANCELLED)
 
 
-def test_it_is_waited_for_a_moment_where_it_has_not_come_yet(
+def test_a_missing_replacement_is_awaited_for_a_moment(
     followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "_PLACE_SECONDS", 0.7)
@@ -244,7 +246,9 @@ def test_it_is_waited_for_a_moment_where_it_has_not_come_yet(
     assert attempt.outcome is None
 
 
-def test_a_server_that_replaces_nothing_early_has_the_job_removed_at_once(followed: Followed, tracker: Tracker) -> None:
+def test_the_job_is_removed_at_once_if_the_server_does_not_replace_pods_early(
+    followed: Followed, tracker: Tracker
+) -> None:
     followed.add()
     tracker.store.see_job(JobView("j", "u"))
     tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))

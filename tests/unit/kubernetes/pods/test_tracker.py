@@ -1,4 +1,4 @@
-"""What becomes of an attempt by what is told of its Job and its pods, in which order ever."""
+"""The tracker derives the state of an attempt from its Job and its pods, in whatever order their changes arrive."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from toolbox.kubernetes.pods.views import Ended, JobView, PodView
 from toolbox.model.workloads import AttemptState, EndedBy
 
 
-def test_how_it_ended_is_told_once_and_written_down(followed: Followed, tracker: Tracker) -> None:
+def test_the_outcome_is_reported_once_and_written_to_files(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.store.see_pod(RUNNING)
     assert attempt.status.state is AttemptState.RUNNING
@@ -67,7 +67,7 @@ def test_an_attempt_that_waits_long_says_why_until_it_starts(
     assert attempt.status.message == ""
 
 
-def test_the_events_of_all_attempts_that_wait_are_asked_for_at_once(
+def test_the_events_of_all_waiting_attempts_are_requested_together(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", 0.0)
@@ -82,7 +82,7 @@ def test_the_events_of_all_attempts_that_wait_are_asked_for_at_once(
     assert server.count("GET", EVENTS) == 1
 
 
-def test_what_was_told_before_somebody_asks_is_known(followed: Followed, tracker: Tracker) -> None:
+def test_objects_that_arrived_before_the_attempt_was_added_are_used(followed: Followed, tracker: Tracker) -> None:
     tracker.store.see_job(COMPLETE)
     tracker.store.see_pod(ended())
     assert tracker.has_job("j")
@@ -106,13 +106,13 @@ def test_the_log_of_a_workload_that_ends_at_once_is_not_requested(
     followed.start()
     attempt = followed.add()
     tracker.store.see_pod(RUNNING)
-    time.sleep(0.3)  # the clock ticks meanwhile
+    time.sleep(0.3)  # the clock ticks several times
     tracker.store.see_pod(ended())
     assert followed.outcome(attempt).exit_code == 0
     assert server.count("GET", f"{PODS}/p/log") == 0
 
 
-def test_what_lasts_is_followed_while_it_runs(
+def test_the_log_of_a_long_workload_is_followed_while_it_runs(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.1)
@@ -125,7 +125,7 @@ def test_what_lasts_is_followed_while_it_runs(
     assert server.count("GET", f"{PODS}/p/log") == 1
 
 
-def test_a_job_that_ends_before_its_pod_says_how_is_asked_about_once(
+def test_the_pods_are_listed_once_if_the_job_ends_before_its_pod(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
     state = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(report(3))}}
@@ -133,12 +133,14 @@ def test_a_job_that_ends_before_its_pod_says_how_is_asked_about_once(
     followed.start()
     attempt = followed.add()
     tracker.store.see_job(COMPLETE)
-    assert attempt.outcome is None  # the pod may be on its way
+    assert attempt.outcome is None  # the change of the pod may still arrive
     assert followed.outcome(attempt).exit_code == 3
     assert server.count("GET", PODS) == 2
 
 
-def test_a_job_that_ends_and_no_pod_says_how_is_lost(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+def test_an_ended_job_without_a_report_of_a_pod_is_lost(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
     server.answers("GET", PODS, listed_for([]))
     complete = {"type": "Complete", "status": "True"}
     server.answers("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}, "status": {"conditions": [complete]}})
@@ -149,7 +151,7 @@ def test_a_job_that_ends_and_no_pod_says_how_is_lost(followed: Followed, tracker
     assert (outcome.ended_by, "no pod says how it ended" in outcome.message) == (EndedBy.LOST, True)
 
 
-def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, tracker: Tracker) -> None:
+def test_the_report_of_a_replacement_pod_is_ignored(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.store.see_job(JobView("j", "u"))
     tracker.store.see_pod(RUNNING)
@@ -161,7 +163,9 @@ def test_a_pod_in_the_place_of_another_is_none_of_ours(followed: Followed, track
     assert "another" not in attempt.logs
 
 
-def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: Followed, tracker: Tracker) -> None:
+def test_the_job_of_a_pod_that_is_being_deleted_is_removed_before_the_attempt_ends(
+    followed: Followed, tracker: Tracker
+) -> None:
     attempt = followed.add()
     tracker.store.see_job(JobView("j", "u", ends_at=200))
     tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
@@ -169,17 +173,17 @@ def test_a_pod_that_is_deleted_while_it_ends_has_its_job_ended_first(followed: F
     assert attempt.outcome is None
 
 
-def test_a_job_that_ends_its_pod_at_its_deadline_is_left_to_say_so(followed: Followed, tracker: Tracker) -> None:
+def test_a_pod_deleted_at_the_deadline_of_its_job_is_a_timeout(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.store.see_job(JobView("j", "u", ends_at=100))
     tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
     tracker.store.see_pod(ended(code=143, report={"ended_by": "cancelled"}, is_deleted=True, deleted_at=100))
     assert followed.outcome(attempt).ended_by is EndedBy.TIMEOUT
-    assert followed.removed.get(timeout=20) == "j"  # in the end
+    assert followed.removed.get(timeout=20) == "j"  # only after the attempt has ended
     assert followed.removed.empty()
 
 
-def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_is_gone(
+def test_a_pod_that_is_being_deleted_is_awaited_until_it_must_be_gone(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt_clock, "_KILL_SECONDS", 1.0)
@@ -194,12 +198,14 @@ def test_a_pod_that_is_being_deleted_is_waited_for_until_its_node_says_that_it_i
     assert followed.removed.get(timeout=20) == "j"
     tracker.store.see_job(JobView("j", "u", is_deleted=True), is_gone=True)
     began = time.monotonic()
-    outcome = followed.outcome(attempt)  # of a node that is lost
+    outcome = followed.outcome(attempt)  # the node is lost and never confirms the deletion
     assert time.monotonic() - began > 1.5
     assert (outcome.ended_by, "its pod p was deleted" in outcome.message) == (EndedBy.EVICTED, True)
 
 
-def test_what_does_not_start_in_time_says_what_it_waited_for(followed: Followed, tracker: Tracker) -> None:
+def test_an_attempt_that_does_not_start_in_time_has_the_event_in_its_message(
+    followed: Followed, tracker: Tracker
+) -> None:
     followed.start()
     attempt = followed.add(wait=0.2)
     tracker.store.see_job(JobView("j", "u"))
@@ -208,15 +214,15 @@ def test_what_does_not_start_in_time_says_what_it_waited_for(followed: Followed,
     assert outcome.message.endswith("an event of j")
 
 
-def test_what_has_started_by_what_the_server_says_is_not_late(followed: Followed, server: ApiServer) -> None:
+def test_an_attempt_that_has_started_according_to_a_list_is_not_overdue(followed: Followed, server: ApiServer) -> None:
     server.answers("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
     followed.start()
-    attempt = followed.add(wait=0.2)  # of which the watch says nothing
+    attempt = followed.add(wait=0.2)  # the watch sends nothing about its pod
     wait_until(lambda: attempt.has_started)
     assert (attempt.outcome, attempt.status.state) == (None, AttemptState.RUNNING)
 
 
-def test_a_server_that_cannot_be_asked_makes_nothing_late(
+def test_no_attempt_is_overdue_while_the_server_is_unavailable(
     followed: Followed, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store, "_REQUEST_SECONDS", 0.1)
@@ -229,19 +235,19 @@ def test_a_server_that_cannot_be_asked_makes_nothing_late(
     assert followed.outcome(attempt).ended_by is EndedBy.NO_CAPACITY
 
 
-def test_what_waits_in_a_queue_by_what_the_server_says_is_not_late(
+def test_an_attempt_that_is_queued_according_to_the_server_is_not_overdue(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
     suspended = {"metadata": {"name": "j", "uid": "u"}, "spec": {"suspend": True}}
     server.answers("GET", f"{JOBS}/j", suspended)
     followed.start()
-    attempt = followed.add(wait=0.1)  # of which the watch says nothing
+    attempt = followed.add(wait=0.1)  # the watch sends nothing about its Job
     wait_until(lambda: tracker.has_job("j"))
     time.sleep(0.3)
     assert attempt.outcome is None
 
 
-def test_who_is_being_asked_about_is_not_asked_about_again(followed: Followed, server: ApiServer) -> None:
+def test_an_overdue_attempt_has_one_request_at_a_time(followed: Followed, server: ApiServer) -> None:
     followed.start()
 
     def slow(_: Request) -> dict[str, Any]:
@@ -254,7 +260,9 @@ def test_who_is_being_asked_about_is_not_asked_about_again(followed: Followed, s
     assert server.count("GET", PODS) - before == 1
 
 
-def test_a_cell_of_which_a_pod_does_not_start_is_late(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+def test_an_attempt_is_overdue_if_one_of_its_pods_does_not_start(
+    followed: Followed, tracker: Tracker, server: ApiServer
+) -> None:
     server.answers("GET", PODS, listed_for([pod_json("p", {"running": {}})]))
     followed.start()
     attempt = followed.add(wait=0.2, hosts=2)
@@ -262,14 +270,14 @@ def test_a_cell_of_which_a_pod_does_not_start_is_late(followed: Followed, tracke
     assert followed.outcome(attempt).ended_by is EndedBy.NO_CAPACITY
 
 
-def test_the_time_in_a_queue_is_not_counted_and_what_runs_is_not_late(followed: Followed, tracker: Tracker) -> None:
+def test_queued_and_running_attempts_are_not_overdue(followed: Followed, tracker: Tracker) -> None:
     followed.start()
     queued, running = followed.add(wait=0.2), followed.add("b", "k", wait=0.2)
     tracker.store.see_job(JobView("j", "u", is_suspended=True))
     tracker.store.see_pod(PodView("q", "u", "k", is_running=True))
     time.sleep(0.6)
     assert (queued.outcome, running.outcome) == (None, None)
-    tracker.store.see_job(JobView("j", "u"))  # it is admitted, and gets no pod
+    tracker.store.see_job(JobView("j", "u"))  # the queue has admitted the Job, which gets no pod
     assert followed.outcome(queued).ended_by is EndedBy.NO_CAPACITY
 
 
@@ -277,10 +285,10 @@ def test_an_image_that_does_not_exist_is_not_waited_for(followed: Followed, trac
     attempt = followed.add()
     tracker.store.see_pod(PodView("p", "u", "j", waiting=("InvalidImageName", "no such")))
     assert followed.outcome(attempt).ended_by is EndedBy.NOT_STARTED
-    assert followed.removed.get(timeout=20) == "j"  # it would go on trying
+    assert followed.removed.get(timeout=20) == "j"  # otherwise the node would try to pull the image again
 
 
-def test_of_several_pods_each_has_its_place_and_the_last_one_ends_it(followed: Followed, tracker: Tracker) -> None:
+def test_the_last_of_several_pods_ends_the_attempt(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add(hosts=3)
     for index in (2, 0, 1):
         assert attempt.outcome is None
@@ -290,7 +298,7 @@ def test_of_several_pods_each_has_its_place_and_the_last_one_ends_it(followed: F
     assert sorted(path.name for path in (attempt.directory / "hosts").iterdir()) == ["1", "2"]
 
 
-def test_a_job_is_not_removed_while_a_pod_holds_what_it_left(followed: Followed, tracker: Tracker) -> None:
+def test_a_job_is_not_removed_while_a_pod_holds_files(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add(hosts=2)
     tracker.store.see_pod(PodView("p-0", "u", "j", index=0, is_running=True))
     tracker.store.see_pod(ended("p-1", code=3, index=1, report={"left": 2}))
@@ -298,13 +306,13 @@ def test_a_job_is_not_removed_while_a_pod_holds_what_it_left(followed: Followed,
     assert followed.removed.empty()
 
 
-def test_an_attempt_ends_whatever_a_workload_has_forged(followed: Followed, tracker: Tracker) -> None:
+def test_an_attempt_with_an_incomplete_forged_report_ends(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.store.see_pod(PodView("p", "u", "j", ended=Ended(0, "Completed", "", {"ended_by": "exit", "exit_code": 0})))
     followed.outcome(attempt)
 
 
-def test_an_attempt_ends_though_nothing_can_be_written(followed: Followed, tracker: Tracker) -> None:
+def test_an_attempt_ends_even_if_its_files_cannot_be_written(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add(hosts=2)
     (attempt.directory / "hosts").touch()
     for index in (0, 1):
@@ -312,7 +320,7 @@ def test_an_attempt_ends_though_nothing_can_be_written(followed: Followed, track
     assert followed.outcome(attempt).exit_code == 0
 
 
-def test_an_attempt_ends_though_its_job_cannot_be_removed(
+def test_an_attempt_ends_even_if_the_removal_of_its_job_raises(
     followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def mistake(_: str) -> None:
@@ -325,7 +333,7 @@ def test_an_attempt_ends_though_its_job_cannot_be_removed(
     followed.outcome(attempt)
 
 
-LONG = {"stdout": [7, 1], "stderr": [0, 0]}  # a record without the contents
+LONG = {"stdout": [7, 1], "stderr": [0, 0]}  # a record without the contents of the logs
 
 
 @pytest.mark.parametrize(
@@ -336,7 +344,7 @@ LONG = {"stdout": [7, 1], "stderr": [0, 0]}  # a record without the contents
         ({"is_deleted": True, "deleted_at": 1.0}, "its pod was deleted"),
     ],
 )
-def test_a_log_that_cannot_be_fetched_any_more_is_incomplete(
+def test_a_log_that_can_no_longer_be_fetched_is_incomplete(
     followed: Followed, tracker: Tracker, pod: dict[str, Any], reason: str
 ) -> None:
     attempt = followed.add()
@@ -361,14 +369,14 @@ HOLDER = PodView("p", "u", "j", node="n", is_running=True, has_files=False)
 
 
 def send_logs(talk: Conversation) -> None:
-    """Send the logs as an agent does, until the other side must confirm that they have arrived."""
+    """Send the logs as an agent does, until the client must confirm their arrival."""
     for piece in (archive({"stdout.log": LINES}), b""):
         talk.hear()
         talk.send(1, b"%08d" % len(piece) + piece)
 
 
 def send_and_release(talk: Conversation) -> None:
-    """Send the logs, and wait until they have arrived."""
+    """Send the logs, and confirm their arrival when the client does."""
     send_logs(talk)
     if talk.hear():
         talk.send(1, CONFIRMED)
@@ -377,7 +385,7 @@ def send_and_release(talk: Conversation) -> None:
 
 @pytest.fixture(name="holds")
 def _holds(followed: Followed, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each pod print that it holds its logs."""
+    """Let each pod print the line which says that it holds its logs."""
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
     monkeypatch.setattr(log_followers, "_FIRST_PAUSE", 0.05)
     server.answers("GET", f"{PODS}/p/log", Answer([stamped("one", HOLDING), HOLD]))
@@ -467,7 +475,7 @@ def test_a_cancelled_attempt_whose_logs_are_missing_is_cancelled(followed: Follo
 
 @pytest.fixture
 def single_follower(tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have one thread follow all logs, in short turns."""
+    """Make one thread follow all logs in short turns."""
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
     monkeypatch.setattr(log_followers, "_TURN_SECONDS", 0.1)
     monkeypatch.setattr(log_followers, "_FOLLOWERS", 1)
@@ -496,7 +504,7 @@ def test_a_pod_that_may_hold_its_logs_does_not_wait_for_silent_logs(
         silent = Answer([stamped("one"), HOLD])
         server.answers("GET", f"{PODS}/{name}/log", Answer([stamped("one")]), silent)
         followed.add(f"attempt-{name}", f"job-{name}")
-    with tracker.store.lock:  # all of them are seen before the first one is followed
+    with tracker.store.lock:  # the tracker knows all pods before it follows the first log
         for name in names:
             tracker.store.see_pod(PodView(name, "u", f"job-{name}", node="n", is_running=True, has_files=name != "p"))
     wait_until(lambda: all(server.count("GET", f"{PODS}/{name}/log") for name in names))
@@ -516,7 +524,7 @@ def test_the_last_lines_of_a_container_explain_why_it_did_not_start(
     assert outcome.message.endswith("left no outcome: Error\nTraceback\nModuleNotFoundError: no json")
 
 
-def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tracker) -> None:
+def test_an_attempt_whose_files_were_not_fetched_in_time_is_lost(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add()
     tracker.store.see_pod(ended(report={"left": 2}, files=Ended(0, "Completed", "", None)))
     outcome = followed.outcome(attempt)
@@ -526,7 +534,7 @@ def test_what_was_left_and_is_gone_is_no_success(followed: Followed, tracker: Tr
 
 @pytest.mark.parametrize("end", ["unreachable", "replaced"])
 def test_an_attempt_that_is_no_longer_followed_writes_no_log(followed: Followed, tracker: Tracker, end: str) -> None:
-    """Another attempt may write to the same directory: the attempt that is found again."""
+    """The attempt may be found again and added once more; the new `Attempt` then writes to the same directory."""
     attempt = followed.add(wait=1)
     tracker.store.see_pod(RUNNING)
     copy = attempt.logs["p"]
@@ -540,7 +548,7 @@ def test_an_attempt_that_is_no_longer_followed_writes_no_log(followed: Followed,
     assert (attempt.directory / "stdout.log").read_bytes() == b"one\n"
 
 
-def test_a_cluster_that_is_away_for_longer_than_one_waits_is_unreachable(followed: Followed, tracker: Tracker) -> None:
+def test_an_attempt_is_unreachable_after_an_outage_longer_than_its_wait(followed: Followed, tracker: Tracker) -> None:
     impatient, patient = followed.add(wait=5), followed.add("b", "k", wait=50)
     tracker.miss(4, "no route")
     assert impatient.status.state is AttemptState.SUBMITTED
@@ -550,7 +558,7 @@ def test_a_cluster_that_is_away_for_longer_than_one_waits_is_unreachable(followe
     assert patient.status.state is AttemptState.SUBMITTED
 
 
-def test_what_is_gone_when_all_is_listed_again_is_gone(followed: Followed, tracker: Tracker) -> None:
+def test_objects_that_are_missing_from_a_new_list_are_gone(followed: Followed, tracker: Tracker) -> None:
     one, other = followed.add(), followed.add("b", "k")
     for name, job in (("p", "j"), ("q", "k")):
         tracker.store.see_pod(PodView(name, "u", job, node="n", is_running=True))
@@ -575,7 +583,7 @@ def test_the_watches_are_read(followed: Followed, tracker: Tracker, server: ApiS
     assert {each.get("labelSelector") for each in server.requests if each.path in {JOBS, PODS}} == {"run=r"}
 
 
-def test_who_closes_it_waits_for_nothing_and_is_told_nothing(
+def test_closing_does_not_wait_and_nothing_is_reported_afterwards(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.05)
@@ -592,7 +600,7 @@ def test_who_closes_it_waits_for_nothing_and_is_told_nothing(
     wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("logs_")])
 
 
-def test_of_a_thousand_attempts_that_are_over_nothing_is_kept(followed: Followed, tracker: Tracker) -> None:
+def test_forgotten_attempts_leave_nothing_in_memory(followed: Followed, tracker: Tracker) -> None:
     for number in range(1000):
         attempt = followed.add(f"a-{number}", f"j-{number}")
         job, pod = JobView(f"j-{number}", "u"), ended(f"p-{number}", f"j-{number}")
@@ -601,17 +609,15 @@ def test_of_a_thousand_attempts_that_are_over_nothing_is_kept(followed: Followed
         followed.outcome(attempt)
         tracker.forget(attempt)
         assert not any((tracker.store._jobs, tracker.store._pods))
-        tracker.store.see_pod(pod)  # that it is deleted is told afterwards
+        tracker.store.see_pod(pod)  # the watch reports the deletion afterwards
         tracker.store.see_pod(pod, is_gone=True)
         tracker.store.see_job(job, is_gone=True)
     assert not any((tracker._attempts, tracker._by_job, tracker.store._jobs, tracker.store._pods))
     assert threading.active_count() < 200
 
 
-def test_an_attempt_whose_job_cannot_be_removed_is_out_of_reach_and_has_not_ended(
-    followed: Followed, server: ApiServer
-) -> None:
-    """Its Job may get its place as soon as another attempt has begun."""
+def test_an_attempt_whose_job_cannot_be_removed_is_unreachable(followed: Followed, server: ApiServer) -> None:
+    """The Job may still start later, at the same time as another attempt."""
     server.answers("GET", PODS, listed_for([]))
     server.answers("GET", f"{JOBS}/j", {"metadata": {"name": "j", "uid": "u"}})
     followed.can_remove = False

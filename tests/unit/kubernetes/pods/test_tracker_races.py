@@ -1,4 +1,4 @@
-"""What is told of an attempt by several connections at once, and what of it is behind the others."""
+"""Several connections report on one attempt, and some of their reports are older than others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CREATING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
 
 @pytest.fixture
 def slow(server: ApiServer, followed: Followed) -> Callable[..., None]:
-    """Return what has the server name some pods of an attempt, and take a second until it names the Job."""
+    """Return a function that makes the server list these pods, and take a second to return the Job."""
 
     def answers(*pods: dict[str, Any]) -> None:
         def answer(_: Request) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def pod_lists(server: ApiServer) -> int:
     return sum((each.path, each.get("labelSelector")) == (PODS, selector) for each in server.requests)
 
 
-def test_what_the_watch_has_told_meanwhile_is_not_undone_by_an_older_answer(
+def test_an_older_list_does_not_undo_a_newer_change_of_the_watch(
     followed: Followed, tracker: Tracker, server: ApiServer, slow: Callable[..., None]
 ) -> None:
     slow(pod_json("p", CREATING))
@@ -67,7 +67,7 @@ def test_what_the_watch_has_told_meanwhile_is_not_undone_by_an_older_answer(
     assert tracker.pods_of(attempt)[0].holds_files
 
 
-def test_a_pod_that_came_after_the_answer_is_not_taken_for_gone(
+def test_a_pod_that_is_newer_than_the_list_is_not_gone(
     followed: Followed, tracker: Tracker, server: ApiServer, slow: Callable[..., None]
 ) -> None:
     slow()
@@ -78,7 +78,7 @@ def test_a_pod_that_came_after_the_answer_is_not_taken_for_gone(
     assert attempt.outcome is None
 
 
-def test_a_job_that_completes_while_events_are_asked_for_waits_for_its_pod(
+def test_a_job_that_completes_while_events_are_requested_waits_for_its_pod(
     followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested, may_answer = threading.Event(), threading.Event()
@@ -92,13 +92,13 @@ def test_a_job_that_completes_while_events_are_asked_for_waits_for_its_pod(
     followed.start()
     attempt = followed.add(wait=0.2)
     assert requested.wait(20)
-    tracker.store.see_job(COMPLETE)  # its connection is the faster one
+    tracker.store.see_job(COMPLETE)  # the watch of Jobs is faster than the watch of pods
     tracker.store.see_pod(ended())
     may_answer.set()
     assert followed.outcome(attempt).exit_code == 0
 
 
-def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
+def test_an_attempt_has_not_ended_while_a_replacement_pod_runs(
     followed: Followed, tracker: Tracker, server: ApiServer
 ) -> None:
     server.answers("GET", PODS, listed_for([pod_json("q", {"running": {}})]))
@@ -116,7 +116,7 @@ def test_an_attempt_has_not_ended_while_another_pod_in_its_place_runs(
     assert "its pod p was deleted" in followed.outcome(attempt).message
 
 
-def test_another_pod_is_given_the_grace_that_it_has(
+def test_a_replacement_pod_has_its_own_grace_period(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt_clock, "_KILL_SECONDS", 0.1)
@@ -133,9 +133,7 @@ def test_another_pod_is_given_the_grace_that_it_has(
     assert time.monotonic() - began > 2.5
 
 
-def test_of_several_hosts_one_that_is_lost_ends_the_others_first(
-    followed: Followed, tracker: Tracker, server: ApiServer
-) -> None:
+def test_if_one_host_is_lost_the_other_hosts_end_first(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
     first = PodView("p-0", "u", "j", index=0, node="n", is_running=True)
     killed = PodView("p-1", "u", "j", index=1, node="n", ended=Ended(137, "Error", "", None))
     server.answers("GET", PODS, listed_for([]))
@@ -151,7 +149,7 @@ def test_of_several_hosts_one_that_is_lost_ends_the_others_first(
     assert (outcome.ended_by, outcome.message[:7]) == (EndedBy.LOST, "host 1:")
 
 
-def test_the_first_host_that_fails_ends_an_attempt_though_another_one_still_speaks(
+def test_the_first_host_that_fails_ends_the_attempt_while_another_log_is_followed(
     followed: Followed, tracker: Tracker, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_followers, "_SHORT_SECONDS", 0.1)
@@ -168,7 +166,7 @@ def test_the_first_host_that_fails_ends_an_attempt_though_another_one_still_spea
     assert followed.outcome(attempt).exit_code == 3
 
 
-def test_the_clock_goes_on_where_no_thread_can_be_had(
+def test_the_clock_continues_if_no_thread_can_be_started(
     followed: Followed, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -182,7 +180,7 @@ def test_the_clock_goes_on_where_no_thread_can_be_had(
     assert followed.outcome(followed.add(wait=0.5)).ended_by is EndedBy.NO_CAPACITY
 
 
-def test_a_list_of_job_sets_says_nothing_of_jobs(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
+def test_a_list_of_job_sets_removes_no_jobs(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
     server.answers("GET", SETS, listing(1))
     server.answers("WATCH", SETS, Answer([HOLD]))
     followed.start()
@@ -192,7 +190,7 @@ def test_a_list_of_job_sets_says_nothing_of_jobs(followed: Followed, tracker: Tr
     assert tracker.has_job("j")
 
 
-def test_a_tracker_that_could_not_begin_leaves_no_watch(tracker: Tracker, server: ApiServer) -> None:
+def test_a_tracker_that_fails_to_start_leaves_no_watch(tracker: Tracker, server: ApiServer) -> None:
     server.answers("GET", PODS, failure(403))
     with pytest.raises(StepError):
         tracker.start(1)

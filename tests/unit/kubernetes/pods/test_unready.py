@@ -1,4 +1,4 @@
-"""Why an attempt has not started, in the words that a person reads who waits for it."""
+"""The reason why an attempt has not started, as it is shown to users."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ UNSCHEDULABLE = PodView("p", "u", "j", unschedulable="0/3 nodes are available: 3
         (JOB, [PULLING], "starting on n1: ImagePullBackOff: Back-off pulling image x:1"),
     ],
 )
-def test_what_an_attempt_waits_for_is_told(job: JobView | None, pods: list[PodView], reason: str) -> None:
+def test_the_reason_names_what_an_attempt_waits_for(job: JobView | None, pods: list[PodView], reason: str) -> None:
     assert unready.reason(job, pods, queue="gpus") == reason
 
 
-def test_an_event_tells_what_the_objects_do_not() -> None:
+def test_an_event_completes_the_reason() -> None:
     quota = {"j": "Error creating: pods is forbidden: exceeded quota"}
     assert unready.reason(JOB, [], events=quota).endswith(
         "waiting for its pod: Error creating: pods is forbidden: exceeded quota"
@@ -40,7 +40,7 @@ def test_an_event_tells_what_the_objects_do_not() -> None:
     assert unready.reason(JOB, [creating], events=pulling) == 'starting on n1: ContainerCreating: Pulling image "x:1"'
 
 
-def test_of_several_pods_the_one_that_has_not_started_is_told() -> None:
+def test_the_reason_is_that_of_the_pod_that_has_not_started() -> None:
     running = PodView("a", "u", "j", node="n1", is_running=True)
     ended = PodView("b", "u", "j", node="n1", ended=Ended(0, "Completed", "", None))
     assert unready.reason(JOB, [running, ended, UNSCHEDULABLE]).startswith("waiting for a node: 0/3")
@@ -57,7 +57,7 @@ def test_of_several_pods_the_one_that_has_not_started_is_told() -> None:
         (JOB, [UNSCHEDULABLE], False),
     ],
 )
-def test_events_are_asked_for_only_where_nothing_else_tells_the_reason(
+def test_events_are_needed_only_if_the_objects_do_not_give_the_reason(
     job: JobView, pods: list[PodView], needed: bool
 ) -> None:
     assert unready.needs_events(job, pods) is needed
