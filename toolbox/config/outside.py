@@ -19,6 +19,7 @@ from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
 from toolbox.model.errors import UsageError
+from toolbox.model.text import first_of
 from toolbox.system import filesystem
 
 SOURCE: Final = "/var"
@@ -86,11 +87,7 @@ def check(before: Document, after: Document, overrides: Document) -> None:
     if not faults:
         faults |= dict.fromkeys(_changed_by_reference(before, after))
     if faults:
-        lines = [
-            *islice(faults, _MOST_FAULTS),
-            *([f"and {len(faults) - _MOST_FAULTS} more"] * (len(faults) > _MOST_FAULTS)),
-        ]
-        raise UsageError(f"{SOURCE}: " + "\n  ".join(lines))
+        raise UsageError(f"{SOURCE}: " + "\n  ".join(first_of(list(faults), _MOST_FAULTS)))
 
 
 def _parts(value: object, depth: int) -> Iterator[tuple[object, int]]:

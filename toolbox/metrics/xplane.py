@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model import aggregates, patterns
 from toolbox.model.aggregates import Aggregate
+from toolbox.model.nearest import listed
 from toolbox.runs.evidence_files import RelativeGlob, matching, read_document, readable
 
 # The fields to read, with their numbers and types. Each field whose type is a message is repeated.
@@ -95,7 +96,7 @@ class Source(BaseModel):
 
         files = [path.relative_to(directory).as_posix() for path in matching(directory, self.file)]
         if len(files) != 1:
-            names = _listed(files, "matching files") if files else ""
+            names = f"; {listed(files, 'matching files')}" if files else ""
             raise ValueError(f"{len(files)} files match {self.file}, but exactly 1 must match{names}")
         with readable(directory, files[0]) as path:
             profile = read_document(path, files[0])
@@ -111,7 +112,7 @@ def _only(members: Sequence[Any], name: str, plural: str, owner: str) -> Any:
     """Return the plane or line that has this name, and raise ValueError if there is not exactly one."""
     matches = [member for member in members if member.name == name]
     if len(matches) != 1:
-        names = _listed((member.name for member in members), plural)
+        names = f"; {listed((member.name for member in members), plural)}"
         raise ValueError(f"{owner} has {len(matches)} {plural} `{name}`, but must have exactly 1{names}")
     return matches[0]
 
@@ -141,12 +142,6 @@ def _counted(names: Counter[str], most: int = 12) -> str:
         for name, count in names.most_common(most)
     )
     return f"{counts} and {len(names) - most} more" if len(names) > most else counts
-
-
-def _listed(names: Iterable[str], plural: str, most: int = 12) -> str:
-    distinct = sorted(set(names))
-    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
-    return f"; the {plural} are {', '.join(distinct[:most])}{more}" if distinct else f"; there are no {plural}"
 
 
 @cache

@@ -34,10 +34,16 @@ def did_you_mean(name: str, known_names: Iterable[str], *, label: str, prefix: s
         prefix: the text to put before each name.
         most: the largest number of names to list.
     """
-    names = sorted(set(known_names))
-    if similar_names := nearest(name, names):
+    known = set(known_names)
+    if similar_names := nearest(name, sorted(known)):
         return f"did you mean {' or '.join(prefix + similar_name for similar_name in similar_names)}?"
+    return listed((prefix + each for each in known), label, most=most)
+
+
+def listed(all_names: Iterable[str], label: str, *, most: int = 12) -> str:
+    """Return `the LABEL are ...` with the sorted names, or `there are no LABEL`."""
+    names = sorted(set(all_names))
     if not names:
         return f"there are no {label}"
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"the {label} are {', '.join(prefix + known for known in names[:most])}{more}"
+    return f"the {label} are {', '.join(names[:most])}{more}"

@@ -29,6 +29,12 @@ def without_middle(lines: Sequence[str], most: int) -> Sequence[str]:
     return [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
 
 
+def first_of(texts: Sequence[str], most: int) -> list[str]:
+    """Return the first texts, and `and 3 more` as the last text if there are further texts."""
+    more = len(texts) - most
+    return [*texts[:most], *([f"and {more} more"] if more > 0 else [])]
+
+
 def abbreviated(value: object, *, longest: int = 60) -> str:
     """Return the repr of a value, truncated if it is long."""
     return truncate(repr(value), longest)

@@ -17,7 +17,7 @@ from toolbox.matrix import plan, planner, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
-from toolbox.model.text import abbreviated
+from toolbox.model.text import abbreviated, first_of
 from toolbox.orchestration import projects
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
@@ -195,9 +195,8 @@ def _refuse_changed_files(directory: Path, was: Mapping[str, str], now: Mapping[
 
 
 def _changes_error(what: str, directory: Path, changes: Sequence[str]) -> ConfigurationError:
-    more = [f"and {len(changes) - _MAX_SHOWN_CHANGES} more"] if len(changes) > _MAX_SHOWN_CHANGES else []
     head = f"{what} since the run {directory.name} began. Undo the changes, or start a new run:"
-    return ConfigurationError("\n  ".join([head, *changes[:_MAX_SHOWN_CHANGES], *more]))
+    return ConfigurationError("\n  ".join([head, *first_of(changes, _MAX_SHOWN_CHANGES)]))
 
 
 def _differences(was: Any, now: Any, path: str) -> Iterator[str]:

@@ -34,6 +34,7 @@ from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import DAEMON_SET, NODE, Objects, Query
 from toolbox.kubernetes.api.waiting import watching_all
 from toolbox.model.errors import InfrastructureError
+from toolbox.model.text import first_of
 
 _OPTIONS: Final = {
     "nodes": {"type": "int", "default": 1},
@@ -70,9 +71,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
         is_ready = view.until(lambda: None if faults() else True, deadline - time.monotonic())
         _evidence.write(Path(params["directory"]) / "nodes.yaml", nodes.objects)
         if not is_ready:
-            texts = faults()
-            more = f"; and {len(texts) - _MOST_SHOWN} more" if len(texts) > _MOST_SHOWN else ""
-            text = "; ".join(texts[:_MOST_SHOWN]) + more + view.silence_note
+            text = "; ".join(first_of(faults(), _MOST_SHOWN)) + view.silence_note
             text = f"(nodes with {params['selector']}) {text}" if params["selector"] else text
             raise InfrastructureError(f"{objects.cluster.label} is not ready after {params['timeout']:g} s: {text}")
         return {"changed": False, "ready": [str(node["metadata"]["name"]) for node in nodes.objects]}

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import Kind, Objects, Query
+from toolbox.model.text import first_of
 
 _OLD_GROUP: Final = "extensions"  # an old API group that contains the same objects as networking.k8s.io
 _MOST_LINES: Final = 10
@@ -107,8 +108,7 @@ class Difference:
     def __str__(self) -> str:
         """Return the first differences, one per line, and the number of further differences."""
         lines = [f"{change}: {name}" for change in ("added", "removed", "changed") for name in getattr(self, change)]
-        more = len(lines) - _MOST_LINES
-        return "\n".join([*lines[:_MOST_LINES], *([f"and {more} more"] if more > 0 else [])])
+        return "\n".join(first_of(lines, _MOST_LINES))
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> Difference:
