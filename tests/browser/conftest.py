@@ -1,4 +1,4 @@
-"""A real Chromium without a window, one a worker, and pages in it that have to stay clean."""
+"""A real headless Chromium, one per worker, and pages in it that must not cause errors or foreign requests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class Visit(Protocol):
-    """Opens a file, at a place of it. The options are those of a context: `viewport`, `color_scheme`, ..."""
+    """A function that opens a file in the browser. Options such as `viewport` are those of a browser context."""
 
     def __call__(self, file: Path, *, at: str = "", **options: Any) -> Page:
-        """Return the page."""
+        """Return the page of a file, opened at the fragment `at`."""
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """The browser of the system: none is downloaded."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: pip install '.[test]'")
+    """Yield the Chromium that is installed on the system. No browser is downloaded."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
     if (program := shutil.which("chromium")) is None:
-        pytest.skip("there is no chromium: apt-get install chromium")
+        pytest.skip("chromium is not installed: apt-get install chromium")
     with playwright.sync_playwright() as driver:
         running = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield running
@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visit]:
-    """Open pages. What the console says of them, what throws in them and what they ask for fails the test."""
+    """Yield a function that opens pages. Console messages, errors, dialogs and foreign requests fail the test."""
     faults: list[str] = []
     contexts = []
 

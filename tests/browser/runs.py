@@ -1,4 +1,4 @@
-"""Runs with a matrix, as they lie on the disk, for the tests of what shows them."""
+"""Writes directories of runs with a matrix, for the tests of their reports."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 
 PHASE = "000__test"
-# What would run, break out of a text, or show as something else, wherever it is shown as more than text.
+# A text that would be executed or displayed as something else if a page did not escape it.
 HOSTILE = (
     "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\"></title></script>&amp;"
 )
 
 
 class Run:
-    """A run that is written down as it would have been. `directory`: its own."""
+    """A run whose files are written without executing the run. `directory` is the run directory."""
 
     def __init__(self, directory: Path, *, presets: tuple[str, ...] = (), project: str = "grid") -> None:
         self.directory = directory
@@ -45,7 +45,7 @@ class Run:
         ]
 
     def planned(self, *, name: str = "", **labels: object) -> dict[str, Any]:
-        """Add a cell to the plan that does not begin, and return it."""
+        """Add a cell that does not begin to the plan, and return it."""
         texts = {axis: str(label) for axis, label in labels.items()}
         name = name or ",".join(f"{axis}={label}" for axis, label in texts.items())
         cell = {"id": f"{len(self.plan):012x}", "name": name, "settings": labels, "labels": texts}
@@ -67,9 +67,9 @@ class Run:
         """Add a cell that has begun, and return the directory of its attempt.
 
         Args:
-            verdict: None where it has not ended.
-            checks: of each whether it passed, its message, and the file and line that show it.
-            metrics: of each its name, value, unit, and why it has no value.
+            verdict: verdict of the cell; None if the cell has not ended.
+            checks: for each check, whether it passed, its message, and the file and line of its evidence.
+            metrics: for each metric, its name, value, unit, and the reason for a missing value.
             is_quarantined: whether its verdict does not count.
         """
         cell = self.planned(name=name, **labels)
@@ -95,7 +95,7 @@ class Run:
         return attempt
 
     def write(self, verdict: Verdict | None = Verdict.PASSED, message: str = "") -> RunState:
-        """Write it down, and return its summary. `verdict`: None where it has not ended."""
+        """Write the files of the run, and return its state. A run without a verdict has not ended."""
         planned = MatrixPlanned(PHASE, len(self.plan), 2)
         events = [*self.events[:2], planned, *self.events[2:]]
         if verdict is not None:
@@ -115,7 +115,7 @@ class Run:
 
 
 def hostile(directory: Path) -> RunState:
-    """Return a run all of whose texts are hostile."""
+    """Write a run in which all texts are hostile, and return its state."""
     run = Run(directory, presets=(HOSTILE,), project=HOSTILE)
     run.cell(
         Verdict.FAILED,
@@ -145,7 +145,7 @@ def hostile(directory: Path) -> RunState:
 
 
 def change(path: str, value: str, by: str, where: str = "") -> dict[str, str]:
-    """Return a change of the configuration as `run.json` holds it."""
+    """Return a change of the configuration, in the form of `run.json`."""
     return {"path": path, "value": value, "by": by, "where": where, "replaced": "9", "replaced_where": "base.yaml:1"}
 
 
@@ -158,7 +158,7 @@ _BOUND = {"lower": 70.0, "upper": 80.0, "mean": 75.0, "samples": 7, "unit": "tok
 
 
 def remarkable(directory: Path) -> RunState:
-    """Return a run of four cells that passed: one failed in quarantine, one has a remark, and all have two metrics."""
+    """Write a passed run of four cells: one failed in quarantine, one has a remark, and all have two metrics."""
     run = Run(directory)
     for x in range(4):
         is_kept, speed = x == 1, 69.0 if x == 2 else 75.012345
@@ -177,7 +177,7 @@ def remarkable(directory: Path) -> RunState:
 
 
 def failing(directory: Path) -> RunState:
-    """Return a run of 2 x 2 x 2 cells, one of which failed with its evidence in the middle of its log."""
+    """Write a run of 2 x 2 x 2 cells, one of which failed with its evidence in the middle of its log."""
     run = Run(directory, presets=("smoke",))
     log = "".join(f"line {number}\n" for number in range(1, 31))
     for model in ("small", "large"):

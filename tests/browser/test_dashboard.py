@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: it opens clean, its charts are drawn, and its filter, keys and links work."""
+"""The dashboard in a real browser: it opens without errors, and its charts, filter, keys and links work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 
 DAYS = 60
 BOUNDS = {"grid": {("small-id", "step_time"): Bound(0.9, 1.1, 1.0, 20, Method.PREDICTION, "s")}}
-# How many colours a chart has, and how many points of it are drawn on.
+# Returns the number of colours of a chart, and the number of its pixels that are not empty.
 DRAWN = """(canvas) => {
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     const points = new Uint32Array(data.buffer).filter((point) => point !== 0);
@@ -33,7 +33,7 @@ DRAWN = """(canvas) => {
 
 
 def year(directory: Path) -> Path:
-    """Write the dashboard of two projects, one with cells that got slower, fail, and are in quarantine."""
+    """Write the dashboard of two projects, one of which has a slower, a failing and a quarantined cell."""
     past = Past()
     run = directory / "runs" / "r 1"
     run.mkdir(parents=True)
@@ -54,12 +54,12 @@ def year(directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first page of a dashboard."""
+    """Return the first page of a dashboard."""
     return year(tmp_path_factory.mktemp("dashboard"))
 
 
 def page_of(index: Path, kind: str) -> Path:
-    """Return a page of each kind."""
+    """Return the page of a kind: `index`, `project`, `cell` or `hostile`."""
     names = {"index": "index.html", "project": "projects/grid.html", "cell": "cells/grid~small-id.html"}
     if kind == "hostile":
         return next(path for path in (index.parent / "cells").iterdir() if "large" in path.name)
@@ -67,23 +67,23 @@ def page_of(index: Path, kind: str) -> Path:
 
 
 def drawn(page: Page) -> None:
-    """Have all charts of a page drawn: they are when they come near."""
+    """Scroll to all charts of a page, because a chart is drawn when it is near the screen."""
     for chart in page.locator("[data-chart]").all():
         chart.scroll_into_view_if_needed()
         chart.locator("canvas").wait_for()
 
 
 def until(page: Page, is_so: Callable[[], bool]) -> None:
-    """Wait for something, at most ten seconds. `wait_for_function` cannot: the page forbids `eval`."""
+    """Wait at most ten seconds for a condition. `wait_for_function` does not work, because the page forbids `eval`."""
     for _ in range(200):
         if is_so():
             return
         page.wait_for_timeout(50)
-    pytest.fail("it did not come true in ten seconds")
+    pytest.fail("the condition did not hold within ten seconds")
 
 
 def labels(page: Page) -> list[str]:
-    """Draw the one chart of a page, and return what stands at its horizontal axis, line by line."""
+    """Draw the only chart of a page, and return the labels of its horizontal axis, line by line."""
     page.add_init_script("""
         window.written = [];
         const { clearRect, fillText } = CanvasRenderingContext2D.prototype;
@@ -103,7 +103,7 @@ def labels(page: Page) -> list[str]:
 
 
 def rows(page: Page) -> list[str]:
-    """Return the cells that the table by runs shows."""
+    """Return the names of the cells that the table of runs shows."""
     return page.locator(".grid tr[data-states]:visible a").all_inner_texts()
 
 
@@ -138,7 +138,7 @@ def test_the_costs_are_drawn(visit: Visit, index: Path) -> None:
 
 
 def few(directory: Path, *, count: int, seconds: float) -> Path:
-    """Write the dashboard of a few runs that many seconds apart, with a metric and a price."""
+    """Write the dashboard of `count` runs, `seconds` apart, with a metric and a price."""
     past = Past()
     for number in range(count):
         past.run({"small": Ended(metrics={"step_time": 1.0}, cost=2.5)}, days_ago=number * seconds / 86400)
@@ -162,7 +162,7 @@ def test_the_times_of_runs_close_together_differ_on_the_axis(
     assert page.locator("[data-chart] canvas").evaluate(DRAWN)[0] > 5
 
 
-def test_charts_fit_a_window_that_gets_smaller_and_the_other_colours(visit: Visit, index: Path) -> None:
+def test_charts_adapt_to_a_smaller_window_and_other_colours(visit: Visit, index: Path) -> None:
     page = visit(page_of(index, "cell"), viewport=SIZES["desk"], color_scheme="light")
     drawn(page)
     chart = page.locator("[data-chart] canvas").first
@@ -196,7 +196,7 @@ def test_the_mouse_shows_the_value_below_it(visit: Visit, index: Path) -> None:
     assert "2026-10-" in chart.locator("output").inner_text()
 
 
-def test_the_filter_shows_cells_by_name_and_state_and_the_address_keeps_it(visit: Visit, index: Path) -> None:
+def test_the_filter_selects_by_name_and_state_and_the_address_keeps_it(visit: Visit, index: Path) -> None:
     page = visit(page_of(index, "project"))
     assert len(rows(page)) == 3
     page.get_by_label("Cell", exact=True).fill("M")
@@ -262,7 +262,7 @@ def test_the_keyboard_reaches_everything(visit: Visit, index: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["index", "project", "cell"])
-def test_each_control_has_a_name_and_all_stands_in_landmarks(visit: Visit, index: Path, kind: str) -> None:
+def test_each_control_has_a_name_and_all_content_is_in_landmarks(visit: Visit, index: Path, kind: str) -> None:
     page = visit(page_of(index, kind))
     drawn(page)
     assert page.evaluate(UNNAMED) == []
@@ -272,7 +272,7 @@ def test_each_control_has_a_name_and_all_stands_in_landmarks(visit: Visit, index
     assert [after for before, after in itertools.pairwise(levels) if after > before + 1] == []
 
 
-def test_what_a_symbol_shows_is_said_too(visit: Visit, index: Path) -> None:
+def test_symbols_have_accessible_names(visit: Visit, index: Path) -> None:
     page = visit(page_of(index, "project"))
     tree = page.locator(".grid").aria_snapshot()
     assert 'cell "✗ failed"' in tree

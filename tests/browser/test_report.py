@@ -1,4 +1,4 @@
-"""`report.html` in a real browser: it opens clean, is readable everywhere, and its grid, filter and links work."""
+"""`report.html` in a real browser: it opens without errors on all screens, and its grid, filter and links work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.live
 
 SIZES = {"phone": {"width": 360, "height": 740}, "desk": {"width": 1280, "height": 800}}
 BAD = "model=large,batch=16,precision=float64"
-# What a test asks of the page itself.
+# Expressions that tests evaluate in a page.
 OVERFLOW = "document.documentElement.scrollWidth - innerWidth"
 UNNAMED = """[...document.querySelectorAll("a, button, input, select, summary, [tabindex='0']")].filter((node) => {
     const label = node.labels && node.labels[0] ? node.labels[0].textContent : "";
@@ -39,12 +39,12 @@ LEVELS = "[...document.querySelectorAll('h1, h2, h3, h4')].map((node) => Number(
 
 @pytest.fixture
 def failed(tmp_path: Path) -> Path:
-    """The report of a run of 2 x 2 x 2 cells, one of which failed."""
+    """Return the report of a run of 2 x 2 x 2 cells, one of which failed."""
     return run_page.write(failing(tmp_path / "r-1"))
 
 
 def many(directory: Path) -> RunState:
-    """Return a run of 100 cells, with long names."""
+    """Write a run of 100 cells with long names, and return its state."""
     run = Run(directory)
     for seed in range(100):
         verdict = list(Verdict)[seed % 7]
@@ -53,7 +53,7 @@ def many(directory: Path) -> RunState:
 
 
 def details(page: Page, name: str) -> Locator:
-    """Return the details of a step."""
+    """Return the `details` elements of the steps with a name."""
     return page.locator("details.step").filter(has=page.get_by_text(name, exact=True))
 
 
@@ -75,7 +75,7 @@ def test_it_opens_clean_and_fits_the_screen(
     assert page.evaluate(OVERFLOW) <= 0
 
 
-def test_its_colours_are_those_that_the_reader_asks_for(visit: Visit, failed: Path) -> None:
+def test_the_page_uses_the_preferred_colour_scheme(visit: Visit, failed: Path) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
     colours = {visit(failed, color_scheme=scheme).evaluate(colour) for scheme in ("light", "dark")}
     assert colours == {"rgb(246, 245, 241)", "rgb(17, 22, 27)"}
@@ -90,7 +90,7 @@ def test_hostile_text_is_text(visit: Visit, tmp_path: Path, *, is_scripted: bool
     assert page.locator("script").count() == 2
 
 
-def test_hostile_labels_are_text_also_where_the_script_lays_out_the_grid(visit: Visit, tmp_path: Path) -> None:
+def test_hostile_labels_are_text_also_in_a_grid_laid_out_by_the_script(visit: Visit, tmp_path: Path) -> None:
     page = visit(run_page.write(hostile(tmp_path / "r-1")))
     page.get_by_label("Across").select_option("")
     assert page.locator("#grid tbody th").first.inner_text() == HOSTILE
@@ -101,7 +101,7 @@ def test_hostile_labels_are_text_also_where_the_script_lays_out_the_grid(visit: 
 
 
 def test_an_injected_script_would_not_run(browser: Browser, failed: Path) -> None:
-    """Even where something had put one into the page: its policy names the digest of ours alone."""
+    """The policy of the page allows only the digest of the report's own script."""
     text = failed.read_text(encoding="utf-8")
     injected = "<script>document.title = 'owned'</script><p onclick=\"document.title = 'owned'\">here</p></main>"
     failed.write_text(text.replace("</main>", injected), encoding="utf-8")
@@ -148,7 +148,7 @@ def test_the_filter_takes_verdicts_and_texts(visit: Visit, failed: Path) -> None
     assert page.locator("#shown").inner_text() == ""
 
 
-def test_the_filter_is_that_of_the_metrics_too(visit: Visit, tmp_path: Path) -> None:
+def test_the_filter_also_applies_to_the_metrics(visit: Visit, tmp_path: Path) -> None:
     page = visit(run_page.write(remarkable(tmp_path / "r-1")))
     page.get_by_label("passed").uncheck()
     assert page.locator(".numbers tbody tr:visible .name").all_inner_texts() == ["x=1"]
@@ -181,7 +181,7 @@ def test_a_table_that_scrolls_shows_on_which_side_there_is_more(visit: Visit, tm
 
 
 def has_shadow(page: Page, region: Locator) -> bool:
-    """Tell whether the right edge of a region would look otherwise without the background of the region."""
+    """Return whether the right edge of a region looks different without the region's background, which is a shadow."""
     box = region.bounding_box()
     assert box is not None
     edge: FloatRect = {"x": box["x"] + box["width"] - 5, "y": box["y"], "width": 5, "height": box["height"]}
@@ -227,7 +227,7 @@ def test_it_can_be_used_by_keyboard(visit: Visit, failed: Path) -> None:
     page.get_by_role("button", name="Close all").click()
     page.keyboard.press("Control+Home")
     page.get_by_label("Across").focus()
-    page.keyboard.press("Tab")  # the grid itself, which scrolls by the arrow keys
+    page.keyboard.press("Tab")  # to the grid itself, which scrolls by the arrow keys
     for _ in range(8):
         page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "chip v-failed"
@@ -272,7 +272,7 @@ def test_links_lead_to_the_files_of_the_run(visit: Visit, failed: Path) -> None:
     assert [link for link in links if not Path(unquote(link.removeprefix("file://"))).exists()] == []
 
 
-def test_each_control_has_a_name_and_all_stands_in_landmarks(visit: Visit, failed: Path) -> None:
+def test_each_control_has_a_name_and_all_content_is_in_landmarks(visit: Visit, failed: Path) -> None:
     page = visit(failed)
     assert page.evaluate(UNNAMED) == []
     assert page.evaluate(OUTSIDE) == []
@@ -292,7 +292,7 @@ def test_each_control_has_a_name_and_all_stands_in_landmarks(visit: Visit, faile
     assert 'link "float64 failed"' in tree
 
 
-def test_it_prints_what_failed(visit: Visit, failed: Path) -> None:
+def test_a_printed_report_shows_the_failures(visit: Visit, failed: Path) -> None:
     page = visit(failed)
     page.get_by_role("button", name="Close all").click()
     page.emulate_media(media="print")
@@ -300,7 +300,7 @@ def test_it_prints_what_failed(visit: Visit, failed: Path) -> None:
     assert page.get_by_role("navigation").is_hidden()
 
 
-def test_what_a_real_run_leaves_opens_clean(visit: Visit, workspace: Workspace) -> None:
+def test_the_report_of_a_real_run_opens_without_errors(visit: Visit, workspace: Workspace) -> None:
     workspace.write(
         {
             "projects/grid/orchestration.py": ORCHESTRATION,

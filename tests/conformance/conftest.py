@@ -1,4 +1,4 @@
-"""The backends, found by their places as the library finds them, each with a real target on this machine."""
+"""Fixtures for the tests of all backends that the library discovers, with real targets on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BACKENDS: Final = sorted(discovery.available("backends"))
 
 
 @contextmanager
-def _local(directory: Path) -> Iterator[Site]:  # noqa: ARG001  # it needs none
+def _local(directory: Path) -> Iterator[Site]:  # noqa: ARG001  # `local` needs no directory
     yield Site("local", local.Target())
 
 
@@ -41,7 +41,9 @@ def _kubernetes(directory: Path) -> Iterator[Site]:
         cluster.namespace() as namespace,
         api_proxy.Proxy(cluster.kubeconfig, directory) as proxy,
     ):
-        pod = cluster.pod_python(directory.parent)  # with the directories of the tests, by which they signal
+        pod = cluster.pod_python(
+            directory.parent
+        )  # and the directories of the tests, whose files control the workloads
         target = kubernetes_backend.Target(kubeconfig=str(proxy.kubeconfig), namespace=namespace, pod=pod)
         yield Pods(
             "kubernetes",
@@ -64,13 +66,13 @@ SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
 
 @pytest.fixture(autouse=True)
 def _no_news_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have only ends told: on a busy machine a pod that starts late would be told of too."""
+    """Disable the message about a long wait, so that a pod that starts late causes no notification."""
     monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", float("inf"))
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A target of a backend; one that has required fields is tested only with an entry in `SITES`."""
+    """Yield a site of each backend. A backend whose target has required fields needs an entry in `SITES`."""
     if request.param in SITES:
         with SITES[request.param](tmp_path_factory.mktemp(request.param)) as found:
             yield found
@@ -84,7 +86,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orchestrator]:
-    """An orchestrator whose connection the tests share, as cells do."""
+    """Yield an orchestrator whose connection several tests share, as the cells of a run do."""
     found = Orchestrator(site, tmp_path_factory.mktemp("shared"))
     yield found
     found.backend.close()
@@ -92,7 +94,7 @@ def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orc
 
 @pytest.fixture
 def bench(shared: Orchestrator, tmp_path: Path) -> Iterator[Bench]:
-    """What the test has executed."""
+    """Yield a bench, and end all its attempts after the test."""
     found = Bench(shared, tmp_path)
     yield found
     found.close()

@@ -1,6 +1,6 @@
-"""The site of the backend `kubernetes`: a namespace of a real cluster, reached through a proxy that can be broken.
+"""The site of the backend `kubernetes`: a namespace of a real cluster, behind a proxy that can break connections.
 
-A node of the cluster is this machine, so that the tests see the files and the processes of a pod as they see others'.
+This machine is a node of the cluster, so that the tests see the files and processes of pods, as for other backends.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _NOWHERE: Final = Path("/nonexistent")
 
 @dataclass(frozen=True, slots=True)
 class Pods(Site):
-    """A namespace.
+    """A namespace of a cluster.
 
     Args:
-        proxy: between the orchestrators and the cluster, and `server` as well.
-        cluster: what the tests look at themselves, which nothing breaks.
+        proxy: proxy between the orchestrators and the cluster. It is also `server`.
+        cluster: direct access to the cluster, which the tests use to inspect it.
+        namespace: namespace of the pods.
     """
 
     proxy: Proxy = field(kw_only=True)
@@ -43,7 +44,7 @@ class Pods(Site):
         return ROOT / handle.name
 
     def directory(self, handle: Handle) -> Path:
-        """See `Site`. There is none before the pod has begun, nor after its end."""
+        """See `Site`. The directory exists only while the pod exists."""
         if self.attempts is not None:
             return self.attempts
         pod = next(iter(self._pods(handle)), None)
@@ -61,10 +62,13 @@ class Pods(Site):
         return bool(self._jobs(handle))
 
     def supervisor(self, handle: Handle) -> psutil.Process:
-        """See `Site`. It has noted the number that it has among the processes of its container."""
+        """See `Site`. The supervisor has recorded its process id in the namespace of its container."""
         wait_for((self.directory(handle) / "started").exists, "its start")
         number = json.loads((self.directory(handle) / "started").read_text())["pid"]
-        words = {"supervise", str(self.seen(handle))}  # its workload has them too, before it becomes what it is
+        words = {
+            "supervise",
+            str(self.seen(handle)),
+        }  # the workload has these words too, before it executes its program
         found = (process for process in psutil.process_iter(["cmdline"]) if words <= {*(process.info["cmdline"] or ())})
         return next(process for process in found if _number_inside(process) == number)
 
@@ -81,7 +85,7 @@ class Pods(Site):
         from kubernetes.client import ApiException
 
         for job in self._jobs(handle):
-            with suppress(ApiException):  # somebody else has done so
+            with suppress(ApiException):  # the Job has already been deleted
                 self.cluster.batch.delete_namespaced_job(
                     job.metadata.name, self.namespace, propagation_policy="Background"
                 )
@@ -116,7 +120,7 @@ class Pods(Site):
 
 
 def _after_a_while(find: Callable[[], list[str]]) -> list[str]:
-    """Return what is found once that is nothing, or still: Kubernetes deletes soon after it was told to."""
+    """Return the objects that `find` still finds after Kubernetes had time to delete them."""
     deadline = time.monotonic() + TIMEOUT
     while (found := find()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -124,11 +128,11 @@ def _after_a_while(find: Callable[[], list[str]]) -> list[str]:
 
 
 def _mounts(containers: Iterable[Any], path: Path) -> bool:
-    """Tell whether a pod is that of an attempt: it has its directory, and no other has that."""
+    """Return whether containers mount the directory of an attempt, which identifies the pod of the attempt."""
     return any(mount.mount_path == str(path) for found in containers for mount in found.volume_mounts or ())
 
 
 def _number_inside(process: psutil.Process) -> int:
-    """Return the number that a process has in the innermost namespace that it is in."""
+    """Return the process id of a process in its innermost process namespace."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[-1])

@@ -1,6 +1,6 @@
-"""Where the suite of the backends executes: for each backend a target that is real, and on this machine.
+"""The sites of the backend tests: for each backend, a real target on this machine.
 
-The tests look directly at what is on a target: at its files, and at its processes.
+The tests inspect the files and the processes of a target directly.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from toolbox.model.workloads import (
 from toolbox.system import processes
 
 RUN: Final = "conformance"
-TIMEOUT: Final = 120.0  # seconds, for what takes none of that on a machine that is not busy
+TIMEOUT: Final = 120.0  # seconds; most waits are far shorter, unless the machine is busy
 _LOOK_SECONDS: Final = 0.02
 _LIMITS: Final = {"wait": TIMEOUT, "run": TIMEOUT, "silence": None, "grace": 5.0}
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds, and fail the test after `TIMEOUT`."""
     deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, f"{what} was expected within {TIMEOUT:g} s"
@@ -46,26 +46,26 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 def workload(*command: str, **fields: Any) -> Workload:
-    """Return a workload. Its limits of time are given by their names, as its other fields are."""
+    """Return a workload. `fields` may contain the names of timeouts and of other fields."""
     limits = {name: fields.pop(name, usual) for name, usual in _LIMITS.items()}
     return Workload(command, timeouts=Timeouts(**limits), **fields)
 
 
 class Server(Protocol):
-    """What a target is reached by."""
+    """A server through which a target is reached."""
 
     def stop(self) -> None:
-        """Have it break what it serves, and serve nobody."""
+        """Break all connections, and refuse new ones."""
 
     def start(self) -> None:
-        """Have it serve again, at the same address."""
+        """Serve again, at the same address."""
 
 
 class Connection(Protocol):
-    """What reaches a target: a process here."""
+    """A connection to a target, or the local process that holds the connection."""
 
     def kill(self) -> None:
-        """Break it."""
+        """Break the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ class Site:
     """A target of one backend, on this machine.
 
     Args:
-        description: the target, as the configuration describes one.
-        attempts: where attempts are on the target; None where that is in the run directory.
-        server: what it is reached by, if it is one.
-        refusal: what is said of it where the server is stopped.
-        quick: a time, in seconds, that is short for the target, and in which a workload gets its place there.
+        description: description of the target, as in a configuration.
+        attempts: directory of the attempts on the target; None if attempts stay in the run directory.
+        server: server through which the target is reached, or None.
+        refusal: part of the error message when the server is stopped.
+        quick: short timeout in seconds, within which a workload still starts on the target.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Site:
 
     @property
     def is_apart(self) -> bool:
-        """Whether what an attempt leaves stays on the target until it is released."""
+        """Whether the files of an attempt stay on the target until the attempt is released."""
         return bool(self.description.keeps_attempts)
 
     def directory(self, handle: Handle) -> Path:
@@ -97,55 +97,55 @@ class Site:
         return handle.directory if self.attempts is None else self.attempts / handle.name
 
     def seen(self, handle: Handle) -> Path:
-        """Return that directory as the workload sees it, by which its processes are marked too."""
+        """Return the directory of an attempt as its workload sees it. Its processes are marked with this path."""
         return self.directory(handle)
 
     def has_ended(self, handle: Handle) -> bool:
-        """Tell whether an attempt has ended, whatever the orchestrator knows."""
+        """Return whether an attempt has ended on the target, even if the orchestrator does not know."""
         return (self.directory(handle) / "exit_code").exists()
 
     def is_submitted(self, handle: Handle) -> bool:
-        """Tell whether the target has an attempt, whatever the orchestrator knows."""
+        """Return whether an attempt has started on the target, even if the orchestrator does not know."""
         return (self.directory(handle) / "started").exists()
 
     def supervisor(self, handle: Handle) -> psutil.Process:
-        """Return what runs an attempt."""
+        """Return the process of an attempt's supervisor."""
         return psutil.Process(json.loads((self.directory(handle) / "started").read_text())["pid"])
 
     def remains(self, handle: Handle) -> list[str]:
-        """Return what there is of an attempt on the target that was released."""
+        """Return the files or objects of a released attempt that are still on the target."""
         directory = self.directory(handle)
         return [str(directory)] if self.is_apart and directory.exists() else []
 
-    def remains_of(self, run: str) -> list[str]:  # noqa: ARG002  # there is nothing but attempts
-        """Return what there is of a run on the target that it has left."""
+    def remains_of(self, run: str) -> list[str]:  # noqa: ARG002  # such targets have only attempts
+        """Return the objects of a finished run that are still on the target."""
         return []
 
     def remove(self, handle: Handle) -> None:
-        """Remove from the target what there is of an attempt."""
+        """Remove an attempt from the target."""
         if self.is_apart:
             shutil.rmtree(self.directory(handle), ignore_errors=True)
 
     def connections(self, mark: Path) -> Sequence[Connection]:
-        """Return what reaches the target from an orchestrator: the agent on this machine, or ssh.
+        """Return the connections of an orchestrator to the target: processes of the agent or of `ssh`.
 
         Args:
-            mark: of the orchestrator.
+            mark: mark of the orchestrator's processes.
         """
         return _children(mark)
 
     def drop(self, mark: Path) -> None:
-        """Break the connections of an orchestrator, also those that are stalled."""
+        """Break the connections of an orchestrator, also stalled ones."""
         for process in _children(mark):
             process.kill()
 
     def stall(self, mark: Path) -> None:
-        """Have nothing get through the connections of an orchestrator, and break none."""
+        """Stall the connections of an orchestrator without breaking them."""
         for process in _children(mark):
             process.send_signal(signal.SIGSTOP)
 
     def crowded(self, disk: Path) -> Site:
-        """Return the same site with the attempts on a disk of the target, where they are not in the run directory."""
+        """Return this site with its attempts on another disk, unless attempts stay in the run directory."""
         if self.attempts is None:
             return self
         description = self.description.model_copy(update={"directory": str(disk)})
@@ -158,11 +158,11 @@ def _children(mark: Path) -> list[psutil.Process]:
 
 
 class Orchestrator:
-    """Who has workloads executed at a site, and is told of their ends.
+    """An orchestrator that runs workloads at a site and receives notifications of their ends.
 
     Args:
-        mark: by which the processes are found that reach the target; see `toolbox.system.processes`.
-        run: the name of the run; others of the same name find what one has had started.
+        mark: mark of the processes that connect to the target; see `toolbox.system.processes`.
+        run: name of the run. Orchestrators with the same run find each other's attempts.
     """
 
     def __init__(self, site: Site, mark: Path, run: str = RUN) -> None:
@@ -175,30 +175,30 @@ class Orchestrator:
         self.backend: Backend = site.description.open(context)
 
     def status(self, handle: Handle) -> AttemptStatus:
-        """Return how an attempt stands, as far as this one knows."""
+        """Return the status of an attempt, as far as this orchestrator knows."""
         return self.backend.poll([handle])[handle]
 
     def end_of(self, handle: Handle) -> AttemptStatus:
-        """Wait until this one is told that an attempt runs no longer."""
+        """Wait until this orchestrator knows that an attempt is over, and return the status of the attempt."""
         with self._news:
             ended = self._news.wait_for(lambda: self.status(handle).state.is_over, TIMEOUT)
         assert ended, f"the end of {handle.name} was expected"
         return self.status(handle)
 
     def connections(self) -> Sequence[Connection]:
-        """Return what reaches the target."""
+        """Return the connections to the target."""
         return self.site.connections(self.mark)
 
     def drop_connections(self) -> None:
-        """Break what reaches the target, also where it is stalled; another way to it is open."""
+        """Break the connections to the target, also stalled ones. New connections are possible."""
         self.site.drop(self.mark)
 
     def stall_connections(self) -> None:
-        """Have nothing get through to the target, and break nothing."""
+        """Stall the connections to the target without breaking them."""
         self.site.stall(self.mark)
 
     def wait_for_another(self, before: Sequence[Connection]) -> None:
-        """Wait until the target is reached by another connection than those before."""
+        """Wait until there is a connection that is not among those before."""
         wait_for(lambda: set(self.connections()) - set(before), "another connection")
 
     def _take(self, name: str) -> None:
@@ -209,7 +209,7 @@ class Orchestrator:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A workload that was submitted."""
+    """An attempt whose workload was submitted."""
 
     by: Orchestrator
     workload: Workload
@@ -217,67 +217,67 @@ class Attempt:
 
     @property
     def directory(self) -> Path:
-        """Where its evidence goes."""
+        """Directory of the attempt in the run directory."""
         return self.handle.directory
 
     @property
     def there(self) -> Path:
-        """Its directory on the target."""
+        """Directory of the attempt on the target."""
         return self.by.site.directory(self.handle)
 
     @property
     def seen(self) -> Path:
-        """Its directory as the workload sees it."""
+        """Directory of the attempt, by the path that its workload sees."""
         return self.by.site.seen(self.handle)
 
     @property
     def supervisor(self) -> psutil.Process:
-        """What runs it on the target."""
+        """Process of the supervisor on the target."""
         return self.by.site.supervisor(self.handle)
 
     def end_there(self) -> None:
-        """Wait until it has ended on the target, whatever the orchestrator knows."""
+        """Wait until the attempt has ended on the target, even if the orchestrator does not know."""
         wait_for(lambda: self.by.site.has_ended(self.handle), f"the end of {self.handle.name}")
 
     def wait(self) -> WorkloadOutcome:
-        """Wait until it has ended, and return how."""
+        """Wait until the orchestrator knows the end of the attempt, and return the outcome."""
         status = self.by.end_of(self.handle)
         assert status.outcome is not None, status
         return status.outcome
 
     def cancel(self) -> WorkloadOutcome:
-        """Have it end, and return how it did."""
+        """Cancel the attempt, wait for its end, and return the outcome."""
         self.by.backend.cancel(self.handle)
         return self.wait()
 
     def collect(self) -> None:
-        """Bring back what it left."""
+        """Collect the files of the attempt."""
         self.by.backend.collect(self.handle, self.workload)
 
     def text(self, name: str = "stdout.log") -> str:
-        """Return the text of a file of its evidence; nothing where there is no such file."""
+        """Return the text of a file of the attempt, or an empty text if the file does not exist."""
         file = self.directory / name
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
     def printed(self, text: str) -> None:
-        """Wait until the evidence has something that it prints."""
+        """Wait until the log of the attempt contains a text."""
         wait_for(lambda: text in self.text(), f"{text!r} from {self.handle.name}")
 
     def left(self) -> list[int]:
-        """Return its processes that live on."""
+        """Return the ids of the living processes of the workload."""
         return processes.marked(self.seen)
 
 
 class Bench:
-    """What a test has executed at a site.
+    """Runs workloads of a test at a site, and cleans up after them.
 
     Args:
-        shared: who orchestrates, unless the test has others do it.
-        directory: of the test.
+        shared: orchestrator that is used by default.
+        directory: directory of the test.
     """
 
     def __init__(self, shared: Orchestrator, directory: Path) -> None:
-        self._prefix = f"{directory.name}-{token_hex(3)}"  # on a target that others test at too
+        self._prefix = f"{directory.name}-{token_hex(3)}"  # other tests use the same target
         self.site = shared.site
         self.shared = shared
         self.directory = directory
@@ -285,28 +285,28 @@ class Bench:
         self._attempts: list[Attempt] = []
 
     def orchestrator(self, run: str = RUN) -> Orchestrator:
-        """Return another one, as after a restart, or one of another run."""
+        """Return a new orchestrator, as after a restart, or an orchestrator of another run."""
         other = Orchestrator(self.site, self.directory / f"orchestrator-{len(self._others)}", run)
         self._others.append(other)
         return other
 
     def handle(self, name: str = "cell") -> Handle:
-        """Return the handle that a workload of this name has once it was submitted."""
+        """Return the handle of a submitted workload with this name."""
         return Handle(f"{self._prefix}.{name}", self.directory / name)
 
     def start(self, *command: str, name: str = "cell", by: Orchestrator | None = None, **fields: Any) -> Attempt:
-        """Submit a workload; see `workload`."""
+        """Submit a workload with these fields; see `workload`."""
         by = by or self.shared
         work = workload(*command, **fields)
         directory = self.directory / name
-        directory.mkdir(exist_ok=True)  # the run has made it
+        directory.mkdir(exist_ok=True)  # a run creates this directory
         handle = by.backend.submit(work, self.handle(name).name, directory)
         attempt = Attempt(by, work, handle)
         self._attempts.append(attempt)
         return attempt
 
     def start_all(self, commands: Iterable[Sequence[str]], by: Orchestrator | None = None) -> list[Attempt]:
-        """Submit workloads at once, as the threads of a run do."""
+        """Submit workloads in parallel, as the threads of a run do."""
         with ThreadPoolExecutor() as threads:
             started = [
                 threads.submit(self.start, *command, name=f"cell-{number}", by=by)
@@ -315,7 +315,7 @@ class Bench:
             return [attempt.result() for attempt in started]
 
     def run(self, *command: str, **options: Any) -> tuple[Attempt, WorkloadOutcome]:
-        """Submit a workload, wait for its end, and bring back what it left: that is no process, ever."""
+        """Submit a workload, wait for its end, check that no process of it is alive, and collect its files."""
         attempt = self.start(*command, **options)
         outcome = attempt.wait()
         assert not attempt.left()
@@ -323,7 +323,7 @@ class Bench:
         return attempt, outcome
 
     def close(self) -> None:
-        """End what the test has left."""
+        """End the processes of the test, and remove its attempts from the target."""
         for attempt in self._attempts:
             processes.end_marked(attempt.seen, grace=0.1)
         for other in self._others:

@@ -1,4 +1,4 @@
-"""Held for every backend, on a real target: a workload runs as it was asked for, and what it leaves comes back."""
+"""Requirements for every backend, on a real target: a workload runs as requested, and its files are collected."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from toolbox.model.secrets import Secret
 from toolbox.model.workloads import AttemptState, EndedBy
 
 
-def test_every_backend_is_held_to_this() -> None:
+def test_every_backend_has_a_site() -> None:
     assert sorted(SITES) == BACKENDS
 
 
 @pytest.mark.parametrize("code", [0, 3, 255])
-def test_the_exit_status_is_told_and_kept(bench: Bench, code: int) -> None:
+def test_the_exit_status_is_reported_and_saved(bench: Bench, code: int) -> None:
     attempt, outcome = bench.run("sh", "-c", f"exit {code}")
     assert (outcome.ended_by, outcome.exit_code, outcome.message) == (EndedBy.EXIT, code, "")
     assert attempt.text("exit_code") == f"{code}\n"
     assert 0 < outcome.seconds < 30
 
 
-def test_the_end_by_a_signal_is_told_as_a_shell_tells_it(bench: Bench) -> None:
+def test_an_end_by_a_signal_has_the_exit_status_of_a_shell(bench: Bench) -> None:
     _, outcome = bench.run("sh", "-c", "kill -USR1 $$")
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.SIGNAL, 128 + 10)
 
@@ -54,7 +54,7 @@ def test_a_log_can_be_read_while_the_workload_runs(bench: Bench, tmp_path: Path)
     assert attempt.text() == "begun\nended\n"
 
 
-def test_an_end_is_told_once(bench: Bench) -> None:
+def test_an_end_is_notified_once(bench: Bench) -> None:
     attempt, _ = bench.run("true")
     assert attempt.by.notified.count(attempt.handle.name) == 1
 
@@ -65,9 +65,9 @@ def test_arguments_and_variables_arrive_as_they_are(bench: Bench) -> None:
     assert attempt.text() == f"{odd}|{odd}"
 
 
-def test_an_argument_may_be_any_bytes_where_the_target_takes_them(bench: Bench) -> None:
+def test_an_argument_may_contain_any_bytes_if_the_target_accepts_them(bench: Bench) -> None:
     latin = "latin \udce9\udcff"
-    if bench.site.name == "kubernetes":  # its API takes JSON
+    if bench.site.name == "kubernetes":  # its API accepts only JSON
         with pytest.raises(StepError, match=r"'latin \\udce9\\udcff' contains bytes that are not UTF-8"):
             bench.start("printf", "%s", latin)
         return
@@ -75,12 +75,12 @@ def test_an_argument_may_be_any_bytes_where_the_target_takes_them(bench: Bench) 
     assert (attempt.directory / "stdout.log").read_bytes() == os.fsencode(latin)
 
 
-def test_a_workload_knows_where_its_things_are(bench: Bench) -> None:
+def test_a_workload_knows_its_directories(bench: Bench) -> None:
     attempt, _ = bench.run("sh", "-c", 'pwd; echo "$ARTIFACT_DIR"; echo "$TOPGALLANT_SRC"')
     assert attempt.text() == f"{attempt.seen}/files\n{attempt.seen}/files\n{attempt.seen}/src\n"
 
 
-def test_it_runs_in_the_directory_that_is_asked_for(bench: Bench, tmp_path: Path) -> None:
+def test_a_workload_runs_in_the_requested_directory(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "over there").mkdir()
     attempt, _ = bench.run("pwd", cwd=str(tmp_path / "over there"))
     assert attempt.text() == f"{tmp_path}/over there\n"
@@ -136,7 +136,7 @@ ln -s a.json deep/er/link.json
         ((), []),
     ],
 )
-def test_what_is_asked_for_comes_back(bench: Bench, patterns: tuple[str, ...], expected: list[str]) -> None:
+def test_only_matching_files_are_collected(bench: Bench, patterns: tuple[str, ...], expected: list[str]) -> None:
     attempt, _ = bench.run("sh", "-c", MAKE_RESULTS, collect=patterns)
     results = attempt.directory / "files"
     found = [path for path in results.rglob("*") if path.is_symlink() or not path.is_dir()]
@@ -144,7 +144,7 @@ def test_what_is_asked_for_comes_back(bench: Bench, patterns: tuple[str, ...], e
     assert all(path.is_symlink() or path.read_text().strip() == str(path.relative_to(results)) for path in found)
 
 
-def test_a_file_comes_back_whatever_its_name(bench: Bench) -> None:
+def test_files_with_any_name_are_collected(bench: Bench) -> None:
     names = [" a b ", "line\nbreak", "été 雪", "-rf", "--checkpoint=1", "back\\slash\\n", "'\"$`*"]
     latin = "latin \udce9\udcff"
     script = r"""for name in "$@" "$(printf 'latin \351\377')"; do printf %s "$name" > "./$name"; done"""
@@ -154,20 +154,20 @@ def test_a_file_comes_back_whatever_its_name(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("patterns", [("**",), ("a", "b", "c")])
-def test_what_cannot_be_read_keeps_nothing_else_from_coming_back(bench: Bench, patterns: tuple[str, ...]) -> None:
+def test_an_unreadable_file_does_not_prevent_the_collection_of_others(bench: Bench, patterns: tuple[str, ...]) -> None:
     script = "echo 1 > a; echo 2 > b; echo 3 > c; mkdir -p d e; echo 4 > d/f; chmod 500 d; chmod 0 b e"
     attempt, outcome = bench.run("sh", "-c", script, collect=patterns)
     assert outcome.exit_code == 0
     assert (attempt.text("files/a"), attempt.text("files/c")) == ("1\n", "3\n")
 
 
-def test_files_may_be_brought_back_again(bench: Bench) -> None:
+def test_files_may_be_collected_again(bench: Bench) -> None:
     attempt, _ = bench.run("sh", "-c", "mkdir a; echo 1 > a/b; ln -s a/b c; ln a/b d")
     attempt.collect()
     assert [attempt.text(f"files/{name}") for name in ("a/b", "c", "d")] == ["1\n"] * 3
 
 
-def test_many_files_and_a_large_one_come_back(bench: Bench) -> None:
+def test_many_files_and_a_large_one_are_collected(bench: Bench) -> None:
     source = """
 import os
 os.mkdir("many")
@@ -194,8 +194,8 @@ def test_the_same_name_twice_is_one_workload(bench: Bench, tmp_path: Path) -> No
     assert first.text() == "done\n"
 
 
-def test_two_who_submit_the_same_name_at_once_have_one_workload(bench: Bench, tmp_path: Path) -> None:
-    """Nor does the one who is late touch what was sent along, which the workload reads."""
+def test_concurrent_submissions_of_one_name_are_one_workload(bench: Bench, tmp_path: Path) -> None:
+    """The second submission does not change the files of the first one, which the workload reads."""
     (tmp_path / "data").write_bytes(b"a" * (8 << 20))
     script = f'echo ran >> {tmp_path}/runs; for _ in $(seq 20); do md5sum < "$TOPGALLANT_SRC/data"; done'
     barrier = threading.Barrier(2)
@@ -215,7 +215,7 @@ def test_two_who_submit_the_same_name_at_once_have_one_workload(bench: Bench, tm
 def test_many_workloads_run_side_by_side(bench: Bench, tmp_path: Path) -> None:
     script = f"touch {tmp_path}/up-$1; until test -e {tmp_path}/go; do sleep 0.1; done; exit $1"
     attempts = bench.start_all(["sh", "-c", script, "sh", str(n)] for n in range(20))
-    wait_for(lambda: len(list(tmp_path.glob("up-*"))) == 20, "20 of them at once")
+    wait_for(lambda: len(list(tmp_path.glob("up-*"))) == 20, "20 running workloads")
     (tmp_path / "go").touch()
     assert [attempt.wait().exit_code for attempt in attempts] == list(range(20))
 
@@ -249,7 +249,7 @@ def test_a_release_leaves_nothing_on_another_machine(bench: Bench) -> None:
     assert attempt.by.notified.count(attempt.handle.name) == 1
 
 
-def test_a_run_that_leaves_has_nothing_left_on_the_target(bench: Bench) -> None:
+def test_the_teardown_of_a_run_leaves_nothing_on_the_target(bench: Bench) -> None:
     by = bench.orchestrator("leaving")
     by.secrets = ["correct-horse-battery"]
     attempt, _ = bench.run("true", by=by, text_files={"a": "b"}, env={"TOKEN": Secret("correct-horse-battery")})

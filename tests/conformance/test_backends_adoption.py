@@ -1,4 +1,4 @@
-"""Held for every backend, on a real target: a workload goes on without who submitted it, and is found again whole."""
+"""Requirements for every backend, on a real target: a workload outlives its orchestrator, and another can adopt it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for, work
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import AttemptState, EndedBy
 
-# Numbered lines on both streams, until it is told to stop.
+# Prints numbered lines on both streams until a file exists.
 COUNT = """
 n=0
 until test -e "$1"; do
@@ -26,30 +26,30 @@ echo "lines: $n"
 
 @pytest.fixture
 def stop(tmp_path: Path) -> Path:
-    """What the counting ends with, once it is there."""
+    """Return the file that ends the counting when it exists."""
     return tmp_path / "stop"
 
 
 def count(bench: Bench, stop: Path, by: Orchestrator) -> Attempt:
-    """Start to count, or adopt who does."""
+    """Start a workload that counts, or adopt the running one."""
     return bench.start("sh", "-c", COUNT, "sh", str(stop), by=by)
 
 
 def wait_for_more(attempt: Attempt) -> None:
-    """Wait until the evidence has lines that it did not have."""
+    """Wait until the log has new lines."""
     before = len(attempt.text())
     wait_for(lambda: len(attempt.text()) > before + 100, "more lines")
 
 
 def begin(bench: Bench, stop: Path, by: Orchestrator) -> Attempt:
-    """Start to count, and wait until some is there."""
+    """Start a workload that counts, and wait until its log has lines."""
     attempt = count(bench, stop, by)
     wait_for_more(attempt)
     return attempt
 
 
 def assert_whole(attempt: Attempt) -> None:
-    """See to it that no line is missing, and none is there twice."""
+    """Check that each line is in the logs exactly once."""
     *lines, last = attempt.text().splitlines()
     total = int(last.removeprefix("lines: "))
     assert total > 5
@@ -58,7 +58,7 @@ def assert_whole(attempt: Attempt) -> None:
 
 
 def check_end(attempt: Attempt) -> None:
-    """See to it that it ended by itself, and that its evidence is whole."""
+    """Check that the workload ended by itself, and that its logs are complete."""
     assert attempt.wait().exit_code == 0
     attempt.collect()
     assert_whole(attempt)
@@ -76,7 +76,7 @@ def test_a_workload_outlives_its_orchestrator_and_is_adopted(bench: Bench, stop:
     assert first.notified == []
 
 
-def test_a_workload_that_ends_while_nobody_looks_is_adopted_with_its_end(bench: Bench, stop: Path) -> None:
+def test_a_workload_that_ends_without_an_orchestrator_is_adopted(bench: Bench, stop: Path) -> None:
     first, second = bench.orchestrator(), bench.orchestrator()
     attempt = begin(bench, stop, first)
     first.backend.close()
@@ -86,7 +86,7 @@ def test_a_workload_that_ends_while_nobody_looks_is_adopted_with_its_end(bench: 
     check_end(adopted)
 
 
-def test_no_line_is_lost_or_repeated_however_often_the_connection_drops(bench: Bench, stop: Path) -> None:
+def test_dropped_connections_neither_lose_nor_repeat_lines(bench: Bench, stop: Path) -> None:
     orchestrator = bench.orchestrator()
     attempt = count(bench, stop, orchestrator)
     for _ in range(4):
@@ -101,7 +101,7 @@ def test_no_line_is_lost_or_repeated_however_often_the_connection_drops(bench: B
     assert orchestrator.notified == [attempt.handle.name]
 
 
-def test_an_end_during_an_outage_is_told_afterwards(bench: Bench, stop: Path) -> None:
+def test_an_end_during_an_outage_is_notified_afterwards(bench: Bench, stop: Path) -> None:
     orchestrator = bench.orchestrator()
     attempt = begin(bench, stop, orchestrator)
     orchestrator.stall_connections()
@@ -111,7 +111,7 @@ def test_an_end_during_an_outage_is_told_afterwards(bench: Bench, stop: Path) ->
     check_end(attempt)
 
 
-def test_what_is_asked_during_an_outage_is_done_afterwards(bench: Bench, stop: Path) -> None:
+def test_calls_during_an_outage_are_carried_out_afterwards(bench: Bench, stop: Path) -> None:
     orchestrator = bench.orchestrator()
     attempt = begin(bench, stop, orchestrator)
     orchestrator.drop_connections()
@@ -124,7 +124,7 @@ def test_what_is_asked_during_an_outage_is_done_afterwards(bench: Bench, stop: P
 
 
 def test_a_submission_whose_connection_breaks_is_one_workload(bench: Bench, tmp_path: Path) -> None:
-    """Whether its answer was lost or not: it is asked again under its name, and that finds what there is."""
+    """The submission is repeated with the same name, which finds an existing attempt if only the answer was lost."""
     script = 'echo begun >> "$1"; until test -e "$2"; do sleep 0.05; done'
     orchestrator, begun, go = bench.orchestrator(), tmp_path / "begun", tmp_path / "go"
     with ThreadPoolExecutor() as threads:
@@ -137,7 +137,7 @@ def test_a_submission_whose_connection_breaks_is_one_workload(bench: Bench, tmp_
     assert begun.read_text() == "begun\n"
 
 
-def test_a_target_that_does_not_answer_is_not_taken_for_one_without_the_attempt(bench: Bench, stop: Path) -> None:
+def test_an_unreachable_target_is_not_treated_as_without_the_attempt(bench: Bench, stop: Path) -> None:
     server = bench.site.server
     if server is None:
         pytest.skip("this machine is always within reach")
@@ -152,7 +152,7 @@ def test_a_target_that_does_not_answer_is_not_taken_for_one_without_the_attempt(
     attempt.wait()
 
 
-def test_two_who_look_on_both_have_every_line(bench: Bench, stop: Path) -> None:
+def test_two_orchestrators_both_get_every_line(bench: Bench, stop: Path) -> None:
     first, second = bench.orchestrator(), bench.orchestrator()
     attempt = begin(bench, stop, first)
     again = begin(bench, stop, second)
@@ -161,7 +161,7 @@ def test_two_who_look_on_both_have_every_line(bench: Bench, stop: Path) -> None:
     assert_whole(attempt)
 
 
-def test_the_limits_of_time_hold_while_nobody_looks(bench: Bench) -> None:
+def test_time_limits_hold_without_an_orchestrator(bench: Bench) -> None:
     first = bench.orchestrator()
     attempt = bench.start("sh", "-c", "echo up; sleep 600", by=first, run=1.0)
     first.backend.close()
@@ -201,7 +201,7 @@ def test_a_server_may_be_started_again(bench: Bench, stop: Path) -> None:
     check_end(attempt)
 
 
-def test_a_target_that_does_not_come_back_is_out_of_reach(bench: Bench, stop: Path) -> None:
+def test_an_attempt_on_a_target_that_stays_down_is_unreachable(bench: Bench, stop: Path) -> None:
     server = bench.site.server
     if server is None:
         pytest.skip("this machine is always within reach")

@@ -1,4 +1,4 @@
-"""Held for every backend, on a real target: however a workload ends, that is known, and nothing of it is left."""
+"""Requirements for every backend, on a real target: every kind of end is known, and no processes remain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.sites import Attempt, Bench, wait_for
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import EndedBy
 
-# Leaves its session, its parent, and signals alone; says so, and waits.
+# Child processes leave their session or their parent, or ignore signals. Each prints `up`, and waits.
 FAMILY = """
 import os, signal, sys, time
 def child(*steps):
@@ -33,7 +33,7 @@ child(os.setsid, second_fork, deaf)
 child(lambda: os.chdir("/"), lambda: os.closerange(3, 100))
 """
 STAY = "time.sleep(600)"
-# The first thread ends: what is left looks like a zombie.
+# The first thread ends, so that the process looks like a zombie.
 HEADLESS = """
 import ctypes, threading, time
 threading.Thread(target=time.sleep, args=(600,)).start()
@@ -44,18 +44,18 @@ DEAF = "trap '' TERM; echo up; while :; do sleep 0.1; done"
 
 
 def up(attempt: Attempt, count: int = 1) -> Attempt:
-    """Wait until so many processes of it have said that they are up."""
+    """Wait until `count` processes of the workload have printed `up`."""
     wait_for(lambda: attempt.text().count("up\n") >= count, f"{count} times `up`")
     return attempt
 
 
-def test_a_workload_that_says_nothing_is_ended(bench: Bench) -> None:
+def test_a_silent_workload_is_ended(bench: Bench) -> None:
     _, outcome = bench.run("sh", "-c", "echo working; sleep 600", silence=0.5)
     assert (outcome.ended_by, outcome.message) == (EndedBy.SILENCE, "it printed nothing for 0.5 s")
     assert outcome.exit_code == 128 + signal.SIGTERM
 
 
-def test_a_workload_that_goes_on_saying_something_is_not_silent(bench: Bench) -> None:
+def test_a_workload_that_keeps_printing_is_not_silent(bench: Bench) -> None:
     _, outcome = bench.run("sh", "-c", "for _ in 1 2 3 4 5 6 7 8; do echo; sleep 0.2; done", silence=1.0)
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 0)
 
@@ -65,7 +65,7 @@ def test_a_workload_that_takes_too_long_is_ended(bench: Bench) -> None:
     assert (outcome.ended_by, outcome.message) == (EndedBy.TIMEOUT, "it ran longer than 0.5 s")
 
 
-def test_a_workload_may_clean_up_when_it_is_told_to_end(bench: Bench) -> None:
+def test_a_cancelled_workload_may_clean_up(bench: Bench) -> None:
     attempt = up(
         bench.start("sh", "-c", "trap 'echo saved > saved; exit 7' TERM; echo up; while :; do sleep 0.05; done")
     )
@@ -80,7 +80,7 @@ def test_a_workload_that_does_not_end_is_killed_after_the_grace(bench: Bench) ->
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.CANCELLED, 128 + signal.SIGKILL)
 
 
-def test_a_cancelled_workload_ends_with_all_that_it_has_started(bench: Bench) -> None:
+def test_a_cancelled_workload_ends_with_all_its_processes(bench: Bench) -> None:
     attempt = up(bench.start("python3", "-c", FAMILY + STAY, grace=0.3), 4)
     assert len(attempt.left()) == 5
     assert attempt.cancel().ended_by is EndedBy.CANCELLED
@@ -102,7 +102,7 @@ def test_a_workload_whose_first_thread_has_ended_can_be_cancelled(bench: Bench) 
     assert not process.is_running()
 
 
-def test_who_cancels_twice_or_too_late_changes_nothing(bench: Bench) -> None:
+def test_a_repeated_or_late_cancel_changes_nothing(bench: Bench) -> None:
     attempt = up(bench.start("sh", "-c", DEAF, grace=0.3))
     attempt.by.backend.cancel(attempt.handle)
     outcome = attempt.cancel()
@@ -110,31 +110,31 @@ def test_who_cancels_twice_or_too_late_changes_nothing(bench: Bench) -> None:
     assert attempt.cancel() == outcome
 
 
-def test_what_a_workload_leaves_running_is_counted_and_ended(bench: Bench) -> None:
+def test_leftover_processes_of_a_workload_are_counted_and_ended(bench: Bench) -> None:
     attempt, outcome = bench.run("python3", "-c", FAMILY + "time.sleep(0.5)", grace=0.3)
     assert (outcome.ended_by, outcome.exit_code, outcome.leftovers) == (EndedBy.EXIT, 0, 4)
     assert attempt.left() == []
 
 
 @pytest.mark.parametrize("close", ["exec >&- 2>&-", ":"])
-def test_the_end_is_that_of_the_workload_whoever_holds_its_output(bench: Bench, close: str) -> None:
-    """Also where it closes both streams long before its end."""
+def test_an_attempt_ends_with_its_workload_and_not_with_its_output(bench: Bench, close: str) -> None:
+    """This holds even if the workload closes both streams long before its end."""
     _, outcome = bench.run("sh", "-c", f"{close}; sleep 0.3; exit 4")
     assert (outcome.ended_by, outcome.exit_code, outcome.leftovers) == (EndedBy.EXIT, 4, 0)
 
 
-def test_a_program_that_is_not_there_is_named(bench: Bench) -> None:
+def test_a_missing_program_is_named(bench: Bench) -> None:
     _, outcome = bench.run("there-is-no-such-program")
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.NOT_STARTED, 127)
     assert outcome.message == "`there-is-no-such-program` cannot be started: No such file or directory"
 
 
-def test_a_file_that_is_no_program_is_named(bench: Bench) -> None:
+def test_a_file_that_is_not_executable_is_named(bench: Bench) -> None:
     _, outcome = bench.run("/etc/passwd")
     assert outcome.message == "`/etc/passwd` cannot be started: Permission denied"
 
 
-def test_a_working_directory_that_is_not_there_is_named(bench: Bench) -> None:
+def test_a_missing_working_directory_is_named(bench: Bench) -> None:
     _, outcome = bench.run("true", cwd="/nowhere/at all")
     assert outcome.ended_by is EndedBy.NOT_STARTED
     assert outcome.message == "its working directory /nowhere/at all cannot be entered: No such file or directory"
@@ -145,7 +145,7 @@ def test_a_workload_may_delete_its_working_directory(bench: Bench) -> None:
     assert (outcome.ended_by, outcome.exit_code, attempt.text()) == (EndedBy.EXIT, 6, "gone\n")
 
 
-def test_how_it_ended_is_known_of_a_workload_that_deletes_everything(bench: Bench) -> None:
+def test_the_outcome_of_a_workload_that_deletes_everything_is_known(bench: Bench) -> None:
     attempt, outcome = bench.run("sh", "-c", 'rm -rf "$TOPGALLANT_STEP" 2>/dev/null; exit 6')
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 6)
     assert attempt.text("exit_code") == "6\n"
@@ -176,7 +176,7 @@ def test_a_lost_workload_is_not_started_again(bench: Bench) -> None:
     assert attempt.text() == "up\n"
 
 
-def test_what_runs_is_not_removed(bench: Bench, tmp_path: Path) -> None:
+def test_a_running_attempt_is_not_removed(bench: Bench, tmp_path: Path) -> None:
     attempt = up(bench.start("sh", "-c", f"echo up; until test -e {tmp_path}/go; do sleep 0.05; done"))
     if bench.site.is_apart:
         with pytest.raises(StepError, match="in use: its workload is still running"):
@@ -186,10 +186,10 @@ def test_what_runs_is_not_removed(bench: Bench, tmp_path: Path) -> None:
     wait_for(lambda: not attempt.left(), "its end")
 
 
-def test_signals_that_the_orchestrator_ignores_are_not_ignored_by_a_workload(bench: Bench) -> None:
+def test_a_workload_does_not_inherit_ignored_signals(bench: Bench) -> None:
     """Python ignores SIGPIPE: a workload that inherited that would not end with the reader of its pipe."""
     _, outcome = bench.run("python3", "-c", "import os; print(open('/proc/self/status').read())", silence=10)
     attempt, _ = bench.run("grep", "Sig[IB]", "/proc/self/status", name="signals")
     assert outcome.exit_code == 0
-    # Of those that have names: 32 and 33 are the C library's own, and nobody can set them.
+    # Only the signals below 32 are checked: 32 and 33 are reserved by the C library, and no program can change them.
     assert [int(line.split()[1], 16) & 0x7FFFFFFF for line in attempt.text().splitlines()] == [0, 0]

@@ -1,4 +1,4 @@
-"""Held for every backend, on a real target: what a workload prints and uses is written down, whatever it prints."""
+"""Requirements for every backend, on a real target: the output and the resource usage of a workload are recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BURN = "while :; do :; done"
 
 
 def rows(attempt: Attempt, name: str) -> list[dict[str, float]]:
-    """Return the samples of a file."""
+    """Return the samples in a CSV file of an attempt."""
     read = csv.DictReader(attempt.text(name).splitlines())
     return [{key: float(value) for key, value in row.items()} for row in read]
 
@@ -39,16 +39,16 @@ def test_a_log_has_a_limit_and_keeps_its_end(bench: Bench) -> None:
     assert outcome.log_dropped == dropped
 
 
-def test_each_log_has_the_limit_of_its_own(bench: Bench) -> None:
+def test_each_log_has_its_own_limit(bench: Bench) -> None:
     attempt, outcome = bench.run("sh", "-c", "printf 12345; printf 1234 >&2", log_bytes=4)
     assert attempt.text().startswith("1234\n[topgallant: 0 bytes")
     assert attempt.text("stderr.log") == "1234"
     assert outcome.log_dropped == 1
 
 
-def test_what_has_no_end_of_line_is_in_the_log_at_once(bench: Bench, tmp_path: Path) -> None:
+def test_an_incomplete_line_is_in_the_log_at_once(bench: Bench, tmp_path: Path) -> None:
     attempt = bench.start("sh", "-c", f"printf 'password: '; touch {tmp_path}/printed; sleep 600")
-    if bench.site.name == "kubernetes":  # a node passes on whole lines; the exact log has the text in the end
+    if bench.site.name == "kubernetes":  # a kubelet forwards only whole lines; the collected log has the text
         wait_for((tmp_path / "printed").exists, "the text without an end of line")
     else:
         attempt.printed("password: ")
@@ -56,13 +56,13 @@ def test_what_has_no_end_of_line_is_in_the_log_at_once(bench: Bench, tmp_path: P
     assert attempt.text() == "password: "
 
 
-def test_what_is_no_text_is_in_the_log_as_it_is(bench: Bench) -> None:
+def test_binary_output_is_in_the_log_unchanged(bench: Bench) -> None:
     source = "import os; os.write(1, bytes(range(256)) * 1000)"
     attempt, _ = bench.run("python3", "-c", source)
     assert (attempt.directory / "stdout.log").read_bytes() == bytes(range(256)) * 1000
 
 
-def test_what_is_printed_last_is_in_the_log(bench: Bench) -> None:
+def test_the_last_output_before_a_kill_is_in_the_log(bench: Bench) -> None:
     attempt, _ = bench.run("sh", "-c", "seq 100000; exec kill -9 $$")
     assert attempt.text() == "".join(f"{number}\n" for number in range(1, 100_001))
 
@@ -72,21 +72,21 @@ def test_the_processor_and_the_memory_are_sampled(bench: Bench) -> None:
     samples = rows(attempt, "samples.csv")
     assert len(samples) >= 3
     assert [sample["seconds"] for sample in samples] == sorted(sample["seconds"] for sample in samples)
-    assert 3 < statistics.median(sample["cpu_percent"] for sample in samples) < 130  # on a busy machine, a share
+    assert 3 < statistics.median(sample["cpu_percent"] for sample in samples) < 130  # less than 100 on a busy machine
     assert all(100_000 < sample["memory_bytes"] < 100_000_000 for sample in samples)
     assert {sample["processes"] for sample in samples} == {1}
 
 
-def test_nothing_is_sampled_unless_it_is_asked_for(bench: Bench) -> None:
+def test_nothing_is_sampled_by_default(bench: Bench) -> None:
     attempt, _ = bench.run("true")
     assert not (attempt.directory / "samples.csv").exists()
 
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site) -> Path:
-    """A program that prints what the real one prints for the question that it is asked, and for no other."""
+    """Return a fake `nvidia-smi`, which prints sample values for exactly the arguments that the supervisor passes."""
     if site.name != "local":
-        pytest.skip("the search path of another machine is not ours")
+        pytest.skip("the search path of another machine cannot be changed")
     program = tmp_path / "bin" / "nvidia-smi"
     program.parent.mkdir()
     program.write_text(
@@ -103,7 +103,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: Site) -> P
     return program
 
 
-def test_gpus_are_sampled_where_there_are_any(bench: Bench, nvidia_smi: Path) -> None:
+def test_gpus_are_sampled_if_the_machine_has_any(bench: Bench, nvidia_smi: Path) -> None:
     other = bench.orchestrator()
     attempt = bench.start("sleep", "600", sample_seconds=0.2, by=other)
     wait_for(lambda: attempt.text("gpu_samples.csv").count("\n") > 4, "samples")
@@ -118,14 +118,14 @@ def test_gpus_are_sampled_where_there_are_any(bench: Bench, nvidia_smi: Path) ->
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of a megabyte."""
+    """Yield the mount point of a disk of one megabyte."""
     with small_disks.mounted(tmp_path / "disk", 1 << 20) as disk:
         yield disk
 
 
 @pytest.fixture
 def crowded(site: Site, small_disk: Path, tmp_path: Path) -> Iterator[Bench]:
-    """A bench at the same site, whose attempts are on a small disk there."""
+    """Yield a bench whose attempts are on a small disk of the site."""
     orchestrator = Orchestrator(site.crowded(small_disk), tmp_path / "orchestrator")
     found = Bench(orchestrator, tmp_path if site.is_apart else small_disk)
     yield found
@@ -136,7 +136,7 @@ def crowded(site: Site, small_disk: Path, tmp_path: Path) -> Iterator[Bench]:
 FILL = "head -c 2000000 /dev/zero > filler; seq 100000; exit 5"
 
 
-def test_how_it_ended_is_known_where_the_disk_is_full(crowded: Bench) -> None:
+def test_the_outcome_is_known_although_the_disk_is_full(crowded: Bench) -> None:
     attempt = crowded.start("sh", "-c", FILL, sample_seconds=0.2)
     outcome = attempt.wait()
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 5)
@@ -144,10 +144,10 @@ def test_how_it_ended_is_known_where_the_disk_is_full(crowded: Bench) -> None:
     assert (attempt.there / "exit_code").read_text() == "5\n"
 
 
-def test_a_disk_that_is_full_already_is_named_and_may_be_emptied(crowded: Bench, small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_can_be_emptied(crowded: Bench, small_disk: Path) -> None:
     filler = small_disk / "filler"
     subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
-    if crowded.site.name == "kubernetes":  # who submits there does not wait for the start, and a Job starts once
+    if crowded.site.name == "kubernetes":  # a submission does not wait for the start, and a Job starts only once
         outcome = crowded.start("true").wait()
         assert outcome.ended_by is EndedBy.NOT_STARTED
         assert "No space left on device" in outcome.message

@@ -1,4 +1,4 @@
-"""Held for every toolbox command, found as the command line finds it: the command, its help and its role agree."""
+"""Requirements for every toolbox command that the command line finds: the command, its help and its role agree."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ each_role = pytest.mark.parametrize("name", ROLES)
 
 
 class _Unsafe(yaml.SafeLoader):
-    """Reads Ansible's own tags as what they stand for."""
+    """Reads values with Ansible's own tags as plain values."""
 
 
 _Unsafe.add_multi_constructor("!", lambda loader, _tag, node: loader.construct_scalar(node))
@@ -57,7 +57,7 @@ def variables(role: Path) -> set[str]:
 
 
 def texts(value: Any, key: str = "") -> list[str]:
-    """Return the templates in a YAML value; a condition is a template without braces."""
+    """Return the templates in a YAML value. Conditions, which are templates without braces, get braces."""
     if isinstance(value, dict):
         return [text for name, item in value.items() for text in texts(item, str(name))]
     if isinstance(value, list):
@@ -77,7 +77,7 @@ def undeclared(text: str) -> set[str]:
 
 
 def prefixed(command: Command) -> dict[str, str]:
-    """Return the variables of a command's role, by its own parameters and what its body returns."""
+    """Return the variables of a command's role, by the names of parameters and of values that its body returns."""
     names = [item.name for item in command.signature.parameters if item.name != _HOSTS]
     return {name: f"{command.role}_{name}" for name in [*names, *returned(command)]}
 
@@ -90,7 +90,7 @@ def body(command: Command) -> ast.FunctionDef:
 
 
 def returned(command: Command) -> set[str]:
-    """Return the names of the variables that the body of a command returns, as far as its text says them."""
+    """Return the names of the variables that the body of a command returns, as far as its source shows them."""
     names: set[str] = set()
     for statement in ast.walk(body(command)):
         if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Dict):
@@ -139,11 +139,11 @@ def test_every_parameter_has_a_type_and_a_meaning(command: Command) -> None:
 
 
 def documented(command: Command) -> dict[str, str]:
-    """Return the texts that the docstring of a command itself gives to parameters."""
+    """Return the help of the parameters in a command's own docstring, by name."""
     return signature.parse_docstring(inspect.getdoc(command.call) or "")[2]
 
 
-# A help is printed by itself: it names its noun first, and does not go on where another one ends.
+# Each help is printed alone, so it has to begin with its noun, and must not continue another help.
 _NO_BEGINNING = re.compile(
     r"(?:and|as|by|from|in|it|its|likewise|of|or|so|that|their|them|then|these|they|this|those|to|which)\b"
 )
@@ -151,13 +151,13 @@ _NO_END = re.compile(r"(?:\b(?:a|and|as|at|by|for|from|in|of|or|than|that|the|to
 
 
 def help_fault(text: str) -> str | None:
-    """Return why a help does not stand alone; None where no fault is found."""
+    """Return the reason why a help cannot be understood alone, or None."""
     if _NO_BEGINNING.match(text):
         return "it begins with a word that needs another sentence"
     if not text.endswith(".") or _NO_END.search(text):
         return "it does not end as a sentence does"
     if text.count("`") % 2 or text.count("(") != text.count(")") or text.count("{") != text.count("}"):
-        return "a pair of `...`, (...) or {...} is not whole"
+        return "a pair of `...`, (...) or {...} is incomplete"
     if any(not re.match(r"[A-Z`]|--\w", sentence) for sentence in re.split(r"(?<=\w)\. ", text)[1:]):
         return "a sentence after the first one begins in lower case"
     return None
@@ -184,7 +184,7 @@ def test_every_help_stands_alone(command: Command) -> None:
     ],
 )
 def test_the_check_finds_dependent_help_texts(text: str) -> None:
-    """A test of these tests."""
+    """This tests a function of these tests."""
     assert help_fault(text) is not None
 
 
@@ -199,14 +199,14 @@ def test_a_help_that_commands_share_is_written_once() -> None:
 
 
 def shared_helps(command: Command) -> dict[str, str]:
-    """Return the help that the type of a parameter brings, by the parameters of a command that have such a type."""
+    """Return the help that belongs to the types of a command's parameters, by parameter."""
     annotations = annotated(command).items()
     marks = [(name, mark) for name, kind in annotations for mark in getattr(kind, "__metadata__", ())]
     return {name: mark.text for name, mark in marks if isinstance(mark, Help)}
 
 
 def annotated(command: Command) -> dict[str, Any]:
-    """Return the types of the parameters of a command, as its signature writes them."""
+    """Return the type annotations of a command's parameters."""
     return inspect.get_annotations(inspect.unwrap(command.call), eval_str=True)
 
 
@@ -217,7 +217,7 @@ def test_a_docstring_does_not_repeat_a_shared_help(command: Command) -> None:
 
 
 @each_command
-def test_how_a_cluster_is_reached_is_declared_once(command: Command) -> None:
+def test_the_options_for_cluster_access_are_declared_once(command: Command) -> None:
     shared = {"kubeconfig": options.Kubeconfig, "context": options.Context}
     assert {name: kind for name, kind in annotated(command).items() if kind != shared.get(name, kind)} == {}
 
@@ -272,7 +272,7 @@ def test_a_role_has_no_defaults_of_its_own(name: str) -> None:
 
 
 def tasks(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the tasks of a file, also those in blocks."""
+    """Yield the tasks of a file, including the tasks in blocks."""
     for task in value:
         yield task
         for part in ("block", "rescue", "always"):
@@ -289,7 +289,7 @@ def test_a_role_starts_programs_without_a_shell_and_leaves_their_arguments_alone
 
 
 @each_role
-def test_a_role_tells_each_module_for_clusters_which_cluster_is_meant(name: str) -> None:
+def test_a_role_passes_the_cluster_to_each_module_for_clusters(name: str) -> None:
     access = {option: f"{{{{ {name}_{option} | default(omit, true) }}}}" for option in ("kubeconfig", "context")}
     for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
         for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe)):
@@ -332,7 +332,7 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the role of a workspace whose group `disk` has methods with bodies and roles of other names."""
+    """Yield the role of a workspace whose group `disk` has methods with bodies and roles with other names."""
     role = tmp_path / "roles/disk_measure"
     for file, text in {
         tmp_path / "commands/disk.py": SAMPLE,
@@ -347,7 +347,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_commands_with_a_body_are_covered(disk: Path) -> None:
-    """A test of these tests: what a body reads and returns counts, and so does the name of another role."""
+    """This tests functions of these tests: they consider the names in a body, and the name of another role."""
     commands = registry.group("disk").commands
     assert {name: command.role for name, command in commands.items()} == dict.fromkeys(commands, "disk_measure")
     assert {name: unused(command, disk) for name, command in commands.items()} == {
@@ -363,7 +363,7 @@ def test_commands_with_a_body_are_covered(disk: Path) -> None:
 
 
 def test_the_variables_of_a_role_are_found() -> None:
-    """A test of these tests: a reader that found nothing would let everything pass."""
+    """This tests functions of these tests: if they found no variables, every role would pass."""
     assert undeclared("{{ a_b | default(c) }}{% if d is match('x') %}{{ e.f }}{% endif %}") == {"a_b", "c", "d", "e"}
     assert texts([{"when": "a_b > 0", "name": "x {{ y }}"}]) == ["{{ a_b > 0 }}", "x {{ y }}"]
     assert COMMANDS

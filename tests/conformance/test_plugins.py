@@ -1,4 +1,4 @@
-"""Held for every check, metric source, report and contract, found as the library finds it: those of a workspace too."""
+"""Requirements for every check, metric source, report and contract that the library finds, also in a workspace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(kind: Kind[Any], name: str) -> Any:
 
 
 def example(model: type[BaseModel]) -> dict[str, Any]:
-    """Return values for a plugin, by what its fields are: those that are required, and what a validator wants."""
+    """Return values for the required fields of a plugin, and for fields that its validators require."""
     simple: dict[Any, Any] = {str: "some/text", int: 1, float: 1.0, dict[str, Any]: {"some": "text"}}
     values = {
         name: simple[field.annotation]
@@ -41,7 +41,7 @@ def example(model: type[BaseModel]) -> dict[str, Any]:
     return values
 
 
-FILES = ("file", "glob")  # the fields that say where a plugin looks
+FILES = ("file", "glob")  # the fields that contain paths
 FOUND = {kind.folder: sorted(discovery.available(kind.folder)) for kind in (CHECKS, METRICS, REPORTS)}
 PLUGINS = [(kind, name, method) for kind in (CHECKS, METRICS) for name in FOUND[kind.folder] for method in kind.members]
 CONTRACTS = [
@@ -62,7 +62,7 @@ EVIDENCE = {
     "broken JSON": {"some/text": b'{"some/text": NaN, "x": [[['},
     "JSON without a number": {"some/text": b'{"some/text": NaN}'},
     "other JSON": {"some/text": b"[1, 2]"},
-    "what is looked for, again and again": {"some/text": b"some/text\nsome/text\n"},
+    "the searched text several times": {"some/text": b"some/text\nsome/text\n"},
     "two numbers": {"some/text": b"0\n0\n"},
     "other digits": {"some/text": "٣".encode()},
     "many brackets": {"some/text": b"[" * 5_000},
@@ -74,13 +74,13 @@ each_plugin = pytest.mark.parametrize(("kind", "name", "method"), PLUGINS, ids=[
 each_contract = pytest.mark.parametrize("file", CONTRACTS, ids=lambda file: f"{file.parents[1].name}-{file.stem}")
 
 
-def test_there_are_plugins_to_hold() -> None:
+def test_there_are_plugins_to_test() -> None:
     assert all(FOUND.values())
     assert CONTRACTS
 
 
 @each_plugin
-def test_a_plugin_says_what_it_is_for(kind: Kind[Any], name: str, method: str) -> None:
+def test_a_plugin_is_documented(kind: Kind[Any], name: str, method: str) -> None:
     model = load(kind, name)
     assert (inspect.getmodule(model) or model).__doc__
     assert model.__doc__
@@ -110,7 +110,7 @@ def test_a_plugin_refuses_fields_of_another_type(kind: Kind[Any], name: str, met
 
 @pytest.mark.parametrize("content", EVIDENCE.values(), ids=EVIDENCE)
 @pytest.mark.parametrize("name", FOUND["checks"])
-def test_a_check_judges_whatever_it_finds(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
+def test_a_check_judges_any_evidence(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
     write(tmp_path, content)
     model = load(CHECKS, name)
     check = model.model_validate(example(model))
@@ -120,13 +120,13 @@ def test_a_check_judges_whatever_it_finds(tmp_path: Path, name: str, content: di
         assert judgement.message
         assert "\n" not in judgement.message
         assert len(judgement.message) < 500
-        assert not (judgement.passed and not content), "nothing at all is no evidence"
+        assert not (judgement.passed and not content), "the check passes without evidence"
         assert not judgement.file or (tmp_path / judgement.file).is_file()
 
 
 @pytest.mark.parametrize("content", EVIDENCE.values(), ids=EVIDENCE)
 @pytest.mark.parametrize("name", FOUND["metrics"])
-def test_a_source_says_why_it_has_no_number(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
+def test_a_source_without_a_number_gives_a_reason(tmp_path: Path, name: str, content: dict[str, bytes]) -> None:
     write(tmp_path, content)
     model = load(METRICS, name)
     source = model.model_validate(example(model))
@@ -156,7 +156,7 @@ def test_a_report_is_written_into_the_directory_of_its_run(tmp_path: Path, name:
 
 
 def reads_number(source: Any, directory: Path) -> bool:
-    """Tell whether a source finds a finite number, or only such numbers."""
+    """Return whether a source finds a finite number, or only finite numbers."""
     try:
         value = source.read(directory)
     except ValueError:
@@ -173,7 +173,7 @@ def write(directory: Path, content: dict[str, bytes]) -> None:
 
 @each_plugin
 @pytest.mark.parametrize("in_its_place", [Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["folder", "loop"])
-def test_what_is_no_file_is_no_evidence(
+def test_a_folder_or_link_in_place_of_a_file_is_not_evidence(
     tmp_path: Path, in_its_place: Callable[[Path], None], kind: Kind[Any], name: str, method: str
 ) -> None:
     (tmp_path / "some").mkdir()
@@ -189,9 +189,7 @@ def test_what_is_no_file_is_no_evidence(
 
 @each_plugin
 @pytest.mark.parametrize("outside", ["../text", "/etc/passwd", "some/../../text", "..", ".", "", "a\0b"])
-def test_a_plugin_looks_at_nothing_outside_of_the_evidence(
-    kind: Kind[Any], name: str, method: str, outside: str
-) -> None:
+def test_a_plugin_refuses_paths_outside_of_the_evidence(kind: Kind[Any], name: str, method: str, outside: str) -> None:
     model = load(kind, name)
     assert callable(getattr(model, method))
     for field in set(FILES) & set(model.model_fields):
@@ -209,14 +207,14 @@ def test_a_contract_is_a_documented_model(file: Path) -> None:
 
 @each_contract
 @pytest.mark.parametrize("wrong", [5, "text", [1], True])
-def test_a_contract_refuses_a_block_that_is_no_mapping(file: Path, wrong: object) -> None:
+def test_a_contract_refuses_a_block_that_is_not_a_mapping(file: Path, wrong: object) -> None:
     module = modules.load(f"_conformance_{file.parents[1].name}_{file.stem}", file)
     with pytest.raises(ValidationError):
         module.Contract.model_validate(wrong)
 
 
 @pytest.mark.parametrize("target", loading.extending_targets(), ids=lambda target: target.__module__)
-def test_the_workload_fields_of_a_backend_disturb_no_other_backend(target: type[ExtendingTarget]) -> None:
+def test_the_workload_fields_of_a_backend_do_not_affect_other_backends(target: type[ExtendingTarget]) -> None:
     fields = target.workload_fields.model_fields
     assert not fields.keys() & WorkloadBlock.model_fields.keys()
     assert not [name for name, field in fields.items() if field.is_required()]

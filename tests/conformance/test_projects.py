@@ -1,4 +1,4 @@
-"""Held for every project: its configuration, each of its presets, its command arguments and its phases fit together."""
+"""Requirements for every project: its configuration, presets, command arguments and phases fit together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITH_KEY = [
     for key in Template(files.command_args).keys
     for applied in ([], *([preset] for preset in PRESETS[name]))
 ]
-# What stands in the place of an argument that the orchestration gives.
+# Values for arguments that the orchestration sets at run time.
 FILLERS: tuple[object, ...] = ("text", 1, 1.5, True, ["text"], {"key": "text"}, None)
 
 each_project = pytest.mark.parametrize("name", PROJECTS)
@@ -64,7 +64,7 @@ def test_a_preset_changes_something(name: str, preset: str) -> None:
 def test_every_contract_has_a_block(name: str) -> None:
     blocks = {key for key, value in load(name).get("$").items() if isinstance(value, dict)}
     own = {path.stem.split("__")[0] for folder in PROJECTS[name].contracts for path in folder.glob("[!_]*.py")}
-    assert own <= blocks, "a contract of a block that there is not is never asked for"
+    assert own <= blocks, "a contract has no block in the configuration"
 
 
 @pytest.mark.parametrize(("name", "key", "applied"), WITH_KEY)
@@ -72,7 +72,7 @@ def test_the_arguments_of_a_command_fit_its_signature(name: str, key: str, appli
     configuration = load(name, *applied)
     arguments = Template(PROJECTS[name].command_args).arguments(key, configuration)
     match = re.fullmatch(r"(?:[^/\s]+/)?(\w+) (\w+)(?:/\S+)?", key)
-    assert match, f"{key} is no [prefix/]group command[/suffix]"
+    assert match, f"{key} does not have the form [prefix/]group command[/suffix]"
     described = registry.command(match[1], match[2]).signature
     left = [item for item in described.parameters if arguments.get(item.name) == SET_AT_RUNTIME]
     filled = {**arguments, **{item.name: filler(item) for item in left}}
@@ -81,7 +81,7 @@ def test_the_arguments_of_a_command_fit_its_signature(name: str, key: str, appli
 
 
 def filler(parameter: signature.Parameter) -> object:
-    """Return some value that a parameter takes."""
+    """Return a value that a parameter accepts."""
     for value in FILLERS:
         try:
             signature.convert(parameter, value, text=False)

@@ -1,4 +1,4 @@
-"""The store over SQLite and over a real PostgreSQL: the same tests for both."""
+"""The same tests of the results store with SQLite and with a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAILED = Tried(Verdict.FAILED, Cause.PRODUCT, "exit status 1", metrics={"time": 
 
 @pytest.fixture(scope="module", params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
-    """Returns the location of a new store."""
+    """Yield a function that returns the location of a new store."""
     if request.param == "sqlite":
         yield lambda: str(tmp_path_factory.mktemp("store") / "results.sqlite")
         return
@@ -56,7 +56,7 @@ def store(location: str) -> Iterator[Store]:
 
 def past(small: float = 1.0, days: float = 0, **fields: object) -> Past:
     cells = {SMALL: [Tried(metrics={"time": small})], LARGE: [Tried(metrics={"time": 3.0, "loss": 0.5})]}
-    return replace(Past(cells, started=START + timedelta(days=days)), **fields)  # type: ignore[arg-type]  # of a Past
+    return replace(Past(cells, started=START + timedelta(days=days)), **fields)  # type: ignore[arg-type]  # fields of a Past
 
 
 def count(store: Store) -> dict[str, int]:
@@ -67,12 +67,12 @@ def count(store: Store) -> dict[str, int]:
         }
 
 
-def test_the_tables_are_those_that_the_migrations_make(store: Store) -> None:
+def test_the_migrations_create_the_declared_tables(store: Store) -> None:
     with store.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.Base.metadata) == []
 
 
-def test_a_run_is_kept_with_all_that_is_known_of_it(store: Store, tmp_path: Path) -> None:
+def test_a_run_is_recorded_with_all_its_data(store: Store, tmp_path: Path) -> None:
     targets = {"local": {"address": "10.0.0.1", "accelerator": "H200", "cost_per_hour": 6.0}}
     checks = [CheckJudged("", "metric", passed=True, message="fine", file="stdout.log", line=3)]
     cells = {SMALL: [Tried(metrics={"time": 1.25}, checks=checks, seconds=120)]}
@@ -98,7 +98,7 @@ def test_a_run_that_is_recorded_again_counts_once(store: Store, tmp_path: Path) 
     assert count(store) == before
 
 
-def test_a_run_that_was_resumed_is_kept_as_it_is_now(store: Store, tmp_path: Path) -> None:
+def test_a_resumed_run_replaces_its_earlier_record(store: Store, tmp_path: Path) -> None:
     directory = past(is_over=False, cells={SMALL: [Tried(None)]}).write(tmp_path)
     recording.record(store, directory)
     shutil.rmtree(directory)
@@ -108,7 +108,7 @@ def test_a_run_that_was_resumed_is_kept_as_it_is_now(store: Store, tmp_path: Pat
     assert (run.state, run.verdict, run.cells) == ("finished", "passed", {"passed": 2})
 
 
-def test_runs_of_one_name_that_began_at_other_times_are_two(store: Store, tmp_path: Path) -> None:
+def test_runs_with_one_name_and_different_start_times_are_distinct(store: Store, tmp_path: Path) -> None:
     for days in (0, 1):
         recording.record(store, past(days=days, run="same").write(tmp_path / str(days)))
     assert count(store)["runs"] == 2
@@ -138,7 +138,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("attempts", "values"), ACCEPTED)
-def test_the_numbers_count_of_who_did_its_work(
+def test_only_values_of_accepted_attempts_count(
     store: Store, tmp_path: Path, attempts: list[Tried], values: int
 ) -> None:
     recording.record(store, past(cells={SMALL: attempts}).write(tmp_path))
@@ -171,7 +171,7 @@ FILTERS: list[tuple[Filter, int]] = [
 
 
 @pytest.mark.parametrize(("wanted", "results"), FILTERS)
-def test_what_is_asked_for_is_found(store: Store, tmp_path: Path, wanted: Filter, results: int) -> None:
+def test_a_filter_selects_matching_results(store: Store, tmp_path: Path, wanted: Filter, results: int) -> None:
     recording.record(store, past().write(tmp_path))
     recording.record(store, past(days=1, revision="b" * 40).write(tmp_path))
     recording.record(store, past(days=2, presets=["nightly", "x"]).write(tmp_path))
@@ -180,7 +180,7 @@ def test_what_is_asked_for_is_found(store: Store, tmp_path: Path, wanted: Filter
         assert len(queries.results(connection, wanted)) == results
 
 
-def test_a_run_is_named_by_how_its_name_begins(store: Store, tmp_path: Path) -> None:
+def test_a_run_is_found_by_a_prefix_of_its_name(store: Store, tmp_path: Path) -> None:
     for days in (0, 1):
         recording.record(store, past(days=days).write(tmp_path))
     with store.reading() as connection:
@@ -211,7 +211,7 @@ def test_one_run_is_found_without_reading_the_others(
     assert len(rows) == 1
 
 
-def test_text_that_no_database_takes_is_kept_without_what_is_wrong(store: Store, tmp_path: Path) -> None:
+def test_characters_that_a_database_refuses_are_replaced(store: Store, tmp_path: Path) -> None:
     nasty = "a\x00b\ud800c 'quoted' \u2028 ☃"
     cell = replace(FAILED, message=nasty)
     recording.record(store, past(cells={f"x={nasty}": [cell]}, message=nasty).write(tmp_path))
@@ -223,7 +223,7 @@ def test_text_that_no_database_takes_is_kept_without_what_is_wrong(store: Store,
 def test_the_latest_run_names_a_cell(store: Store, tmp_path: Path) -> None:
     for days, name in ((1, "x=new"), (0, "x=old")):
         directory = past(days=days, cells={name: [Tried(metrics={"time": 1.0})]}).write(tmp_path)
-        for file in ("plan.json", "journal.jsonl"):  # one cell by two names: its label was changed
+        for file in ("plan.json", "journal.jsonl"):  # one cell has two names, because its label was changed
             content = (directory / file).read_text().replace(identity(name), "0" * 12)
             (directory / file).write_text(content)
         recording.record(store, directory)
@@ -231,15 +231,13 @@ def test_the_latest_run_names_a_cell(store: Store, tmp_path: Path) -> None:
         assert {row.name for row in queries.results(connection, Filter())} == {"x=new"}
 
 
-def test_what_is_no_run_is_refused(store: Store, tmp_path: Path) -> None:
+def test_a_directory_without_a_run_is_refused(store: Store, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the directory of a run"):
         recording.record(store, tmp_path)
     assert count(store)["runs"] == 0
 
 
-def test_a_record_that_fails_half_way_leaves_nothing(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_recording_changes_nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording.record(store, past().write(tmp_path))
     before = count(store)
     monkeypatch.setattr(recording, "_value", lambda metric: {"value": metric, "fault": None})
@@ -273,7 +271,7 @@ def test_an_older_copy_of_a_run_replaces_nothing(store: Store, tmp_path: Path) -
     assert (run.state, run.verdict, run.cells) == ("finished", "passed", {"passed": 2})
 
 
-def test_a_cell_whose_settings_were_not_known_gets_them_later(store: Store, tmp_path: Path) -> None:
+def test_unknown_settings_of_a_cell_are_added_later(store: Store, tmp_path: Path) -> None:
     first = past().write(tmp_path)
     (first / "plan.json").unlink()
     recording.record(store, first)
@@ -308,7 +306,7 @@ def test_an_attempt_has_the_revision_of_its_session_and_the_accelerator_of_its_t
     assert [(one.accelerator, one.revision) for one in row.attempts] == [("A100", ""), ("H100", "fixed")]
 
 
-def test_where_an_attempt_had_to_be_confirmed_the_first_value_is_kept(store: Store, tmp_path: Path) -> None:
+def test_the_value_of_the_attempt_before_a_confirmation_is_kept(store: Store, tmp_path: Path) -> None:
     out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW], metrics={"time": 9.0})
     recording.record(store, past(cells={SMALL: [out, Tried(metrics={"time": 1.0})]}).write(tmp_path))
     with store.reading() as connection:
@@ -319,7 +317,7 @@ def test_where_an_attempt_had_to_be_confirmed_the_first_value_is_kept(store: Sto
     assert [one.deviates for one in row.attempts] == [True, False]
 
 
-def test_a_value_that_failed_its_cell_twice_is_told_from_the_others(store: Store, tmp_path: Path) -> None:
+def test_a_value_that_failed_its_cell_twice_is_marked_as_confirmed(store: Store, tmp_path: Path) -> None:
     out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW], metrics={"time": 9.0, "loss": 1.0})
     recording.record(store, past(cells={SMALL: [Tried(metrics={"time": 1.0, "loss": 1.0})]}).write(tmp_path))
     recording.record(store, past(days=1, cells={SMALL: [out, out]}).write(tmp_path))
@@ -331,7 +329,7 @@ def test_a_value_that_failed_its_cell_twice_is_told_from_the_others(store: Store
     assert [(one.deviates, one.out_of_range) for one in row.attempts] == [(True, True)] * 2
 
 
-def test_a_value_out_of_a_given_range_is_told_from_other_failures(store: Store, tmp_path: Path) -> None:
+def test_a_value_out_of_a_given_range_is_distinguished_from_other_failures(store: Store, tmp_path: Path) -> None:
     given = CheckJudged("", "metric", passed=False, message="", out_of_range=True)
     other = CheckJudged("", "files", passed=False, message="")
     cells = {SMALL: [replace(FAILED, checks=[given])], LARGE: [replace(FAILED, checks=[given, other])]}
@@ -359,7 +357,7 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store, locati
     assert rows == {SMALL: (True, [(True, ""), (True, "")]), LARGE: (False, [(False, "")])}
 
 
-def test_what_the_checks_said_is_asked_for_by_the_run_and_the_cell(store: Store, tmp_path: Path) -> None:
+def test_the_messages_of_checks_can_be_queried(store: Store, tmp_path: Path) -> None:
     checks = [CheckJudged("", "metric", passed=True, message="fine")]
     recording.record(store, past(cells={SMALL: [Tried(checks=checks)]}).write(tmp_path))
     with store.reading() as connection:
@@ -367,8 +365,8 @@ def test_what_the_checks_said_is_asked_for_by_the_run_and_the_cell(store: Store,
     assert [check["message"] for judged in found.values() for check in judged] == ["fine"]
 
 
-def test_a_cell_is_not_flaky_where_its_image_has_changed(store: Store, tmp_path: Path) -> None:
-    """The same name of an image may stand for another one the next night."""
+def test_a_cell_whose_image_has_changed_is_not_flaky(store: Store, tmp_path: Path) -> None:
+    """The same name may refer to another image in the next night."""
     one, other = (f"train@sha256:{digit * 64}" for digit in "01")
     good = {SMALL: [Tried(image=one)], LARGE: [Tried(image=one)]}
     bad = {SMALL: [replace(FAILED, image=other)], LARGE: [replace(FAILED, image=one)]}
@@ -381,7 +379,7 @@ def test_a_cell_is_not_flaky_where_its_image_has_changed(store: Store, tmp_path:
         assert queries.flaky_cells(connection, "training", START + timedelta(days=99)) == set()
 
 
-def test_a_value_of_an_axis_that_json_has_not_is_kept_as_text(store: Store, tmp_path: Path) -> None:
+def test_an_axis_value_that_json_lacks_is_kept_as_text(store: Store, tmp_path: Path) -> None:
     directory = past().write(tmp_path)
     plan = directory / "plan.json"
     plan.write_text(plan.read_text().replace('"settings": {"model": "small"', '"settings": {"model": Infinity'))
@@ -390,7 +388,7 @@ def test_a_value_of_an_axis_that_json_has_not_is_kept_as_text(store: Store, tmp_
         assert "Infinity" in str([series.settings for series in queries.series(connection, Filter())])
 
 
-def test_a_reader_sees_the_store_as_it_was_at_its_first_question(store: Store, tmp_path: Path) -> None:
+def test_a_reader_sees_the_store_as_of_its_first_query(store: Store, tmp_path: Path) -> None:
     directory = past().write(tmp_path)
     recording.record(store, directory)
     with store.reading() as connection:

@@ -1,4 +1,4 @@
-"""`project resume` after every end: a signal, SIGKILL, a power failure, a full disk. Real processes, all of them."""
+"""`project resume` with real processes, after a signal, SIGKILL, a power failure and a full disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from toolbox.testing import Outcome, Workspace
 
 
 def kill(grid: Grid, *cell_lines: str) -> None:
-    """Run the project, and kill the orchestrator when the cells have written these lines. Running cells go on."""
+    """Run the project, and kill the orchestrator when the cells have written these lines. Running cells continue."""
     with grid.start() as running:
         grid.wait_for(*cell_lines)
         running.send(signal.SIGKILL)
@@ -36,7 +36,7 @@ def interrupt(grid: Grid, *cell_lines: str) -> None:
 
 
 def finished(grid: Grid, *names: str) -> None:
-    """Wait until the journal says that cells have ended."""
+    """Wait until the journal contains the ends of cells."""
     journal = grid.directory / "journal.jsonl"
 
     def is_there() -> bool:
@@ -48,7 +48,7 @@ def finished(grid: Grid, *names: str) -> None:
 
 
 def once(*names: str) -> Counter[str]:
-    """The lines of cells that were executed once each."""
+    """Return the lines of cells that were executed once each, with their counts."""
     return Counter(f"{word} {name}" for name in names for word in ("begin", "end"))
 
 
@@ -62,9 +62,9 @@ def test_after_a_kill_results_are_kept_and_running_cells_adopted(grid: Grid) -> 
         finished(grid, "a")
         running.send(signal.SIGKILL)
         running.wait()
-    assert grid.alive(), "what runs has to outlive the orchestrator"
+    assert grid.alive(), "the running cells ended with the orchestrator"
     grid.unmark("hold-c")
-    grid.wait_for("end c")  # while nobody looks
+    grid.wait_for("end c")  # while no orchestrator runs
     grid.unmark("hold-b")
     outcome = grid.resume()
     assert outcome.exit_code == 0, str(outcome)
@@ -184,7 +184,7 @@ def test_passed_toolbox_commands_are_repeated_only_after_a_cleanup(grid: Grid) -
     assert grid.phases == ["looked", "cleanup", "looked", "cleanup"]
 
 
-# After a signal, and after an end
+# After a signal, and after a finished run
 
 
 def test_after_an_interruption_only_unfinished_work_is_repeated(grid: Grid) -> None:
@@ -254,7 +254,7 @@ def test_a_resumed_run_has_the_summary_of_an_uninterrupted_run(grid: Grid) -> No
     assert (resumed["verdict"], resumed["cause"], resumed["exit_code"]) == ("failed", "product", 1)
 
 
-# What is refused
+# Refused resumes
 
 
 def test_a_second_orchestrator_is_refused_while_the_first_runs(grid: Grid) -> None:
@@ -329,7 +329,7 @@ DISK_BYTES = 1 << 20
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of one megabyte."""
+    """Yield the mount point of a disk of one megabyte."""
     with small_disks.mounted(tmp_path / "disk", DISK_BYTES) as place:
         yield place
 
@@ -359,7 +359,7 @@ def test_the_cleanup_runs_even_on_a_full_disk(small: Workspace, disk: Path) -> N
 
 
 def check_what_a_full_disk_left(outcome: Outcome, disk: Path) -> None:
-    """Hold the end of a run on a full disk against what is promised."""
+    """Check that a run on a full disk ends with a clear error and without processes."""
     assert outcome.exit_code == 3, str(outcome)
     assert "No space left on device" in outcome.stdout + outcome.stderr
     assert "Traceback" not in outcome.stdout + outcome.stderr

@@ -1,4 +1,4 @@
-"""A secret reaches the command that needs it, and no file of the run, no terminal, no child that prints it."""
+"""A secret reaches the command that needs it, but no file of the run and no output, even if a program prints it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from toolbox.testing import Outcome, Workspace
 
 CORE = "quux-tr0ub4dor"
-# Quotes, a backslash and a letter beyond ASCII: JSON, YAML and the shell each write them in another way.
+# JSON, YAML and the shell each escape quotes, backslashes and non-ASCII letters in a different way.
 TOKEN = f"p\"ä'ss\\{CORE} $(x) {{{{ y }}}}"
 KEY = f"-----BEGIN KEY-----\nfirst line of {CORE}\nsecond line of {CORE}\n-----END KEY-----"
 VARIABLE = "correct-horse-battery"
@@ -63,7 +63,7 @@ FILES = {
                     fails: whether it stays shut.
                 """
     ''',
-    # A careless role: it prints its secrets, as text and as JSON, puts them into files and into messages.
+    # This careless role prints its secrets as text and JSON, and writes them into files and messages.
     "roles/vault_open/tasks/main.yml": r"""
         - name: Hold the secrets against what they have to be
           ansible.builtin.shell:
@@ -127,17 +127,17 @@ FILES = {
 
 @pytest.fixture
 def vault(workspace: Workspace) -> Workspace:
-    """A project that is careless with its secrets."""
+    """Return a project that is careless with its secrets."""
     return workspace.write({**FILES, "variable": VARIABLE})
 
 
 def started(vault: Workspace, *argv: str, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run a command line that knows where the secrets are."""
+    """Run a command line with the variables that name the directory of the secrets and hold a secret."""
     return vault.run(*argv, env={"VAULT": str(vault.directory / "held"), "API_KEY": VARIABLE, **(env or {})})
 
 
 def leaks(vault: Workspace, outcome: Outcome) -> list[object]:
-    """Return where a secret, or a part of it, can be read."""
+    """Return the secrets that are in the output, and the files that contain a secret or a part of it."""
     shown = [text for text in (CORE, VARIABLE) if text in outcome.stdout + outcome.stderr]
     held: list[Path] = [file for text in (CORE, VARIABLE) for file in vault.holding(text)]
     return [*shown, *held]
@@ -170,7 +170,7 @@ def test_only_the_reference_of_a_secret_argument_is_saved(vault: Workspace) -> N
 def test_a_command_line_names_a_secret(vault: Workspace, reference: str) -> None:
     argv = (f"--token={reference}", "--keys=[none]", "--options={bearer: none}")
     outcome = started(vault, "vault", "open", *argv, env={"API_TOKEN": TOKEN})
-    assert outcome.exit_code == 3, "its first task holds the arguments against the files"
+    assert outcome.exit_code == 3, "the first task compares the arguments with the files, and fails"
     assert leaks(vault, outcome) == []
     (step,) = vault.artifacts.glob("toolbox/*__vault__open")
     shown = reference.replace("@", f"@{vault.directory}/")
@@ -218,14 +218,14 @@ def test_no_command_shows_a_secret(vault: Workspace, argv: list[str]) -> None:
     assert leaks(vault, outcome) == []
 
 
-def test_a_secret_in_a_template_that_makes_text_of_it_is_refused_or_kept(vault: Workspace) -> None:
+def test_a_template_that_converts_a_secret_to_text_is_refused(vault: Workspace) -> None:
     vault.write({"command_args/vault.yaml.j2": "vault open:\n  token: {{ [token] | tojson }}\n"})
     outcome = started(vault, "from_config", "vault", "open", "--project=vault", "--show_args")
     assert outcome.exit_code == 2
     assert "a secret cannot be used with `tojson`" in outcome.stderr
 
 
-# A key that a program prints line by line, and that each way of quoting writes in another way.
+# A program prints this key line by line, and every kind of quoting escapes it differently.
 QUOTED_KEY = f'-----BEGIN "KEY"-----\nit\'s "{CORE}" \\ 1\n\'{CORE}\'\n\t{CORE}\n-----END KEY-----'
 
 
@@ -288,7 +288,7 @@ def test_a_binary_file_with_a_secret_is_reported_but_not_changed(vault: Workspac
     assert 'href="./000__test/header.txt"' in page
 
 
-def test_a_step_whose_name_holds_a_secret_shows_it_as_every_text_does(vault: Workspace) -> None:
+def test_a_secret_in_the_name_of_a_step_is_masked(vault: Workspace) -> None:
     outcome = started(vault.write({"projects/vault/orchestration.py": WRITING}), "project", "run", "vault")
     assert [step["name"] for step in vault.summary()["steps"]] == ["test", "use *** now"]
     assert "> use *** now" in outcome.stdout
@@ -337,7 +337,7 @@ def test_an_unexpected_error_shows_no_secret(vault: Workspace, thread: str, flag
     assert leaks(vault, outcome) == []
 
 
-# Each word is a name in this project, and the value of a secret variable.
+# Each tested word is a name in this project, and also the value of a secret variable.
 NAMED = {
     "config/named.yaml": """
         secrets: {env: [API_KEY]}

@@ -1,4 +1,4 @@
-"""Runs that share a machine by a lock file. (`tests/live/test_cluster_runs.py` has those that share a cluster.)"""
+"""Runs that share a machine by a lock file. `tests/live/test_cluster_runs.py` tests runs that share a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolbox.system import processes
 
 
 def team_on(directory: Path, lock_file: Path, **lease: Any) -> Team:
-    """Return a team that works on the machine that it calls `dgx`."""
+    """Return a team that works on a machine with the name `dgx`."""
     dgx = {"machine": {"lock_file": str(lock_file)}, "lease": {"ttl": 60, "wait": 60, **lease}}
     return Team.of(directory).configure(dgx, name="dgx")
 
@@ -24,7 +24,7 @@ def team_on(directory: Path, lock_file: Path, **lease: Any) -> Team:
 def teams(tmp_path: Path) -> Iterator[tuple[Team, Team]]:
     lock = tmp_path / "lock"
     yield team_on(tmp_path / "one", lock, purpose="nightly"), team_on(tmp_path / "other", lock)
-    processes.end_marked(tmp_path, grace=0.1)  # what a run left that was killed
+    processes.end_marked(tmp_path, grace=0.1)  # processes of a killed run
 
 
 def test_a_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) -> None:
@@ -56,7 +56,7 @@ def test_a_run_that_lost_its_machine_ends_without_using_it(tmp_path: Path) -> No
     team.hold()
     with team.start() as running:
         wait(lambda: team.lines == ["begin"], "the test")
-        (tmp_path / "lock").write_text("{}\n")  # as by force
+        (tmp_path / "lock").write_text("{}\n")  # as a forced release does
         outcome = running.wait(30)
     assert outcome.exit_code == 3, str(outcome)
     assert team.workspace.summary()["cause"] == "infrastructure"

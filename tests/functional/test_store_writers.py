@@ -1,4 +1,4 @@
-"""Runs that end at the same time: each is recorded once and whole, whatever becomes of the others."""
+"""Runs that end at the same time are each recorded once and completely, even if another writer is killed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from toolbox.results import recording, tables
 from toolbox.results.store import Store
 
 WRITERS: Final = 20
-RUNS: Final = 5  # of each
+RUNS: Final = 5  # per writer
 CELLS: Final = 40
 TIMEOUT_SECONDS: Final = 120.0
 
-# All begin when the file is there. One stops in the middle of what it writes, and is killed there.
+# All writers begin when the file `go` exists. One stops in the middle of a transaction, and is killed there.
 WRITER: Final = """
 import sys, time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The first project, from the command line to its verdict: real trainings on this machine."""
+"""The project `training_e2e`, from the command line to its verdict, with real trainings on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CORPUS = [".topgallant-training", "corpus.txt"]
 
 
 def argv(tmp_path: Path, **overrides: object) -> list[str]:
-    """Return a command line whose run and whose machine are both in the directory of the test."""
+    """Return a command line whose run directory and training directory are both below `tmp_path`."""
     values = {"training.directory": str(tmp_path / "machine"), **overrides}
     return [
         *("project", "run", "training_e2e", "--presets=smoke", f"--artifact_dir={tmp_path / 'runs'}"),
@@ -29,7 +29,7 @@ def argv(tmp_path: Path, **overrides: object) -> list[str]:
 
 
 def on_machine(tmp_path: Path) -> list[str]:
-    """Return the names of what is on the machine."""
+    """Return the names of the files in the training directory."""
     return sorted(path.name for path in (tmp_path / "machine").iterdir())
 
 
@@ -57,7 +57,7 @@ def test_the_smoke_preset_passes_with_all_its_evidence(workspace: Workspace, tmp
 
 
 def check_evidence(cell: Path, name: str) -> None:
-    """Hold what a cell left against what its name says."""
+    """Check that the results of a cell are complete and agree with its name and its settings."""
     settings = yaml.safe_load((cell / "settings.yaml").read_text())
     used = json.loads((cell / "attempt-1/files/train_metrics.json").read_text())["settings"]
     assert f"batch={used['batch']},precision={used['precision']}" in name
@@ -79,7 +79,7 @@ def test_a_violated_bound_fails_the_run_and_shows_the_value(workspace: Workspace
     assert [check["message"] for check in cell["checks"] if check["passed"] is False] == [message]
     assert message in outcome.stdout
     assert message in summary["message"]
-    assert summary["steps"][-1]["verdict"] == "passed", "post_cleanup ran"
+    assert summary["steps"][-1]["verdict"] == "passed", "post_cleanup did not pass"
 
 
 def test_the_training_text_is_removed_unless_keep_is_set(workspace: Workspace, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_signal_in_the_middle_of_a_training_ends_it(
     }
     with workspace.start(*argv(tmp_path, **overrides)) as running:
         running.wait_for("> model=tiny,batch=8,precision=float64")
-        logs = "runs/training_e2e/*/*__test/*/attempt-1/stdout.log"  # nothing deeper: what is sent there comes and goes
+        logs = "runs/training_e2e/*/*__test/*/attempt-1/stdout.log"  # deeper files appear and disappear
         wait(lambda: sum("step 0 " in log.read_text() for log in tmp_path.glob(logs)) >= 2, "a step of each training")
         running.send(number)
         outcome = running.wait()
@@ -110,7 +110,7 @@ def test_a_signal_in_the_middle_of_a_training_ends_it(
     summary = workspace.summary(tmp_path / "runs")
     assert (summary["verdict"], summary["cause"]) == ("cancelled", "interrupted")
     assert summary["steps"][-1]["verdict"] == "passed"
-    assert not (tmp_path / "machine").exists(), "post_cleanup ran"
+    assert not (tmp_path / "machine").exists(), "post_cleanup did not run"
     assert processes.marked(tmp_path / "runs") == []
 
 
@@ -134,7 +134,7 @@ def test_cleanup_refuses_directories_that_it_did_not_create(workspace: Workspace
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """A `python3` with nothing but its standard library, in a folder of its own."""
+    """Return a `python3` that has only the standard library, in a folder without other programs."""
     script = tmp_path / "bare/python3"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')

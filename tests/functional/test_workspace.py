@@ -1,4 +1,4 @@
-"""`toolbox.testing`, with which teams test their projects: it says what happened, and leaves nothing behind."""
+"""`toolbox.testing`, by which teams test their projects, gives clear messages and leaves no processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_leaving_the_block_kills_the_process(small: Workspace) -> None:
 
 
 def marked(workspace: Workspace) -> list[int]:
-    """Return the processes whose variables name the workspace."""
+    """Return the ids of the processes that have the home directory of the workspace."""
     found = []
     for process in psutil.process_iter():
         try:

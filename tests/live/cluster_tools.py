@@ -1,4 +1,4 @@
-"""The toolbox commands for clusters, by the real command line, on the cluster of the tests."""
+"""Runs the toolbox commands for clusters on the cluster of the tests, by the real command line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OURS = {"app.kubernetes.io/managed-by": "topgallant"}
 
 
 class Tools:
-    """The command line, with the cluster in its environment.
+    """The command line, with the cluster in its environment. A call runs a command and checks whether it fails.
 
     Args:
-        env: other variables.
+        kubeconfig: kubeconfig of the cluster.
     """
 
     def __init__(self, workspace: Workspace, kubeconfig: Path) -> None:
@@ -32,21 +32,21 @@ class Tools:
 
     @property
     def step(self) -> Path:
-        """The directory of the last step."""
+        """Directory of the last step."""
         return max(self.workspace.artifacts.glob("toolbox/*__*"))
 
     @property
     def failure(self) -> str:
-        """What the last step failed for."""
+        """Failure message of the last step."""
         return (self.step / "FAILURE").read_text()
 
     def kept(self, name: str) -> Any:
-        """Return what is in a file of the last step."""
+        """Return the parsed content of a JSON or YAML file of the last step."""
         text = (self.step / name).read_text()
         return json.loads(text) if name.endswith(".json") else list(yaml.safe_load_all(text))
 
 
 def changed(outcome: Outcome) -> list[str]:
-    """Return the tasks that changed something, but for files of the step."""
+    """Return the names of the tasks that changed something other than files of the step."""
     lines = [line.split() for line in outcome.stdout.splitlines()]
     return [" ".join(line[1:-2]) for line in lines if line[:1] == ["changed"] and line[1] not in ("Write", "Save")]

@@ -1,4 +1,4 @@
-"""What live tests of several files share."""
+"""Fixtures that several files of live tests share."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from toolbox.testing import Workspace
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[kubernetes.Cluster]:
-    """The cluster of the environment."""
+    """Yield the cluster that the environment names."""
     with kubernetes.for_tests() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
-    """A machine over SSH, on which the Python of the tests, which has numpy, is found first."""
+    """Yield a machine over SSH, whose PATH begins with the Python of the tests, which has numpy."""
     with openssh.serving(tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
 @pytest.fixture
 def namespace(cluster: kubernetes.Cluster) -> Iterator[str]:
-    """A namespace that is ours."""
+    """Yield a namespace with the label of namespaces that Topgallant has created."""
     with cluster.namespace() as name:
         cluster.core.patch_namespace(name, {"metadata": {"labels": OURS}})
         yield name
@@ -35,5 +35,5 @@ def namespace(cluster: kubernetes.Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def tools(workspace: Workspace, cluster: kubernetes.Cluster) -> Tools:
-    """The command line."""
+    """Return a command line for the cluster."""
     return Tools(workspace, cluster.kubeconfig)

@@ -1,4 +1,4 @@
-"""The project `grid` of the tests, whose cells are Jobs in a namespace of a real cluster."""
+"""The project `grid` with cells that are Jobs in a namespace of a real cluster."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.functional.grid import Grid, wait
 from tests.servers.kubernetes import Cluster
 from toolbox.testing import Workspace
 
-TIMEOUT: Final = 240.0  # seconds, for a run on a machine that is busy
-# A cell counts the lines that it prints: what is in its log can be held against that.
+TIMEOUT: Final = 240.0  # seconds, for a run on a busy machine
+# A cell records how many lines it has printed, so that a test can check its log.
 COMMAND: Final = """
     echo begin {@cell.x} >>{@root}/cells
     n=0
@@ -27,10 +27,10 @@ COMMAND: Final = """
 
 @dataclass
 class PodGrid:
-    """The project in a workspace, and where its Jobs are.
+    """The project in a workspace, with the cluster and the namespace of its Jobs.
 
     Args:
-        kubeconfig: by which the run reaches the cluster.
+        kubeconfig: kubeconfig with which the run reaches the cluster.
     """
 
     grid: Grid
@@ -39,10 +39,12 @@ class PodGrid:
     kubeconfig: Path
 
     def configure(self, x: str = "abc", *, pod: dict[str, Any] | None = None, **matrix: Any) -> Grid:
-        """Write its configuration. Cells go to the target `there`, unless the matrix has something else to say.
+        """Write the configuration. Cells run on the target `there`, unless the matrix names another target.
 
         Args:
-            pod: what the pods have besides the Python of this machine.
+            x: values of the axis, one per letter.
+            pod: further fields of the pods, besides the Python of this machine.
+            matrix: further keys of the matrix. `targets` holds further targets.
         """
         shared = {**self.cluster.pod_python(self.grid.root), **(pod or {})}
         there = {
@@ -63,7 +65,7 @@ class PodGrid:
         return self.grid.configure(x, blocks={"targets": targets}, **block)
 
     def left(self) -> list[str]:
-        """Return what there is of the run in the namespace; Kubernetes deletes soon after it was told to."""
+        """Return the objects of the run that remain in the namespace after Kubernetes had time to delete them."""
         deadline = time.monotonic() + TIMEOUT / 2
         selector = f"topgallant.dev/run={self.grid.directory.name}"
         while (found := self.cluster.things(self.namespace, selector)) and time.monotonic() < deadline:
@@ -71,19 +73,19 @@ class PodGrid:
         return found
 
     def check_logs(self, *cells: str) -> None:
-        """Hold what these cells, which ended, have printed against what is here of it."""
+        """Check that the saved logs of these ended cells contain all lines that the cells have printed."""
         for cell in cells:
             (log,) = self.grid.directory.glob(f"*__test/*__x={cell}/attempt-*/stdout.log")
             count = int((self.grid.root / f"lines-{cell}").read_text())
             assert log.read_text() == "".join(f"line {number}\n" for number in range(count + 1))
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        """Wait until the journal of the run has a text so many times."""
+        """Wait until the journal of the run contains a text at least `times` times."""
         journal = self.grid.directory / "journal.jsonl"
         wait(lambda: journal.read_text().count(text) >= times, f"{text!r} in the journal")
 
     def step(self, cell: str) -> dict[str, Any]:
-        """Return what the summary says of a cell."""
+        """Return the step of a cell in the summary."""
         steps = self.grid.workspace.summary()["steps"]
         found: dict[str, Any] = next(step for step in steps if step["kind"] == "cell" and step["name"] == f"x={cell}")
         return found
@@ -99,6 +101,6 @@ class PodGrid:
 
 @contextmanager
 def opened(cluster: Cluster, workspace: Workspace) -> Iterator[PodGrid]:
-    """Have the project run in a namespace of its own."""
+    """Yield the project with a new namespace for its Jobs."""
     with cluster.namespace() as namespace:
         yield PodGrid(Grid(workspace), cluster, namespace, cluster.kubeconfig)

@@ -1,4 +1,4 @@
-"""The toolbox commands that look at a cluster and change it, by the real command line, on a real one."""
+"""The toolbox commands that inspect and change a cluster, on a real cluster, by the real command line."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def config_map(name: str, value: str = "1") -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{key: '{value}'}}\n"
 
 
-def test_a_conflict_names_the_field_and_who_has_set_it(
-    tools: Tools, cluster: kubernetes.Cluster, namespace: str
-) -> None:
+def test_a_conflict_names_the_field_and_its_manager(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
     tools.workspace.write({"a.yaml": config_map("a")})
     cluster.core.create_namespaced_config_map(
         namespace, {"metadata": {"name": "a"}, "data": {"key": "2"}}, field_manager="somebody"
@@ -81,7 +79,7 @@ def test_a_conflict_names_the_field_and_who_has_set_it(
     assert cluster.core.read_namespaced_config_map("a", namespace).data == {"key": "1"}
 
 
-def test_what_does_not_become_ready_says_why(tools: Tools, namespace: str) -> None:
+def test_a_deployment_that_does_not_become_ready_is_explained(tools: Tools, namespace: str) -> None:
     tools.workspace.write({"web.yaml": MANIFESTS.replace("busybox:local", "nothing:local")})
     tools("cluster", "apply", "web.yaml", f"--namespace={namespace}", fails=True)
     assert "Deployment web will not be ready: pod web-" in tools.failure
@@ -95,7 +93,7 @@ def test_a_kind_that_the_cluster_does_not_know_is_named(tools: Tools, namespace:
     assert "has no kind RayCluster of ray.io/v1: is its definition installed there?" in tools.failure
 
 
-def test_a_cluster_that_nobody_names_is_an_error_in_one_line(tools: Tools) -> None:
+def test_a_missing_kubeconfig_is_an_error_without_a_traceback(tools: Tools) -> None:
     outcome = tools("cluster", "wait_ready", "--kubeconfig=nowhere", fails=True)
     assert f"there is no kubeconfig {tools.workspace.directory}/nowhere: set `kubeconfig`" in tools.failure
     assert "error (configuration)" in tools.failure
@@ -110,7 +108,7 @@ def test_a_cluster_that_is_ready_is_not_waited_for(tools: Tools) -> None:
     assert all(node["metadata"]["name"] for node in tools.kept("artifacts/nodes.yaml"))
 
 
-def test_who_waits_for_more_nodes_learns_how_many_there_are(tools: Tools) -> None:
+def test_a_wait_for_more_nodes_reports_how_many_exist(tools: Tools) -> None:
     tools("cluster", "wait_ready", "--selector=nobody=here", "--timeout=2", fails=True)
     assert "is not ready after 2 s: (nodes with nobody=here) 0 of 1 required nodes are ready, 0 exist" in tools.failure
 
@@ -136,7 +134,7 @@ def make_ready(cluster: kubernetes.Cluster, node: str) -> None:
 
 @contextmanager
 def pool(cluster: kubernetes.Cluster) -> Iterator[str]:
-    """Have a name for a node pool, whose nodes are removed in the end."""
+    """Yield a name for a node pool, and delete the nodes of this pool at the end."""
     name = f"test-{time.monotonic_ns() % 10**9}"
     try:
         yield name
@@ -166,7 +164,7 @@ def test_the_state_of_a_cluster_has_its_accelerators_and_no_secret(
     assert tools.workspace.holding("c2VzYW1l") == []
 
 
-def test_what_may_not_be_looked_at_is_a_note(
+def test_a_forbidden_resource_becomes_a_note_in_the_captured_state(
     workspace: Workspace, cluster: kubernetes.Cluster, namespace: str, tmp_path: Path
 ) -> None:
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
@@ -206,7 +204,7 @@ def test_a_namespace_is_prepared_and_nothing_changes_the_second_time(
     assert tools.workspace.holding("aHVudGVyMg") == []
 
 
-def test_an_account_may_take_leases_only_where_that_was_asked_for(tools: Tools, namespace: str) -> None:
+def test_an_account_may_use_leases_only_with_the_flag_cells_need(tools: Tools, namespace: str) -> None:
     def resources() -> set[str]:
         (role,) = (each for each in tools.kept("artifacts/objects.yaml") if each["kind"] == "Role")
         return {resource for rule in role["rules"] for resource in rule["resources"]}
@@ -217,7 +215,7 @@ def test_an_account_may_take_leases_only_where_that_was_asked_for(tools: Tools, 
     assert not {"services", "leases", "jobsets"} & resources()
 
 
-def test_what_was_prepared_and_is_no_longer_asked_for_goes(
+def test_a_prepared_object_that_is_no_longer_requested_is_deleted(
     tools: Tools, cluster: kubernetes.Cluster, namespace: str
 ) -> None:
     tools("cluster", "prepare_namespace", namespace, "--quota={pods: 5}")
@@ -225,9 +223,7 @@ def test_what_was_prepared_and_is_no_longer_asked_for_goes(
     assert cluster.core.list_namespaced_resource_quota(namespace).items == []
 
 
-def test_a_namespace_that_is_made_is_ours_and_one_that_was_there_is_not(
-    tools: Tools, cluster: kubernetes.Cluster
-) -> None:
+def test_only_a_created_namespace_gets_the_label_of_topgallant(tools: Tools, cluster: kubernetes.Cluster) -> None:
     with cluster.namespace() as theirs:
         tools("cluster", "prepare_namespace", theirs, "--labels={team: ml}")
         assert cluster.core.read_namespace(theirs).metadata.labels["app.kubernetes.io/managed-by"] != "topgallant"
@@ -236,7 +232,7 @@ def test_a_namespace_that_is_made_is_ours_and_one_that_was_there_is_not(
     assert f"{theirs}-2" not in {each.metadata.name for each in cluster.core.list_namespace().items}
 
 
-def test_a_secret_that_is_no_docker_config_is_refused_without_being_shown(tools: Tools, namespace: str) -> None:
+def test_an_invalid_docker_config_is_refused_without_being_shown(tools: Tools, namespace: str) -> None:
     content = tools.workspace.directory.parent / "docker_config"
     content.write_text("hunter2")
     secret = ("--image_pull_secret=pull", f"--docker_config=@{content}")
@@ -250,13 +246,15 @@ def test_a_secret_that_is_no_docker_config_is_refused_without_being_shown(tools:
 
 
 def put(cluster: kubernetes.Cluster, namespace: str, name: str, **more: Any) -> None:
-    """Put a ConfigMap of a run into a namespace."""
+    """Create a ConfigMap with the labels of a run."""
     labels = {**OURS, "topgallant.dev/run": name}
     metadata = {"name": name, "labels": labels, **more}
     cluster.core.create_namespaced_config_map(namespace, {"metadata": metadata})
 
 
-def test_only_what_a_run_has_left_is_deleted(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_only_the_objects_of_the_named_run_are_deleted(
+    tools: Tools, cluster: kubernetes.Cluster, namespace: str
+) -> None:
     put(cluster, namespace, "mine")
     put(cluster, namespace, "theirs")
     tools("cluster", "cleanup_namespace", namespace, "--run=mine")
@@ -265,7 +263,9 @@ def test_only_what_a_run_has_left_is_deleted(tools: Tools, cluster: kubernetes.C
     assert "configmap/theirs" in cluster.things(namespace)
 
 
-def test_what_is_not_ours_stays(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_objects_without_the_label_of_topgallant_stay(
+    tools: Tools, cluster: kubernetes.Cluster, namespace: str
+) -> None:
     put(cluster, namespace, "ours")
     put(cluster, namespace, "foreign", labels={})
     tools("cluster", "cleanup_namespace", namespace)
@@ -273,7 +273,9 @@ def test_what_is_not_ours_stays(tools: Tools, cluster: kubernetes.Cluster, names
     assert changed(tools("cluster", "cleanup_namespace", namespace)) == []
 
 
-def test_a_finalizer_that_holds_something_is_named(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_a_finalizer_that_prevents_a_deletion_is_named(
+    tools: Tools, cluster: kubernetes.Cluster, namespace: str
+) -> None:
     put(cluster, namespace, "held", finalizers=["example.com/never"])
     tools("cluster", "cleanup_namespace", namespace, "--timeout=2", fails=True)
     assert "objects remain after 2 s: ConfigMap held: its finalizers are example.com/never" in tools.failure
@@ -283,7 +285,7 @@ def test_a_finalizer_that_holds_something_is_named(tools: Tools, cluster: kubern
     cluster.core.patch_namespaced_config_map("held", namespace, {"metadata": {"finalizers": None}})
 
 
-def test_a_namespace_that_is_not_ours_is_refused(tools: Tools, cluster: kubernetes.Cluster) -> None:
+def test_a_namespace_that_topgallant_did_not_create_is_refused(tools: Tools, cluster: kubernetes.Cluster) -> None:
     with cluster.namespace() as theirs:
         put(cluster, theirs, "ours")
         tools("cluster", "cleanup_namespace", theirs, fails=True)
@@ -293,7 +295,7 @@ def test_a_namespace_that_is_not_ours_is_refused(tools: Tools, cluster: kubernet
 
 
 def suspended_job(cluster: kubernetes.Cluster, namespace: str, run: str) -> None:
-    """Put a Job of a run into a namespace that has not ended, and never will."""
+    """Create a Job with the labels of a run, which has no pods and so never ends."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "nothing:local"}]}
     meta = {"name": f"of-{run}", "labels": {**OURS, "topgallant.dev/run": run}}
     cluster.batch.create_namespaced_job(
@@ -339,7 +341,7 @@ def test_names_that_the_cluster_does_not_have_are_reported(tools: Tools, namespa
 
 
 @pytest.mark.parametrize("name", ["kube-system", "kube-public", "kube-node-lease", "default"])
-def test_a_namespace_of_the_system_is_refused_also_by_force(tools: Tools, name: str) -> None:
+def test_a_system_namespace_is_refused_even_with_force(tools: Tools, name: str) -> None:
     tools("cluster", "cleanup_namespace", name, "--delete_namespace", "--force", fails=True)
     assert f"namespace {name} " in tools.failure
 
@@ -383,7 +385,7 @@ def test_a_node_pool_grows_and_shrinks_evenly_over_its_zones(
         (3, [], "3 nodes cannot be spread evenly over its 2 zones"),
     ],
 )
-def test_a_number_that_must_not_be_is_refused(
+def test_an_impossible_number_of_nodes_is_refused(
     tools: Tools, cluster: kubernetes.Cluster, tmp_path: Path, replicas: int, more: list[str], message: str
 ) -> None:
     with pool(cluster) as name:
@@ -393,16 +395,14 @@ def test_a_number_that_must_not_be_is_refused(
         assert [words[1] for words in json.loads(Path(env[gcloud.STATE]).read_text())["calls"]] == ["node-pools"]
 
 
-def test_a_pool_that_is_scaled_by_itself_is_left_to_itself(
-    tools: Tools, cluster: kubernetes.Cluster, tmp_path: Path
-) -> None:
+def test_a_pool_with_an_autoscaler_is_not_scaled(tools: Tools, cluster: kubernetes.Cluster, tmp_path: Path) -> None:
     with pool(cluster) as name:
         env = gcloud.install(tmp_path / "bin", "big", name, autoscaled=True)
         set_scale(tools, env, name, 1, fails=True)
     assert "it is scaled by an autoscaler, which would change the number again" in tools.failure
 
 
-def test_nodes_on_which_others_run_pods_do_not_go_but_by_force(
+def test_nodes_with_pods_of_other_users_are_removed_only_with_force(
     tools: Tools, cluster: kubernetes.Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with pool(cluster) as name:
@@ -419,7 +419,7 @@ def test_nodes_on_which_others_run_pods_do_not_go_but_by_force(
         set_scale(tools, env, name, 0, "--force")
 
 
-def test_what_gcloud_says_is_the_error(tools: Tools, tmp_path: Path) -> None:
+def test_the_error_of_gcloud_is_reported(tools: Tools, tmp_path: Path) -> None:
     env = gcloud.install(tmp_path / "bin", "big", "pool")
     set_scale(tools, env, "other", 1, fails=True)
     assert "code=404, message=Not found: clusters/big/nodePools/other." in tools.failure
@@ -427,7 +427,7 @@ def test_what_gcloud_says_is_the_error(tools: Tools, tmp_path: Path) -> None:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Path:
-    """Where the server with MachineSets is found."""
+    """Return the kubeconfig file of the server with MachineSets."""
     return tmp_path / "kubeconfig"
 
 
@@ -443,7 +443,7 @@ def test_a_machine_set_is_scaled(workspace: Workspace, kubeconfig: Path) -> None
         assert changed(tools(*SCALE, "--replicas=3", "--timeout=30")) == []
 
 
-def test_a_machine_set_that_an_autoscaler_has_is_left_to_it(workspace: Workspace, kubeconfig: Path) -> None:
+def test_a_machine_set_with_an_autoscaler_is_not_scaled(workspace: Workspace, kubeconfig: Path) -> None:
     tools = Tools(workspace, kubeconfig)
     noted = {"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "8"}
     with machine_api.serving(kubeconfig) as server:
@@ -453,7 +453,7 @@ def test_a_machine_set_that_an_autoscaler_has_is_left_to_it(workspace: Workspace
     assert found["spec"]["replicas"] == 1
 
 
-def test_machines_of_which_others_use_the_nodes_do_not_go(workspace: Workspace, kubeconfig: Path) -> None:
+def test_machines_with_pods_of_other_users_are_removed_only_with_force(workspace: Workspace, kubeconfig: Path) -> None:
     tools = Tools(workspace, kubeconfig)
     with machine_api.serving(kubeconfig) as server:
         server.add(machine_api.SETS, "a100", spec={"replicas": 1})
@@ -466,7 +466,7 @@ def test_machines_of_which_others_use_the_nodes_do_not_go(workspace: Workspace, 
         tools(*SCALE, "--replicas=0", "--force", "--timeout=30")
 
 
-def test_machines_that_do_not_come_are_counted(workspace: Workspace, kubeconfig: Path) -> None:
+def test_a_missing_machine_is_reported_with_the_number_of_machines(workspace: Workspace, kubeconfig: Path) -> None:
     tools = Tools(workspace, kubeconfig)
     with machine_api.serving(kubeconfig, is_idle=True) as server:
         server.add(machine_api.SETS, "a100", spec={"replicas": 1}, status={"replicas": 1, "readyReplicas": 1})

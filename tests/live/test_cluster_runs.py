@@ -1,4 +1,4 @@
-"""Runs that share a cluster: they wait for one another, whatever ends them. The real command line on a real cluster."""
+"""Runs that share a real cluster wait for one another, in whatever way they end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.live
 
 @dataclass
 class Shared:
-    """The cluster that they share.
+    """The cluster that several runs share.
 
     Args:
-        kubeconfig: of an account that sees one namespace and nothing else: other tests change the rest.
+        kubeconfig: kubeconfig of an account that can access only one namespace, because other tests change the others.
     """
 
     cluster: kubernetes.Cluster
@@ -32,12 +32,12 @@ class Shared:
     kubeconfig: Path
 
     def entry(self, **more: Any) -> dict[str, Any]:
-        """An entry of the block `clusters`."""
+        """Return an entry of the block `clusters` for this cluster."""
         lease = {"ttl": 3, "wait": 60, **more.pop("lease", {})}
         return {"existing": {"kubeconfig": str(self.kubeconfig)}, "lease": lease, **more}
 
     def lease(self, name: str = "topgallant") -> dict[str, Any]:
-        """The lease as it is there."""
+        """Return the Lease object of the cluster."""
         from kubernetes import client
 
         api = client.CustomObjectsApi(self.cluster.api)
@@ -63,14 +63,14 @@ def shared(tmp_path: Path) -> Iterator[Shared]:
 
 @pytest.fixture
 def teams(tmp_path: Path) -> tuple[Team, Team]:
-    """Two teams, each with a project of its own."""
+    """Return two teams in different directories."""
     return Team.of(tmp_path / "one"), Team.of(tmp_path / "other")
 
 
 # One cluster, two runs
 
 
-def test_the_second_run_waits_says_for_whom_and_gets_it_when_the_first_ends(
+def test_a_second_run_names_the_holder_and_starts_when_the_first_run_ends(
     shared: Shared, teams: tuple[Team, Team]
 ) -> None:
     first, second = teams
@@ -82,7 +82,7 @@ def test_the_second_run_waits_says_for_whom_and_gets_it_when_the_first_ends(
             line = waiter.wait_for("waiting for the lease of sut: held by ")
             assert f"for 'nightly' (run {first.workspace.run_directory().name}) since" in line
             assert "it expires 3 s after its last heartbeat (waiting 1 min 0 s at most)" in line
-            time.sleep(4)  # longer than its lease lasts without a heartbeat
+            time.sleep(4)  # longer than a lease lasts without a heartbeat
             assert second.lines == []
             assert "cluster sut: waiting for the lease of sut: held by" in second.status()
             first.let_go()
@@ -96,9 +96,7 @@ def test_the_second_run_waits_says_for_whom_and_gets_it_when_the_first_ends(
     assert "holderIdentity" not in shared.lease()["spec"]
 
 
-def test_the_lease_of_a_killed_run_expires_and_the_run_waits_in_its_turn_when_it_goes_on(
-    shared: Shared, teams: tuple[Team, Team]
-) -> None:
+def test_the_lease_of_a_killed_run_expires_and_the_resumed_run_waits(shared: Shared, teams: tuple[Team, Team]) -> None:
     first, second = (team.configure(shared.entry()).hold() for team in teams)
     with first.start() as killed:
         wait(lambda: first.lines == ["begin"], "the first")
@@ -116,7 +114,7 @@ def test_the_lease_of_a_killed_run_expires_and_the_run_waits_in_its_turn_when_it
     assert first.lines[-3:] == ["begin", "end", "cleanup"]
 
 
-def test_a_run_that_goes_on_has_its_own_lease_back_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
+def test_a_resumed_run_gets_its_own_lease_back_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
     team = teams[0].configure(shared.entry(lease={"ttl": 3600})).hold()
     with team.start() as killed:
         wait(lambda: team.lines == ["begin"], "the test")
@@ -129,9 +127,7 @@ def test_a_run_that_goes_on_has_its_own_lease_back_at_once(shared: Shared, teams
     assert "waiting" not in outcome.stdout
 
 
-def test_a_run_whose_lease_is_taken_by_force_ends_and_touches_nothing_any_more(
-    shared: Shared, teams: tuple[Team, Team]
-) -> None:
+def test_a_run_whose_lease_is_taken_by_force_ends_without_a_cleanup(shared: Shared, teams: tuple[Team, Team]) -> None:
     team = teams[0].configure(shared.entry()).hold()
     place = [f"--kubeconfig={shared.kubeconfig}", f"--namespace={shared.namespace}"]
     with team.start() as running:
@@ -143,7 +139,7 @@ def test_a_run_whose_lease_is_taken_by_force_ends_and_touches_nothing_any_more(
     assert team.workspace.summary()["cause"] == "infrastructure"
     assert "the lease of sut is lost: now it is held by" in outcome.stdout
     assert "for 'debugging' since" in outcome.stdout
-    assert team.lines == ["begin"], "it is another's cluster: no cleanup"
+    assert team.lines == ["begin"], "the run cleaned up a cluster that another user holds"
     team.let_go()
     with team.resume() as waiter:
         waiter.wait_for("for 'debugging'")
@@ -152,7 +148,9 @@ def test_a_run_whose_lease_is_taken_by_force_ends_and_touches_nothing_any_more(
     assert team.lines[-3:] == ["begin", "end", "cleanup"]
 
 
-def test_who_waits_in_vain_says_so(shared: Shared, teams: tuple[Team, Team]) -> None:
+def test_a_run_that_does_not_get_the_lease_in_time_ends_with_cause_capacity(
+    shared: Shared, teams: tuple[Team, Team]
+) -> None:
     first, second = teams
     first.configure(shared.entry()).hold()
     second.configure(shared.entry(lease={"wait": 1}))
@@ -164,7 +162,7 @@ def test_who_waits_in_vain_says_so(shared: Shared, teams: tuple[Team, Team]) -> 
     assert second.lines == []
 
 
-def test_who_waits_is_interrupted_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
+def test_a_waiting_run_is_interrupted_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
     first, second = (team.configure(shared.entry()) for team in teams)
     first.hold()
     with first.start() as holder:
@@ -172,14 +170,14 @@ def test_who_waits_is_interrupted_at_once(shared: Shared, teams: tuple[Team, Tea
         with second.start() as waiter:
             waiter.wait_for("waiting for the lease of sut")
             waiter.send(signal.SIGINT)
-            assert waiter.wait(20).exit_code == 130  # of the 60 s that it would wait
+            assert waiter.wait(20).exit_code == 130  # without the interruption, it would wait for 60 s
         assert shared.lease()["spec"]["holderIdentity"] == first.workspace.run_directory().name
         first.let_go()
         assert holder.wait().exit_code == 0
     assert second.lines == []
 
 
-def test_nothing_is_started_without_a_way_to_the_cluster(teams: tuple[Team, Team], tmp_path: Path) -> None:
+def test_a_run_without_a_kubeconfig_starts_nothing(teams: tuple[Team, Team], tmp_path: Path) -> None:
     team = teams[0].configure({"existing": {"kubeconfig": str(tmp_path / "none")}})
     outcome = team.run()
     assert outcome.exit_code == 2
@@ -187,7 +185,7 @@ def test_nothing_is_started_without_a_way_to_the_cluster(teams: tuple[Team, Team
     assert team.workspace.runs() == []
 
 
-def test_two_names_for_one_cluster_are_one_lease(shared: Shared, teams: tuple[Team, Team]) -> None:
+def test_two_names_of_one_cluster_share_one_lease(shared: Shared, teams: tuple[Team, Team]) -> None:
     team = teams[0].configure(shared.entry(), clusters={"driver": shared.entry()})
     outcome = team.run()
     assert outcome.exit_code == 0, str(outcome)
@@ -199,7 +197,7 @@ def test_two_names_for_one_cluster_are_one_lease(shared: Shared, teams: tuple[Te
 
 @pytest.fixture
 def pool(shared: Shared, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """A pool of two, which are two namespaces of the cluster, by two contexts of one kubeconfig."""
+    """Yield a pool of two members: two namespaces of the cluster, in two contexts of one kubeconfig."""
     cluster = shared.cluster
     with cluster.namespace() as namespace, cluster.account(namespace, tmp_path, EVERYTHING) as account:
         one, other = (yaml.safe_load(file.read_text()) for file in (shared.kubeconfig, account.kubeconfig))
@@ -214,7 +212,7 @@ def pool(shared: Shared, tmp_path: Path) -> Iterator[dict[str, Any]]:
         yield {"pool": members, "lease": {"ttl": 3, "wait": 60}}
 
 
-def test_of_a_pool_a_run_has_the_one_that_is_free_and_waits_for_either(
+def test_a_run_takes_any_free_cluster_of_a_pool_and_waits_for_all(
     pool: dict[str, Any], teams: tuple[Team, Team], tmp_path: Path
 ) -> None:
     first, second = (team.configure(pool).hold() for team in teams)
@@ -234,7 +232,7 @@ def test_of_a_pool_a_run_has_the_one_that_is_free_and_waits_for_either(
         assert one.wait().exit_code == 0
 
 
-def test_a_run_that_goes_on_has_the_same_one_of_the_pool(pool: dict[str, Any], teams: tuple[Team, Team]) -> None:
+def test_a_resumed_run_gets_the_same_cluster_of_the_pool(pool: dict[str, Any], teams: tuple[Team, Team]) -> None:
     first, second = teams
     first.configure(pool).hold()
     second.configure(pool).hold()
@@ -253,7 +251,7 @@ def test_a_run_that_goes_on_has_the_same_one_of_the_pool(pool: dict[str, Any], t
     assert "cluster sut: b of its pool" in outcome.stdout
 
 
-# Clusters that a command makes
+# Clusters that a command creates
 
 
 CREATE = """
@@ -268,24 +266,24 @@ DESTROY = 'echo "destroy $TOPGALLANT_CLUSTER" >>lines'
 
 @dataclass
 class Maker:
-    """A team whose cluster is made for each run."""
+    """A team whose runs each create a cluster."""
 
     team: Team
 
     @property
     def name(self) -> str:
-        """The cluster of its one run."""
+        """Name of the cluster of the only run."""
         return f"sut-{self.team.workspace.run_directory().name}"
 
     @property
     def lines(self) -> list[str]:
-        """What was done, the clusters by their names."""
+        """Lines that the phases and the commands for the cluster have written."""
         file = self.team.workspace.directory / "lines"
         return file.read_text().splitlines() if file.exists() else []
 
     @property
     def kubeconfigs(self) -> list[Path]:
-        """What is kept for those that are there."""
+        """Saved kubeconfigs of the clusters that exist."""
         return sorted(self.team.workspace.home.glob(".local/state/topgallant/clusters/*/kubeconfig"))
 
 
@@ -313,7 +311,7 @@ def test_a_cluster_is_made_for_a_run_and_removed_after_it(maker: Maker) -> None:
     assert maker.kubeconfigs == []
 
 
-def test_a_cluster_is_kept_where_that_is_asked_and_the_run_says_how_to_reach_it(maker: Maker) -> None:
+def test_a_cluster_with_keep_stays_and_the_run_prints_its_kubeconfig(maker: Maker) -> None:
     maker.team.configure({"create": {"command": CREATE, "destroy": DESTROY, "keep": True}})
     outcome = maker.team.run()
     assert outcome.exit_code == 0, str(outcome)
@@ -325,7 +323,7 @@ def test_a_cluster_is_kept_where_that_is_asked_and_the_run_says_how_to_reach_it(
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_cluster_that_was_made_half_way_is_removed(maker: Maker, keep: bool) -> None:
+def test_a_partly_created_cluster_is_removed(maker: Maker, keep: bool) -> None:
     maker.team.configure({"create": {"command": CREATE, "destroy": DESTROY, "keep": keep}})
     (maker.team.workspace.directory / "fail-create").touch()
     outcome = maker.team.run()
@@ -335,14 +333,14 @@ def test_a_cluster_that_was_made_half_way_is_removed(maker: Maker, keep: bool) -
     assert maker.kubeconfigs == []
 
 
-def test_a_cluster_that_cannot_be_removed_is_an_error_and_still_known(maker: Maker) -> None:
+def test_a_cluster_that_cannot_be_removed_is_an_error_and_stays_listed(maker: Maker) -> None:
     maker.team.configure({"create": {"command": CREATE, "destroy": ["false"]}})
     outcome = maker.team.run()
     assert outcome.exit_code == 3, str(outcome)
     assert f"cluster sut: {maker.name} (export KUBECONFIG={maker.kubeconfigs[0]}); to remove it: " in outcome.stdout
 
 
-def test_a_kill_while_a_cluster_is_made_has_it_removed_and_made_again(maker: Maker) -> None:
+def test_a_cluster_whose_creation_was_killed_is_removed_and_created_again(maker: Maker) -> None:
     gate = maker.team.workspace.directory / "hold-create"
     gate.touch()
     with maker.team.start() as killed:
@@ -359,7 +357,7 @@ def test_a_kill_while_a_cluster_is_made_has_it_removed_and_made_again(maker: Mak
     ]  # fmt: skip
 
 
-def test_a_kill_after_that_has_nothing_made_again_and_what_runs_in_it_runs_on(maker: Maker) -> None:
+def test_a_run_killed_after_the_creation_keeps_its_cluster(maker: Maker) -> None:
     daemon = "sleep 600 </dev/null >/dev/null 2>&1 & echo $! >daemon"
     maker.team.configure({"create": {"command": f"{CREATE}\n{daemon}", "destroy": f"{DESTROY}; kill $(cat daemon)"}})
     maker.team.hold()
@@ -374,7 +372,7 @@ def test_a_kill_after_that_has_nothing_made_again_and_what_runs_in_it_runs_on(ma
     assert [line for line in maker.lines if line.split()[0] in ("create", "destroy")] == [
         f"create {maker.name}", f"destroy {maker.name}",
     ]  # fmt: skip
-    assert "kill:" not in outcome.stdout, "it was there until it was removed"
+    assert "kill:" not in outcome.stdout, "the process in the cluster ended before the cluster was removed"
 
 
 def test_an_interrupted_run_removes_its_cluster(maker: Maker) -> None:
@@ -386,10 +384,12 @@ def test_an_interrupted_run_removes_its_cluster(maker: Maker) -> None:
     assert maker.lines[-1] == f"destroy {maker.name}"
 
 
-# As it was found
+# Comparison of the cluster before and after a run
 
 
-def test_what_a_run_leaves_behind_fails_it_by_its_name(shared: Shared, teams: tuple[Team, Team]) -> None:
+def test_a_run_that_leaves_objects_in_the_cluster_fails_and_names_them(
+    shared: Shared, teams: tuple[Team, Team]
+) -> None:
     secret = "kubectl create secret generic door --from-literal=key=open-sesame"
     team = teams[0].configure(shared.entry(compare=True), prepare=["kubectl create configmap left", secret])
     outcome = team.run()
@@ -401,10 +401,12 @@ def test_what_a_run_leaves_behind_fails_it_by_its_name(shared: Shared, teams: tu
     assert f"added: Secret/{shared.namespace}/door" in message
     assert len(list(team.workspace.run_directory().glob("*__release_clusters/sut-*.yaml"))) == 2
     leaks = team.workspace.holding("open-sesame") + team.workspace.holding("b3Blbi1zZXNhbWU=")
-    assert {file.name for file in leaks} <= {"config.yaml", "run.log", "report.html", "journal.jsonl"}, "as it was said"
+    assert {file.name for file in leaks} <= {"config.yaml", "run.log", "report.html", "journal.jsonl"}, (
+        "the secret is in a file that does not show the command"
+    )
 
 
-def test_what_a_run_takes_away_again_is_nothing(shared: Shared, teams: tuple[Team, Team]) -> None:
+def test_a_run_that_deletes_its_objects_passes(shared: Shared, teams: tuple[Team, Team]) -> None:
     team = teams[0].configure(
         shared.entry(compare=True),
         prepare=["kubectl create configmap left", "kubectl create deployment d --image=busybox:local --replicas=0"],
@@ -414,7 +416,7 @@ def test_what_a_run_takes_away_again_is_nothing(shared: Shared, teams: tuple[Tea
     assert outcome.exit_code == 0, str(outcome)
 
 
-def test_a_secret_that_has_changed_is_seen_and_its_value_nowhere(shared: Shared, teams: tuple[Team, Team]) -> None:
+def test_a_changed_secret_is_reported_without_its_value(shared: Shared, teams: tuple[Team, Team]) -> None:
     shared.cluster.core.create_namespaced_secret(
         shared.namespace, {"metadata": {"name": "door"}, "stringData": {"key": "sesame-1"}}
     )

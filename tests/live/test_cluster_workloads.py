@@ -1,4 +1,4 @@
-"""The toolbox commands that run something on a cluster, by the real command line, on a real one."""
+"""The toolbox commands that run workloads on a cluster, on a real cluster, by the real command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_images_are_preloaded_and_nothing_is_left(tools: Tools, cluster: kuberne
     assert cluster.things(namespace) == []
 
 
-def test_an_image_that_does_not_come_is_named_with_its_node(
+def test_an_image_that_cannot_be_pulled_is_named_with_its_node(
     tools: Tools, cluster: kubernetes.Cluster, namespace: str
 ) -> None:
     images = "busybox:local,nothing:local"
@@ -41,7 +41,7 @@ def test_an_image_that_does_not_come_is_named_with_its_node(
 
 
 def deploy(tools: Tools, namespace: str, script: str, *more: str, fails: bool = False) -> Outcome:
-    """Deploy a server that is a script of the shell."""
+    """Deploy a server that runs a shell script."""
     argv = f"--argv={json.dumps(['sh', '-c', script])}"
     where = f"--namespace={namespace}"
     return tools("cluster", "deploy_server", "web", "busybox:local", "8080", argv, where, LOCAL, *more, fails=fails)
@@ -64,14 +64,14 @@ def test_a_server_gets_a_readiness_probe_of_another_kind(tools: Tools, namespace
     assert "readinessProbe" not in container
 
 
-def test_a_server_that_crashes_says_how(tools: Tools, namespace: str) -> None:
+def test_the_exit_code_and_log_of_a_crashed_server_are_reported(tools: Tools, namespace: str) -> None:
     deploy(tools, namespace, "echo no model; exit 9", "--timeout=10", fails=True)
     assert "container server: CrashLoopBackOff" in tools.failure or "ended with exit code 9" in tools.failure
     assert "exit code 9" in tools.failure
     assert "no model\n" in {log.read_text() for log in tools.step.glob("artifacts/logs/*/server*.log")}
 
 
-def test_a_server_that_is_never_ready_says_what_the_probe_saw(
+def test_the_failure_of_a_readiness_probe_is_reported(
     tools: Tools, cluster: kubernetes.Cluster, namespace: str
 ) -> None:
     never = "--readiness=/health"
@@ -88,14 +88,14 @@ def test_a_server_that_is_never_ready_says_what_the_probe_saw(
     assert "Readiness probe failed: HTTP probe failed with statuscode: 404" in tools.failure
 
 
-def test_a_server_that_no_node_takes_says_what_is_missing(tools: Tools, namespace: str) -> None:
+def test_a_server_without_a_suitable_node_reports_the_missing_resource(tools: Tools, namespace: str) -> None:
     needs = "--resources={limits: {nvidia.com/gpu: 8}}"
     deploy(tools, namespace, WEB, needs, "--timeout=3", fails=True)
     assert "Unschedulable: 0/" in tools.failure
     assert "Insufficient nvidia.com/gpu" in tools.failure
 
 
-def test_a_server_of_somebody_else_is_not_removed(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_a_server_of_another_user_is_not_removed(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
     ports = [{"port": 80}]
     cluster.core.create_namespaced_service(namespace, {"metadata": {"name": "web"}, "spec": {"ports": ports}})
     tools("cluster", "undeploy_server", "web", f"--namespace={namespace}", fails=True)
@@ -107,20 +107,20 @@ def test_a_server_of_somebody_else_is_not_removed(tools: Tools, cluster: kuberne
 
 
 def run_job(tools: Tools, namespace: str, script: str, *more: str, fails: bool = False) -> Outcome:
-    """Run a Job that is a script of the shell."""
+    """Run a Job that runs a shell script."""
     argv = f"--argv={json.dumps(['sh', '-c', script])}"
     where = f"--namespace={namespace}"
     return tools("kubernetes", "run_job", "job", "busybox:local", argv, where, LOCAL, *more, fails=fails)
 
 
-def test_a_job_is_run_to_its_end_and_is_gone(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_a_job_is_run_to_its_end_and_deleted(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
     run_job(tools, namespace, "echo $WORD", "--env={WORD: '{{ hello }}'}")
     assert [log.read_text() for log in tools.step.glob("artifacts/logs/*/main.log")] == ["{{ hello }}\n"]
     assert tools.kept("artifacts/ended.json")["pods"][0]["exit_codes"] == {"main": 0}
     assert cluster.things(namespace) == []
 
 
-def test_a_job_that_fails_tells_its_exit_code(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_the_exit_code_of_a_failed_job_is_reported(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
     outcome = run_job(tools, namespace, "echo oh; exit 3", fails=True)
     assert outcome.exit_code == 1
     assert "kubernetes__run_job failed in" in outcome.stdout
@@ -138,7 +138,7 @@ def test_a_job_that_was_kept_is_replaced(tools: Tools, cluster: kubernetes.Clust
     assert before.metadata.uid != after.metadata.uid
 
 
-def test_a_job_of_somebody_else_is_left_alone(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_a_job_of_another_user_is_not_replaced(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "nothing:local"}]}
     theirs = {"metadata": {"name": "job"}, "spec": {"template": {"spec": pod}, "parallelism": 0}}
     cluster.batch.create_namespaced_job(namespace, theirs)
@@ -153,7 +153,7 @@ def test_a_job_that_takes_too_long_is_ended(tools: Tools, cluster: kubernetes.Cl
     assert cluster.things(namespace) == []
 
 
-def test_logs_are_fetched_of_each_container_also_from_before_a_restart(
+def test_logs_of_all_containers_are_fetched_also_from_before_a_restart(
     tools: Tools, cluster: kubernetes.Cluster, namespace: str
 ) -> None:
     script = "echo again; test -f /kept/ran || { touch /kept/ran; exit 1; }; sleep 600"
@@ -176,7 +176,7 @@ def restarts(cluster: kubernetes.Cluster, namespace: str) -> int:
     return sum(each.restart_count for each in statuses if each.state.running)
 
 
-def test_a_log_that_there_is_not_is_noted(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
+def test_a_missing_log_is_noted(tools: Tools, cluster: kubernetes.Cluster, namespace: str) -> None:
     spec = {"containers": [{"name": "main", "image": "nothing:local", "imagePullPolicy": "Never"}]}
     cluster.core.create_namespaced_pod(namespace, {"metadata": {"name": "one"}, "spec": spec})
     tools("kubernetes", "fetch_logs", f"--namespace={namespace}")

@@ -1,4 +1,4 @@
-"""A machine over SSH that is hostile, met by a run from the command line: nothing it sends lands elsewhere."""
+"""A run on a hostile machine over SSH: the files that the machine sends stay in the directory of the attempt."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PROJECT = {
 
 @pytest.fixture
 def shell(server: openssh.Server) -> Iterator[Path]:
-    """The file that a shell on the machine reads first."""
+    """Yield the start file of the shell on the machine, and delete it after the test."""
     file = server.directory / ".bashrc"
     yield file
     file.unlink(missing_ok=True)
 
 
 def run(server: openssh.Server, workspace: Workspace, script: str, **target: Any) -> Outcome:
-    """Run a matrix of one cell, a shell script, on the machine."""
+    """Run a matrix with one cell, which is a shell script, on the machine."""
     there = {"backend": "ssh", "host": openssh.ADDRESS, "port": server.port, **target}
     cell = {"axes": {"x": [1]}, "target": "far", "workload": {"command": ["sh", "-c", script]}}
     configuration = json.dumps({"ci_presets": {}, "targets": {"far": there}, "matrix": cell})
@@ -41,7 +41,7 @@ def run(server: openssh.Server, workspace: Workspace, script: str, **target: Any
 
 
 def attempt(workspace: Workspace) -> Path:
-    """Return the directory of the attempt."""
+    """Return the directory of the only attempt."""
     (found,) = workspace.artifacts.glob("small/*/*__test/*__x=1/attempt-1")
     return found
 
@@ -65,7 +65,7 @@ def test_a_machine_that_sends_without_end_is_cut_off(server: openssh.Server, wor
     assert "`collect_bytes` and `collect_files` of the target" in outcome.stdout + outcome.stderr
 
 
-def test_a_forged_archive_lands_nowhere_else(
+def test_a_forged_archive_writes_only_into_the_attempt_directory(
     server: openssh.Server, workspace: Workspace, shell: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -118,9 +118,7 @@ for line in os.fdopen(0, "rb"):
 """
 
 
-def test_an_agent_that_is_forged_writes_no_file_but_its_logs(
-    server: openssh.Server, workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_forged_agent_can_write_only_logs(server: openssh.Server, workspace: Workspace, tmp_path: Path) -> None:
     agent = tmp_path / "python"
     agent.write_text(HOSTILE_AGENT.format(python=sys.executable, home=str(server.directory)))
     agent.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What only a cluster can do to an attempt: have no place for it, no image, no memory; and what only pods can bring."""
+"""Attempts that only a cluster can affect (no node, no image, no memory), and features that only pods have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolbox.model.workloads import EndedBy, WorkloadOutcome
 
 pytestmark = pytest.mark.live
 
-AT_ONCE = 30.0  # seconds, of the 60 that the tests would wait for a place
+AT_ONCE = 30.0  # seconds; the tests would wait 60 s for a node
 BARE: dict[str, Any] = {"image": "busybox:local", "image_pull_policy": "Never", "resources": None}
 
 Open = Callable[..., Bench]
@@ -46,14 +46,14 @@ def shared_namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own."""
+    """Yield a namespace that no other test uses."""
     with cluster.namespace() as found:
         yield found
 
 
 @pytest.fixture
 def bench_of(cluster: Cluster, tmp_path: Path) -> Iterator[Open]:
-    """Open a target in a namespace, whose pods have these fields besides Python, or `only` these."""
+    """Yield a function that opens a target in a namespace. Its pods have Python and these fields, or `only` these."""
     opened: list[tuple[Bench, Proxy]] = []
 
     def open_target(namespace: str, *, only: bool = False, **pod: Any) -> Bench:
@@ -80,16 +80,16 @@ def bench(bench_of: Open, shared_namespace: str) -> Bench:
 
 
 def verdict(outcome: WorkloadOutcome) -> tuple[Verdict, Cause | None]:
-    """What an attempt comes to whose workload did not end by itself."""
+    """Return the verdict and the cause of an attempt whose workload did not end by itself."""
     found = outcome_without_checks(outcome)
     assert found is not None, outcome
     return found.verdict, found.cause
 
 
-# Why it did not start
+# Attempts that do not start
 
 
-def test_an_image_that_is_nowhere_is_said_at_once(bench: Bench) -> None:
+def test_a_missing_image_is_reported_at_once(bench: Bench) -> None:
     began = time.monotonic()
     _, outcome = bench.run("true", backend_fields={"pod": {"image": "no-such-image:1"}})
     assert outcome.ended_by is EndedBy.NOT_STARTED
@@ -99,7 +99,7 @@ def test_an_image_that_is_nowhere_is_said_at_once(bench: Bench) -> None:
     assert time.monotonic() - began < AT_ONCE
 
 
-def test_what_no_node_has_room_for_is_waited_for_and_then_is_capacity(bench: Bench) -> None:
+def test_a_pod_too_large_for_every_node_ends_with_cause_capacity(bench: Bench) -> None:
     began = time.monotonic()
     _, outcome = bench.run("true", wait=3.0, backend_fields={"pod": {"resources": {"request_cpu": 500, "gpu": 0}}})
     assert verdict(outcome) == (Verdict.ERROR, Cause.CAPACITY)
@@ -108,7 +108,7 @@ def test_what_no_node_has_room_for_is_waited_for_and_then_is_capacity(bench: Ben
     assert 3.0 <= time.monotonic() - began < AT_ONCE
 
 
-def test_a_quota_that_is_used_up_is_named(cluster: Cluster, namespace: str, bench_of: Open) -> None:
+def test_an_exhausted_quota_is_named(cluster: Cluster, namespace: str, bench_of: Open) -> None:
     quota = {"metadata": {"name": "narrow"}, "spec": {"hard": {"pods": "0"}}}
     cluster.core.create_namespaced_resource_quota(namespace, quota)
     _, outcome = bench_of(namespace).run("true", wait=5.0)
@@ -116,7 +116,7 @@ def test_a_quota_that_is_used_up_is_named(cluster: Cluster, namespace: str, benc
     assert "exceeded quota: narrow" in outcome.message
 
 
-def test_a_quota_of_jobs_that_is_used_up_is_capacity_too(cluster: Cluster, namespace: str, bench_of: Open) -> None:
+def test_an_exhausted_quota_of_jobs_has_cause_capacity(cluster: Cluster, namespace: str, bench_of: Open) -> None:
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
     cluster.core.create_namespaced_resource_quota(namespace, quota)
     with pytest.raises(StepError, match="exceeded quota: few") as caught:
@@ -124,7 +124,7 @@ def test_a_quota_of_jobs_that_is_used_up_is_capacity_too(cluster: Cluster, names
     assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, Cause.CAPACITY)
 
 
-def test_an_image_without_python_is_told_so(bench_of: Open, shared_namespace: str) -> None:
+def test_an_image_without_python_is_reported(bench_of: Open, shared_namespace: str) -> None:
     began = time.monotonic()
     _, outcome = bench_of(shared_namespace, only=True, **BARE).run("true", collect=())
     assert verdict(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
@@ -132,14 +132,14 @@ def test_an_image_without_python_is_told_so(bench_of: Open, shared_namespace: st
     assert time.monotonic() - began < AT_ONCE
 
 
-def test_a_secret_that_is_nowhere_is_named(bench: Bench) -> None:
+def test_a_missing_secret_of_a_pod_is_named(bench: Bench) -> None:
     pod = {"secrets": {"TOKEN": {"name": "no-such-secret", "key": "token"}}}
     _, outcome = bench.run("true", wait=8.0, backend_fields={"pod": pod})
     assert verdict(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert 'secret "no-such-secret" not found' in outcome.message
 
 
-# How it ended
+# Ends of attempts
 
 EATS = """
 import time
@@ -150,7 +150,7 @@ while True:
 """
 
 
-def test_who_takes_more_memory_than_its_limit_is_told_so(bench: Bench) -> None:
+def test_a_workload_that_exceeds_its_memory_limit_is_reported(bench: Bench) -> None:
     pod = {"resources": {"request_memory_gb": 0.1, "limit_memory_gb": 0.1, "request_cpu": 0.1, "gpu": 0}}
     _, outcome = bench.run("python3", "-c", EATS, backend_fields={"pod": pod})
     assert outcome.ended_by is EndedBy.OUT_OF_MEMORY, outcome
@@ -158,7 +158,7 @@ def test_who_takes_more_memory_than_its_limit_is_told_so(bench: Bench) -> None:
     assert outcome.message == "it was killed because it used more memory than its limit (100M)"
 
 
-def test_what_was_cancelled_while_it_was_started_has_not_run_to_its_end(bench: Bench, tmp_path: Path) -> None:
+def test_an_attempt_cancelled_during_its_start_does_not_run_to_its_end(bench: Bench, tmp_path: Path) -> None:
     ends = tmp_path / "ends"
     ends.mkdir()
     short, long = range(0, 8, 2), range(1, 8, 2)
@@ -171,13 +171,13 @@ def test_what_was_cancelled_while_it_was_started_has_not_run_to_its_end(bench: B
 
     with ThreadPoolExecutor() as threads:
         outcomes = list(threads.map(cancel_soon, range(len(attempts))))
-    time.sleep(3)  # a container of which nobody hears any more
+    time.sleep(3)  # a container that was not cancelled would end meanwhile
     passed = [number for number, outcome in enumerate(outcomes) if outcome.ended_by is EndedBy.EXIT]
     assert sorted(int(end.name) for end in ends.iterdir()) == passed
     assert {outcomes[number].ended_by for number in long} == {EndedBy.CANCELLED}
 
 
-def test_a_job_that_runs_into_its_deadline_has_a_timeout(bench: Bench) -> None:
+def test_a_job_that_exceeds_its_deadline_has_cause_timeout(bench: Bench) -> None:
     attempt, outcome = bench.run(
         "sh",
         "-c",
@@ -190,16 +190,16 @@ def test_a_job_that_runs_into_its_deadline_has_a_timeout(bench: Bench) -> None:
     assert attempt.text() == "begun\n"
 
 
-# What is given, and what comes back
+# Input and results of a pod
 
 
 def manifest(attempt: Attempt) -> dict[str, Any]:
-    """What was applied."""
+    """Return the manifest that was applied for an attempt."""
     found: dict[str, Any] = yaml.safe_load(attempt.text("src/topgallant-job.json"))
     return found
 
 
-def test_what_was_patched_is_applied_and_kept(cluster: Cluster, bench: Bench, shared_namespace: str) -> None:
+def test_a_patch_of_the_manifest_is_applied_and_saved(cluster: Cluster, bench: Bench, shared_namespace: str) -> None:
     patch = {
         "metadata": {"annotations": {"example.org/team": "compilers"}},
         "spec": {"template": {"spec": {"hostname": "patched", "containers": [{"name": "workload", "tty": False}]}}},
@@ -238,7 +238,7 @@ def test_a_secret_of_the_cluster_arrives_and_is_in_no_log(
 
 
 def container_log(cluster: Cluster, attempt: Attempt, namespace: str) -> str:
-    """What `kubectl logs` says."""
+    """Return the log of the container, as `kubectl logs` prints it."""
     name = manifest(attempt)["metadata"]["name"]
     (pod,) = cluster.core.list_namespaced_pod(namespace, label_selector=f"job-name={name}").items
     return str(cluster.core.read_namespaced_pod_log(pod.metadata.name, namespace, container="workload"))
@@ -263,7 +263,7 @@ with open("large", "wb") as stream:
 """
 
 
-def test_a_hundred_megabytes_and_five_thousand_files_come_back(bench: Bench) -> None:
+def test_a_hundred_megabytes_and_five_thousand_files_are_collected(bench: Bench) -> None:
     source = f"{WRITES}\nimport hashlib; print(hashlib.md5(open('large', 'rb').read()).hexdigest())"
     attempt, outcome = bench.run("python3", "-c", source)
     assert outcome.exit_code == 0, attempt.text("stderr.log")
@@ -284,14 +284,14 @@ echo forged > ../FAILURE
 """
 
 
-def test_links_and_pipes_that_lead_out_of_the_pod_are_left_there(bench: Bench) -> None:
+def test_links_and_pipes_of_a_pod_are_not_collected(bench: Bench) -> None:
     attempt, outcome = bench.run("sh", "-c", HOSTILE)
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     assert [path.name for path in (attempt.directory / "files").iterdir()] == ["ok"]
     assert not {"step.json", "FAILURE"} & {path.name for path in attempt.directory.iterdir()}
 
 
-def test_two_hosts_run_it_together_and_each_says_and_leaves_its_own(bench: Bench) -> None:
+def test_each_of_two_hosts_has_its_own_log_and_files(bench: Bench) -> None:
     script = 'echo "I am $HOSTNAME of $TOPGALLANT_HOSTS"; echo it > mine; test -n "$TOPGALLANT_COORDINATOR"'
     attempt, outcome = bench.run("sh", "-c", script, backend_fields={"pod": {"hosts": 2}})
     assert outcome.exit_code == 0, attempt.text("stderr.log")
@@ -312,7 +312,7 @@ def test_one_host_that_fails_ends_all_of_them(bench: Bench, tmp_path: Path) -> N
     wait_for(lambda: not attempt.left(), "the end of the other one")
 
 
-def test_a_long_line_and_what_is_no_text_come_as_they_were_printed(bench: Bench) -> None:
+def test_long_lines_and_binary_output_arrive_unchanged(bench: Bench) -> None:
     source = "import os; os.write(1, b'x' * 1_000_000 + b'\\n' + bytes(range(256)) * 100 + b'\\r\\n\\x00end')"
     attempt, _ = bench.run("python3", "-c", source)
     expected = b"x" * 1_000_000 + b"\n" + bytes(range(256)) * 100 + b"\r\n\x00end"
@@ -320,8 +320,8 @@ def test_a_long_line_and_what_is_no_text_come_as_they_were_printed(bench: Bench)
 
 
 @pytest.mark.parametrize("collect", [("**",), ()], ids=["with files", "without"])
-def test_a_log_that_the_node_does_not_keep_whole_comes_whole(bench: Bench, collect: tuple[str, ...]) -> None:
-    """A kubelet begins another file at 10 MB, and what reads follows no further than its own."""
+def test_a_log_that_the_kubelet_rotates_arrives_complete(bench: Bench, collect: tuple[str, ...]) -> None:
+    """A kubelet rotates the log at 10 MB, and a reader of the log does not follow it into the next file."""
     source = "for number in range(300_000): print(f'{number:099d}')"
     attempt, outcome = bench.run("python3", "-c", source, collect=collect, run=300.0)
     assert outcome.exit_code == 0
@@ -331,7 +331,7 @@ def test_a_log_that_the_node_does_not_keep_whole_comes_whole(bench: Bench, colle
     assert (attempt.directory / "stdout.log").stat().st_size == 30_000_000
 
 
-def test_what_ended_is_written_down_as_on_every_target(bench: Bench) -> None:
+def test_the_outcome_of_a_pod_is_saved_as_on_every_target(bench: Bench) -> None:
     attempt, outcome = bench.run("sh", "-c", "exit 3")
     assert (outcome.ended_by, outcome.exit_code, outcome.host) == (EndedBy.EXIT, 3, "node-1")
     assert json.loads(attempt.text("outcome.json"))["exit_code"] == 3

@@ -1,4 +1,4 @@
-"""Faults of a cluster in the middle of a run: each ends as it should, with its own cause, and the rest goes on."""
+"""Faults of a cluster during a run: affected cells end with the right cause, and the other cells continue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def field(cluster: Cluster, workspace: Workspace) -> Iterator[PodGrid]:
 
 
 def check_pass(field: PodGrid, outcome: Outcome, *cells: str) -> None:
-    """Hold a run that passed against what is promised: each cell ran once, its log is whole, and nothing is left."""
+    """Check that a run passed, that each cell ran once and has a complete log, and that no objects remain."""
     assert outcome.exit_code == 0, str(outcome)
     assert field.grid.verdicts == dict.fromkeys(cells, "passed")
     assert sorted(field.grid.lines) == sorted(f"{word} {cell}" for cell in cells for word in ("begin", "end"))
@@ -50,13 +50,13 @@ def check_pass(field: PodGrid, outcome: Outcome, *cells: str) -> None:
 
 
 def check_second_attempt(field: PodGrid, outcome: Outcome) -> None:
-    """Hold a run against what is promised where one of its cells was tried again."""
+    """Check that a run passed with a second attempt of a cell, and that no objects remain."""
     assert outcome.exit_code == 0, str(outcome)
     assert "the cell passed at attempt 2" in outcome.stdout
     assert field.left() == []
 
 
-# The parts of the cluster
+# Components of the cluster
 
 
 def test_an_api_server_that_is_killed_is_waited_for(field: PodGrid) -> None:
@@ -89,7 +89,7 @@ def test_a_kubelet_that_is_killed_is_waited_for(field: PodGrid) -> None:
         check_pass(field, outcome, *"abcd")
 
 
-def test_a_node_that_takes_nobody_is_a_lack_of_capacity(field: PodGrid) -> None:
+def test_a_tainted_node_leads_to_cause_capacity(field: PodGrid) -> None:
     field.configure("ab", timeouts={"wait": 8})
     with field.cluster.alone(), tainted(field.cluster, "NoSchedule"):
         outcome = field.grid.run()
@@ -101,11 +101,11 @@ def test_a_node_that_takes_nobody_is_a_lack_of_capacity(field: PodGrid) -> None:
     assert field.left() == []
 
 
-def test_who_is_evicted_from_a_node_is_tried_again(field: PodGrid) -> None:
+def test_an_evicted_cell_is_tried_again(field: PodGrid) -> None:
     grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-d")
     with field.cluster.alone(), grid.start() as running:
         grid.wait_for("begin d")
-        field.wait_for("AttemptReleased", 3)  # the others: a node keeps no log of who is evicted
+        field.wait_for("AttemptReleased", 3)  # the other cells; a node does not keep the logs of evicted pods
         with tainted(field.cluster, "NoExecute"):
             field.wait_for("was deleted, but not by Topgallant")
         grid.unmark("hold-d")
@@ -118,7 +118,7 @@ def test_who_is_evicted_from_a_node_is_tried_again(field: PodGrid) -> None:
 
 @contextmanager
 def tainted(cluster: Cluster, effect: str) -> Iterator[None]:
-    """Have the node bear with nobody."""
+    """Set a taint on the node, which no pod tolerates."""
     (node,) = (node.metadata.name for node in cluster.core.list_node().items if node.status.node_info.kubelet_version)
     taint = {"key": "example.org/broken", "value": "true", "effect": effect}
     cluster.core.patch_node(node, {"spec": {"taints": [taint]}})
@@ -128,27 +128,27 @@ def tainted(cluster: Cluster, effect: str) -> Iterator[None]:
         cluster.core.patch_node(node, {"spec": {"taints": None}})
 
 
-# What somebody deletes
+# Objects that another user deletes
 
 
-def test_a_pod_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
+def test_a_cell_whose_pod_another_user_deletes_is_tried_again(field: PodGrid) -> None:
     grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-b")
     with grid.start() as running:
         grid.wait_for("begin b")
-        field.wait_for("AttemptReleased", 3)  # the others
+        field.wait_for("AttemptReleased", 3)  # the other cells
         field.cluster.core.delete_namespaced_pod(field.pod_of("b"), field.namespace, grace_period_seconds=1)
-        # A server older than 1.28 puts another pod in its place, which may begin before its Job is removed.
+        # Kubernetes before 1.28 replaces the pod, and the new pod may begin before its Job is removed.
         wait(lambda: any(grid.directory.glob("*__test/*__x=b/attempt-2")), "another attempt")
         grid.unmark("hold-b")
         outcome = running.wait(TIMEOUT)
     assert outcome.exit_code == 0, str(outcome)
     assert grid.verdicts == dict.fromkeys("abcd", "passed")
     assert "the cell passed at attempt 2" in outcome.stdout
-    assert grid.lines.count("end b") == 1, grid.lines  # never two of it at once
+    assert grid.lines.count("end b") == 1, grid.lines  # two attempts never run at once
     assert field.left() == []
 
 
-def test_a_pod_that_somebody_deletes_is_an_error_of_the_machine_where_nothing_is_tried_again(field: PodGrid) -> None:
+def test_a_deleted_pod_is_an_infrastructure_error_without_retries(field: PodGrid) -> None:
     grid = field.configure("ab").mark("hold-b")
     with grid.start() as running:
         grid.wait_for("end a", "begin b")
@@ -158,15 +158,15 @@ def test_a_pod_that_somebody_deletes_is_an_error_of_the_machine_where_nothing_is
     assert grid.verdicts == {"a": "passed", "b": "error"}
     assert field.step("b")["cause"] == "infrastructure"
     assert "was deleted, but not by Topgallant" in field.step("b")["message"]
-    assert "end b" not in grid.lines  # a Kubernetes before 1.28 may put another pod in its place, which we end
+    assert "end b" not in grid.lines  # Kubernetes before 1.28 may replace the pod, and the run ends the new pod
     assert field.left() == []
 
 
-def test_a_job_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
+def test_a_cell_whose_job_another_user_deletes_is_tried_again(field: PodGrid) -> None:
     grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-b")
     with grid.start() as running:
         grid.wait_for("begin b")
-        field.wait_for("AttemptReleased", 3)  # the others
+        field.wait_for("AttemptReleased", 3)  # the other cells
         job = field.cluster.core.read_namespaced_pod(field.pod_of("b"), field.namespace).metadata.labels["job-name"]
         field.cluster.batch.delete_namespaced_job(job, field.namespace, propagation_policy="Background")
         wait(lambda: grid.lines.count("begin b") == 2, "another attempt")
@@ -174,11 +174,11 @@ def test_a_job_that_somebody_deletes_is_tried_again(field: PodGrid) -> None:
         check_second_attempt(field, running.wait(TIMEOUT))
 
 
-def test_what_is_tried_again_does_not_go_with_an_owner_that_somebody_deleted(field: PodGrid) -> None:
+def test_a_second_attempt_survives_the_deletion_of_the_first_owner(field: PodGrid) -> None:
     grid = field.configure("abcd", jobs=3, retries=ONCE_MORE).mark("hold-b")
     with grid.start() as running:
         grid.wait_for("begin b")
-        field.wait_for("AttemptReleased", 3)  # the others
+        field.wait_for("AttemptReleased", 3)  # the other cells
         field.cluster.core.delete_collection_namespaced_config_map(
             field.namespace, label_selector="app.kubernetes.io/managed-by=topgallant"
         )
@@ -187,7 +187,7 @@ def test_what_is_tried_again_does_not_go_with_an_owner_that_somebody_deleted(fie
         check_second_attempt(field, running.wait(TIMEOUT))
 
 
-def test_a_namespace_that_is_deleted_takes_its_own_cells_and_no_others(field: PodGrid) -> None:
+def test_a_deleted_namespace_ends_only_the_cells_in_it(field: PodGrid) -> None:
     settings = [{"when": {"x": ["c", "d"]}, "target": "here"}]
     grid = field.configure("abcd", targets={"here": {"backend": "local"}}, settings=settings, retries=ONCE_MORE)
     grid.mark("hold-b", "hold-d")
@@ -203,7 +203,7 @@ def test_a_namespace_that_is_deleted_takes_its_own_cells_and_no_others(field: Po
     assert field.namespace in field.step("b")["message"] or "not by Topgallant" in field.step("b")["message"]
 
 
-# Who we are
+# Credentials
 
 
 def test_a_token_that_is_renewed_in_its_file_is_used(field: PodGrid, workspace: Workspace) -> None:
@@ -217,7 +217,7 @@ def test_a_token_that_is_renewed_in_its_file_is_used(field: PodGrid, workspace: 
         with grid.start() as running:
             grid.wait_for("end a", "begin b", "begin c")
             account.revoke()
-            proxy.drop()  # what is open stays open, whatever becomes of the token
+            proxy.drop()  # an open connection would stay usable without a valid token
             grid.unmark("hold-b")
             grid.wait_for("end b")
             time.sleep(5)
@@ -228,7 +228,7 @@ def test_a_token_that_is_renewed_in_its_file_is_used(field: PodGrid, workspace: 
     check_pass(field, outcome, *"abc")
 
 
-def test_a_token_that_nobody_renews_ends_its_cells_and_no_others(field: PodGrid, workspace: Workspace) -> None:
+def test_a_token_that_is_not_renewed_ends_only_the_cells_that_use_it(field: PodGrid, workspace: Workspace) -> None:
     directory, settings = workspace.directory, [{"when": {"x": ["c"]}, "target": "here"}]
     with (
         field.cluster.account(field.namespace, directory, ROLE) as account,
@@ -250,7 +250,7 @@ def test_a_token_that_nobody_renews_ends_its_cells_and_no_others(field: PodGrid,
     assert "the token has expired" in field.step("b")["message"]
 
 
-# What the API server answers
+# Answers of the API server
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def http(field: PodGrid, workspace: Workspace) -> Iterator[HttpProxy]:
         yield proxy
 
 
-def test_who_is_asked_to_wait_waits_for_so_long(field: PodGrid, http: HttpProxy) -> None:
+def test_the_client_waits_as_long_as_retry_after_says(field: PodGrid, http: HttpProxy) -> None:
     grid = field.configure("ab", jobs=1)
     busy = http.inject("POST", "/jobs", 429, headers={"Retry-After": "4"}, times=1)
     with grid.start() as running:
@@ -275,7 +275,7 @@ def test_who_is_asked_to_wait_waits_for_so_long(field: PodGrid, http: HttpProxy)
 
 
 @pytest.mark.parametrize("status", [500, 503, 504])
-def test_a_server_in_trouble_is_asked_again_and_makes_no_job_twice(
+def test_requests_are_repeated_after_server_errors_without_a_second_job(
     field: PodGrid, http: HttpProxy, status: int
 ) -> None:
     field.configure("abc")
@@ -291,7 +291,7 @@ GONE: dict[str, Any] = {"code": 410, "reason": "Expired", "message": "too old re
 
 
 @pytest.mark.parametrize("way", ["by the status", "in the watch"])
-def test_a_watch_that_has_fallen_behind_begins_with_a_list(field: PodGrid, http: HttpProxy, way: str) -> None:
+def test_an_expired_watch_begins_again_with_a_list(field: PodGrid, http: HttpProxy, way: str) -> None:
     grid = field.configure("abc").mark("hold-b")
     with grid.start() as running:
         grid.wait_for("end a", "begin b", "end c")
@@ -307,7 +307,7 @@ def test_a_watch_that_has_fallen_behind_begins_with_a_list(field: PodGrid, http:
     assert http.requests["LIST", "pods"] > lists
 
 
-def test_a_connection_that_breaks_in_the_middle_loses_no_line(field: PodGrid, workspace: Workspace) -> None:
+def test_broken_connections_lose_no_log_line(field: PodGrid, workspace: Workspace) -> None:
     with Proxy(field.kubeconfig, workspace.directory) as proxy:
         field.kubeconfig = proxy.kubeconfig
         grid = field.configure("abc").mark("hold-b", "hold-c")
@@ -328,7 +328,7 @@ OFTEN: dict[str, Any] = {"infrastructure": 2, "capacity": 2, "backoff": {"first"
 
 
 def lose_the_answer(field: PodGrid, http: HttpProxy, **matrix: Any) -> Outcome:
-    """Run a cell whose Job is created while the API server goes away, and return how the run ends."""
+    """Run a cell whose Job is created while the API server becomes unreachable, and return the outcome of the run."""
     grid = field.configure("a", timeouts={"wait": 6, "run": 300}, retries=OFTEN, **matrix).mark("hold-a")
     http.lose("POST", "/jobs")
     with grid.start() as running:
@@ -336,7 +336,7 @@ def lose_the_answer(field: PodGrid, http: HttpProxy, **matrix: Any) -> Outcome:
         return running.wait(TIMEOUT)
 
 
-def test_a_job_whose_creation_got_no_answer_is_not_tried_again_beside_itself(field: PodGrid, http: HttpProxy) -> None:
+def test_a_job_whose_creation_got_no_answer_is_not_created_twice(field: PodGrid, http: HttpProxy) -> None:
     outcome = lose_the_answer(field, http)
     assert outcome.exit_code == 3, str(outcome)
     assert field.grid.lines == ["begin a"]
@@ -347,7 +347,7 @@ def test_a_job_whose_creation_got_no_answer_is_not_tried_again_beside_itself(fie
     check_pass(field, field.grid.resume(), "a")
 
 
-def test_a_job_that_a_person_gives_up_is_removed_when_the_server_answers(field: PodGrid, http: HttpProxy) -> None:
+def test_an_abandoned_job_is_removed_when_the_server_answers(field: PodGrid, http: HttpProxy) -> None:
     lose_the_answer(field, http, target=["there", "here"], targets={"here": {"backend": "local"}})
     field.grid.unmark("hold-a")
     outcome = field.grid.resume("--abandon")

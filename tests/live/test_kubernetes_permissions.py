@@ -1,4 +1,4 @@
-"""What a run needs to be allowed in a namespace: no more than is documented, and nothing begins without it."""
+"""A run needs only the documented permissions in a namespace, and starts nothing without one of them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def all_but(
 
 
 def documented() -> dict[tuple[str, str], set[str]]:
-    """Return the verbs of the Role that the documentation has, by group and resource."""
+    """Return the verbs of the Role in the documentation, by API group and resource."""
     text = (places.builtin_root() / "docs/kubernetes.md").read_text()
     blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     found = (document for block in blocks if "kind: Role\n" in block for document in yaml.safe_load_all(block))
@@ -69,14 +69,14 @@ def documented() -> dict[tuple[str, str], set[str]]:
     }
 
 
-def test_the_documented_role_is_what_is_needed() -> None:
+def test_the_documented_role_has_exactly_the_required_permissions() -> None:
     needed: dict[tuple[str, str], set[str]] = {}
     for permission in REQUIRED_PERMISSIONS:
         needed.setdefault((permission.group, permission.resource), set()).add(permission.verb)
     assert documented() == needed
 
 
-def test_who_may_do_what_is_needed_and_nothing_else_runs_cells(field: PodGrid) -> None:
+def test_an_account_with_only_the_required_permissions_runs_cells(field: PodGrid) -> None:
     workload = {"command": pod_grid.COMMAND + "\n: >left", "sample_seconds": None}
     with field.cluster.account(field.namespace, field.grid.root, rules(REQUIRED_PERMISSIONS)) as account:
         field.kubeconfig = account.kubeconfig
@@ -92,7 +92,7 @@ def test_who_may_do_what_is_needed_and_nothing_else_runs_cells(field: PodGrid) -
 
 
 def fault(account: Account, pod: Mapping[str, Any] | None = None) -> str:
-    """Return what is said before anything begins, once the server knows what the account may do."""
+    """Return the message of the check before a run, as soon as the server knows the permissions of the account."""
     target = Target(kubeconfig=str(account.kubeconfig), namespace=account.namespace, pod=dict(pod or {}))
     found, deadline = "", time.monotonic() + 30
     while True:
@@ -106,7 +106,7 @@ def fault(account: Account, pod: Mapping[str, Any] | None = None) -> str:
 
 
 @pytest.mark.parametrize("permission", REQUIRED_PERMISSIONS, ids=str)
-def test_what_is_missing_is_named_before_anything_begins(
+def test_each_missing_permission_is_named_before_the_run(
     cluster: Cluster, namespace: str, tmp_path: Path, permission: Permission
 ) -> None:
     with cluster.account(namespace, tmp_path, all_but(permission)) as account:
@@ -116,7 +116,7 @@ def test_what_is_missing_is_named_before_anything_begins(
 
 
 @pytest.mark.parametrize("permission", HOST_PERMISSIONS, ids=str)
-def test_what_several_hosts_need_is_named_where_there_are_several(
+def test_permissions_for_several_hosts_are_checked_only_for_several_hosts(
     cluster: Cluster, namespace: str, tmp_path: Path, permission: Permission
 ) -> None:
     with cluster.account(
@@ -126,7 +126,7 @@ def test_what_several_hosts_need_is_named_where_there_are_several(
         assert fault(account) == ""
 
 
-def test_who_lacks_something_starts_no_run(field: PodGrid) -> None:
+def test_an_account_without_a_required_permission_starts_no_run(field: PodGrid) -> None:
     lacking = Permission("watch", "pods")
     with field.cluster.account(field.namespace, field.grid.root, all_but(lacking)) as account:
         fault(account)
@@ -139,7 +139,7 @@ def test_who_lacks_something_starts_no_run(field: PodGrid) -> None:
     assert field.grid.phases == []
 
 
-def test_a_namespace_that_is_not_there_starts_no_run(field: PodGrid) -> None:
+def test_a_run_in_a_missing_namespace_is_not_started(field: PodGrid) -> None:
     grid = field.configure("a")
     grid.workspace.write({"config/grid.yaml": text_of(grid.root, field.namespace, "no-such-namespace")})
     outcome = grid.run()
@@ -152,7 +152,7 @@ def text_of(root: Path, old: str, new: str) -> str:
     return (root / "config/grid.yaml").read_text().replace(old, new)
 
 
-def test_a_token_that_is_refused_is_told_from_a_right_that_is_missing(
+def test_a_refused_token_is_distinguished_from_a_missing_permission(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with cluster.account(namespace, tmp_path, rules(REQUIRED_PERMISSIONS)) as account:

@@ -1,6 +1,6 @@
-"""What the tests of Kubernetes stand on: the cluster and whose turn it is, and the proxies that break connections.
+"""The servers for the tests of Kubernetes: the cluster, the lock that its users share, and the proxies.
 
-That commands in pods, watches and tokens get through is what those tests are about.
+The tests of Kubernetes themselves cover that commands in pods, watches and tokens pass through the proxies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def pod(cluster: Cluster, namespace: str) -> str:
-    """The name of a pod that goes on saying something."""
+    """Return the name of a pod that prints lines without end."""
     run_pod(cluster, namespace, "speaker", {"image": "busybox:local", "command": ["sh", "-c", SPEAKER]})
     return "speaker"
 
@@ -55,7 +55,7 @@ def http(cluster: Cluster, tmp_path: Path) -> Iterator[HttpProxy]:
 
 @pytest.fixture
 def kubectl(proxy: Proxy, namespace: str) -> Callable[..., str]:
-    """Return what kubectl prints, behind the proxy."""
+    """Return a function that runs kubectl by way of the proxy, and returns its output."""
     return lambda *words, **options: run(proxy.kubeconfig, namespace, *words, **options)
 
 
@@ -67,7 +67,7 @@ def run(kubeconfig: Path, namespace: str, *words: str, **options: Any) -> str:
 
 
 def run_pod(cluster: Cluster, namespace: str, name: str, container: Mapping[str, Any], **spec: Any) -> None:
-    """Start a pod, and wait until it runs or has run."""
+    """Start a pod, and wait until it runs or has ended."""
     whole = {"name": "only", "imagePullPolicy": "Never", **container}
     body = {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [whole], **spec}}
     cluster.core.create_namespaced_pod(namespace, body)
@@ -76,7 +76,7 @@ def run_pod(cluster: Cluster, namespace: str, name: str, container: Mapping[str,
 
 
 def status(kubeconfig: Path, namespace: str, **options: Any) -> int:
-    """Return how the server answers who lists the pods of a namespace."""
+    """List the pods of a namespace, and return the status of the answer."""
     from kubernetes import client, config
 
     with config.new_client_from_config(str(kubeconfig)) as api:
@@ -87,16 +87,16 @@ def status(kubeconfig: Path, namespace: str, **options: Any) -> int:
     return 200
 
 
-# Whose turn it is. Locks are between open files, so that these might as well be processes.
+# Shared and exclusive use. The locks belong to open files, so two objects in one process act like two processes.
 
 
-def test_many_use_it_at_once(tmp_path: Path) -> None:
+def test_several_processes_can_share_the_lock(tmp_path: Path) -> None:
     first, second = Turns(tmp_path / "it"), Turns(tmp_path / "it")
     with first.together(), second.together(), first.together():
         pass
 
 
-def test_who_wants_it_alone_waits_and_whoever_comes_later_waits_behind(tmp_path: Path) -> None:
+def test_later_users_wait_behind_a_waiting_exclusive_user(tmp_path: Path) -> None:
     order: list[str] = []
 
     def take(turn: Any, name: str) -> None:
@@ -119,7 +119,7 @@ def test_who_wants_it_alone_waits_and_whoever_comes_later_waits_behind(tmp_path:
     assert order == ["alone", "alone", "late", "late"]
 
 
-def test_who_uses_it_may_have_it_alone_meanwhile(tmp_path: Path) -> None:
+def test_a_sharing_process_can_use_the_resource_alone_meanwhile(tmp_path: Path) -> None:
     ours, theirs = Turns(tmp_path / "it"), Turns(tmp_path / "it")
     with ThreadPoolExecutor() as threads, ours.together():
         with ours.alone(), ours.together():
@@ -141,7 +141,7 @@ def try_alone(name: Path) -> None:
 # The cluster
 
 
-def test_what_is_in_a_namespace_is_told_and_goes_with_it(cluster: Cluster) -> None:
+def test_the_objects_of_a_namespace_are_listed_and_deleted_with_it(cluster: Cluster) -> None:
     with cluster.namespace() as name:
         for kind in ("config_map", "secret"):
             getattr(cluster.core, f"create_namespaced_{kind}")(name, {"metadata": {"name": "a", "labels": {"b": kind}}})
@@ -163,7 +163,7 @@ def test_a_token_can_be_revoked_and_renewed(account: Account, namespace: str) ->
     assert status(account.kubeconfig, namespace) == 200
 
 
-def test_a_component_that_was_killed_is_there_again_afterwards(cluster: Cluster) -> None:
+def test_a_killed_component_is_started_again_afterwards(cluster: Cluster) -> None:
     try:
         with cluster.alone() as components:
             components.kill("kube-apiserver")
@@ -187,7 +187,7 @@ def connect(cluster: Cluster) -> None:
 
 
 class Follower:
-    """Reads the log of a pod, as it grows."""
+    """Follows the log of a pod by kubectl."""
 
     def __init__(self, proxy: Proxy, namespace: str, pod: str) -> None:
         command = ["kubectl", "--kubeconfig", str(proxy.kubeconfig), "-n", namespace, "logs", "-f", "--tail=1", pod]
@@ -206,7 +206,7 @@ class Follower:
         wait_for(lambda: len(self.lines) > before + 2, "more lines")
 
     def close(self) -> int:
-        """Return its exit status, which is minus 9 where it is still there."""
+        """Kill kubectl, and return its exit status, which is -9 if kubectl was still running."""
         self.process.kill()
         self._thread.join()
         return self.process.wait()
@@ -220,9 +220,9 @@ def follower(proxy: Proxy, namespace: str, pod: str) -> Iterator[Follower]:
     found.close()
 
 
-def test_what_flows_comes_at_once_and_only_while_it_may(proxy: Proxy, follower: Follower) -> None:
+def test_a_stalled_proxy_holds_bytes_back_and_loses_none(proxy: Proxy, follower: Follower) -> None:
     proxy.stall()
-    time.sleep(0.3)  # what kubectl had already
+    time.sleep(0.3)  # for the bytes that kubectl has already received
     before = len(follower.lines)
     time.sleep(0.5)
     assert len(follower.lines) == before
@@ -233,7 +233,7 @@ def test_what_flows_comes_at_once_and_only_while_it_may(proxy: Proxy, follower: 
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-def test_who_asks_while_nothing_flows_is_answered_later(proxy: Proxy, namespace: str) -> None:
+def test_a_request_to_a_stalled_proxy_is_answered_later(proxy: Proxy, namespace: str) -> None:
     with ThreadPoolExecutor() as threads:
         proxy.stall()
         answer = threads.submit(status, proxy.kubeconfig, namespace)
@@ -273,7 +273,7 @@ def test_a_proxy_that_is_stopped_refuses_until_it_is_started(
     assert pod in kubectl("get", "pods", "-o", "name")
 
 
-def test_who_has_gone_is_no_connection_any_more(proxy: Proxy, follower: Follower) -> None:
+def test_a_client_that_has_closed_its_connection_is_forgotten(proxy: Proxy, follower: Follower) -> None:
     assert proxy.connections()
     assert follower.close() == -9
     wait_for(lambda: proxy.connections() == [], "no connection")
@@ -297,7 +297,7 @@ def test_who_has_gone_is_no_connection_any_more(proxy: Proxy, follower: Follower
         ("GET /api/v1", ("GET", "/api/v1")),
     ],
 )
-def test_what_is_asked_has_a_short_name(line: str, expected: tuple[str, str]) -> None:
+def test_a_request_has_a_short_name(line: str, expected: tuple[str, str]) -> None:
     assert requested(Head(b"", f"{line} HTTP/1.1".split(" "), {})) == expected
 
 
@@ -310,9 +310,7 @@ def test_requests_are_counted(http: HttpProxy, namespace: str, pod: str) -> None
 
 
 @pytest.mark.parametrize("code", [401, 410, 429, 500, 503])
-def test_an_answer_is_given_in_the_place_of_the_server_as_often_as_is_said(
-    http: HttpProxy, namespace: str, code: int
-) -> None:
+def test_an_injected_answer_is_given_as_often_as_configured(http: HttpProxy, namespace: str, code: int) -> None:
     injection = http.inject("GET", f"namespaces/{namespace}/pods", code, times=2)
     assert [status(http.kubeconfig, namespace) for _ in range(3)] == [code, code, 200]
     assert injection.used == http.requests["LIST", "pods"] - 1 == 2
@@ -323,7 +321,7 @@ def test_an_answer_is_given_in_the_place_of_the_server_as_often_as_is_said(
     assert status(http.kubeconfig, namespace) == 200
 
 
-def test_a_change_is_told_to_who_watches_at_once(http: HttpProxy, cluster: Cluster, namespace: str) -> None:
+def test_a_change_reaches_a_watch_at_once(http: HttpProxy, cluster: Cluster, namespace: str) -> None:
     from kubernetes import client, config, watch
 
     with config.new_client_from_config(str(http.kubeconfig)) as api, ThreadPoolExecutor() as threads:

@@ -1,4 +1,4 @@
-"""The lease of a real cluster, and its commands, with the real command line."""
+"""The lease of a real cluster, and its commands, by the real command line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Place:
     """A namespace of a real cluster.
 
     Args:
-        kubeconfig: of who may do everything.
+        kubeconfig: kubeconfig of an administrator.
     """
 
     server: kubernetes.Cluster
@@ -46,16 +46,16 @@ class Place:
     directory: Path
 
     def lock(self, kubeconfig: Path | None = None, name: str = "topgallant") -> LeaseObject:
-        """The lease, as another client sees it."""
+        """Return a new client of the lease."""
         access = Access(str(kubeconfig or self.kubeconfig), None, self.namespace)
         return LeaseObject(Cluster(access, label="sut"), name)
 
     def found(self) -> dict[str, Any]:
-        """The object as it is there."""
+        """Return the Lease object of the cluster."""
         return cast("dict[str, Any]", self._leases.get_namespaced_custom_object(*self._path, "topgallant"))
 
     def delete(self) -> None:
-        """Delete the object."""
+        """Delete the Lease object."""
         self._leases.delete_namespaced_custom_object(*self._path, "topgallant")
 
     @property
@@ -75,10 +75,10 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(cluster, namespace, cluster.kubeconfig, tmp_path)
 
 
-# The object
+# The Lease object
 
 
-def test_it_is_a_lease_as_kubernetes_knows_it_with_what_people_want_to_know(place: Place) -> None:
+def test_a_held_lease_is_a_lease_object_with_readable_annotations(place: Place) -> None:
     take([place.lock()], NIGHTLY, wait=0, report=print)
     found = place.found()
     assert (found["spec"]["holderIdentity"], found["spec"]["leaseDurationSeconds"]) == ("run-1", 3)
@@ -87,7 +87,7 @@ def test_it_is_a_lease_as_kubernetes_knows_it_with_what_people_want_to_know(plac
 
 
 @pytest.mark.parametrize("microsecond", [0, 1, 999999])
-def test_what_is_written_is_read_again(place: Place, microsecond: int) -> None:
+def test_a_written_record_is_read_back_unchanged(place: Place, microsecond: int) -> None:
     moment = now().replace(microsecond=microsecond)
     written = Record(NIGHTLY, moment, moment, "by bob")
     version = place.lock().write(written, "", 5)
@@ -95,7 +95,7 @@ def test_what_is_written_is_read_again(place: Place, microsecond: int) -> None:
     assert place.lock().read(5) == StoredRecord(written, version)
 
 
-def test_who_has_not_seen_the_latest_does_not_write(place: Place) -> None:
+def test_a_write_with_an_old_version_is_refused(place: Place) -> None:
     one, other = place.lock(), place.lock()
     version = one.write(Record(NIGHTLY, now(), now()), "", 5)
     assert version
@@ -104,7 +104,7 @@ def test_who_has_not_seen_the_latest_does_not_write(place: Place) -> None:
     assert other.write(Record(OURS, now(), now()), version, 5) is None
 
 
-def test_who_deletes_what_another_is_about_to_write_is_noticed(place: Place) -> None:
+def test_a_write_after_a_deletion_is_refused(place: Place) -> None:
     version = place.lock().write(Record(NIGHTLY, now(), now()), "", 5)
     assert version
     place.delete()
@@ -112,7 +112,7 @@ def test_who_deletes_what_another_is_about_to_write_is_noticed(place: Place) -> 
     assert place.lock().read(5) == StoredRecord(None, "")
 
 
-def test_what_others_have_noted_on_it_stays(place: Place) -> None:
+def test_annotations_of_other_tools_stay(place: Place) -> None:
     lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     place._leases.patch_namespaced_custom_object(
         *place._path,
@@ -124,7 +124,7 @@ def test_what_others_have_noted_on_it_stays(place: Place) -> None:
     assert place.found()["metadata"]["annotations"] == {"team": "blue"}
 
 
-def test_one_of_somebody_elses_tool_is_respected(place: Place) -> None:
+def test_a_lease_of_another_tool_is_respected(place: Place) -> None:
     body = {"metadata": {"name": "topgallant"}, "spec": {"holderIdentity": "other-tool", "leaseDurationSeconds": 60}}
     place._leases.create_namespaced_custom_object(*place._path, body)
     with pytest.raises(StepError, match="held by other-tool for ''"):
@@ -139,7 +139,7 @@ def test_a_namespace_that_is_not_there_is_named(place: Place) -> None:
         take([lock], OURS, wait=0, report=print)
 
 
-def test_who_may_not_is_told_so(place: Place) -> None:
+def test_an_account_that_may_not_use_leases_is_reported(place: Place) -> None:
     with (
         place.server.account(place.namespace, place.directory, []) as account,
         pytest.raises(ApiError, match=r"sut: leases\.coordination\.k8s\.io .* is forbidden") as caught,
@@ -151,7 +151,7 @@ def test_who_may_not_is_told_so(place: Place) -> None:
 # Time
 
 
-def test_who_waits_is_told_of_a_release_at_once(place: Place) -> None:
+def test_a_waiting_client_notices_a_release_at_once(place: Place) -> None:
     held = take([place.lock()], NIGHTLY, wait=0, report=print)
     held.start(lambda: None)
     threading.Timer(4, held.release).start()
@@ -160,14 +160,14 @@ def test_who_waits_is_told_of_a_release_at_once(place: Place) -> None:
     assert 3.9 < time.monotonic() - began < 5.5
 
 
-def test_a_holder_that_died_is_waited_for_no_longer_than_its_lease_lasts(place: Place) -> None:
+def test_a_dead_holder_keeps_the_lease_only_until_it_expires(place: Place) -> None:
     take([place.lock()], NIGHTLY, wait=0, report=print)
     began = time.monotonic()
     take([place.lock()], OURS, wait=30, report=print)
     assert 2.9 < time.monotonic() - began < 5
 
 
-def test_who_may_not_watch_gets_it_all_the_same(place: Place) -> None:
+def test_a_client_that_may_not_watch_can_still_take_the_lease(place: Place) -> None:
     with place.server.account(
         place.namespace, place.directory, [{**LEASES, "verbs": ["get", "create", "patch"]}]
     ) as account:
@@ -176,7 +176,7 @@ def test_who_may_not_watch_gets_it_all_the_same(place: Place) -> None:
     assert place.found()["spec"]["holderIdentity"] == "run-2"
 
 
-def test_a_deleted_object_is_written_again_by_who_holds_it(place: Place) -> None:
+def test_the_holder_writes_a_deleted_lease_again(place: Place) -> None:
     lost = threading.Event()
     lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     lease.start(lost.set)
@@ -187,7 +187,7 @@ def test_a_deleted_object_is_written_again_by_who_holds_it(place: Place) -> None
     lease.release()
 
 
-def test_what_is_taken_by_force_is_lost_and_that_is_recorded(place: Place) -> None:
+def test_a_lease_taken_by_force_is_lost_and_recorded(place: Place) -> None:
     lost = threading.Event()
     lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     lease.start(lost.set)
@@ -199,14 +199,12 @@ def test_what_is_taken_by_force_is_lost_and_that_is_recorded(place: Place) -> No
 
 @pytest.fixture
 def proxy(place: Place) -> Iterator[api_proxy.Proxy]:
-    """A network between the holder and the cluster."""
+    """Yield a proxy between the holder and the cluster."""
     with api_proxy.Proxy(place.kubeconfig, place.directory) as running:
         yield running
 
 
-def test_a_server_that_is_away_for_less_than_the_lease_lasts_is_borne_with(
-    place: Place, proxy: api_proxy.Proxy
-) -> None:
+def test_a_short_outage_of_the_server_does_not_lose_the_lease(place: Place, proxy: api_proxy.Proxy) -> None:
     lost = threading.Event()
     lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=12), wait=0, report=print)
     lease.start(lost.set)
@@ -221,7 +219,9 @@ def test_a_server_that_is_away_for_less_than_the_lease_lasts_is_borne_with(
 
 
 @pytest.mark.parametrize("fault", ["stop", "stall"])
-def test_who_cannot_renew_it_knows_that_before_another_has_it(place: Place, proxy: api_proxy.Proxy, fault: str) -> None:
+def test_a_holder_that_cannot_renew_notices_before_another_takes_the_lease(
+    place: Place, proxy: api_proxy.Proxy, fault: str
+) -> None:
     lost: list[float] = []
     lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=6), wait=0, report=print)
     lease.start(lambda: lost.append(time.monotonic()))
@@ -235,7 +235,7 @@ def test_who_cannot_renew_it_knows_that_before_another_has_it(place: Place, prox
     assert place.found()["spec"]["holderIdentity"] == other.record.claim.holder
 
 
-def test_who_waits_hears_of_a_release_after_its_connections_were_dropped(place: Place, proxy: api_proxy.Proxy) -> None:
+def test_a_waiting_client_notices_a_release_after_dropped_connections(place: Place, proxy: api_proxy.Proxy) -> None:
     held = take([place.lock()], dataclasses.replace(NIGHTLY, ttl=60), wait=0, report=print)
     threading.Timer(2, proxy.drop).start()
     threading.Timer(4, held.release).start()
@@ -249,7 +249,7 @@ def test_who_waits_hears_of_a_release_after_its_connections_were_dropped(place: 
 
 @pytest.fixture
 def workspace(place: Place, tmp_path: Path) -> Workspace:
-    """Where the context says the namespace, as a person's does."""
+    """Return a workspace whose kubeconfig context names the namespace, as in a user's kubeconfig."""
     content = yaml.safe_load(place.kubeconfig.read_text())
     content["contexts"][0]["context"]["namespace"] = place.namespace
     found = Workspace(tmp_path / "workspace")
@@ -261,7 +261,7 @@ def run(workspace: Workspace, command: str, *flags: str) -> Outcome:
     return workspace.run("cluster", command, *flags, "--kubeconfig=kubeconfig")
 
 
-def test_a_person_takes_it_sees_it_and_gives_it_back(place: Place, workspace: Workspace) -> None:
+def test_a_user_takes_shows_and_releases_a_lease(place: Place, workspace: Workspace) -> None:
     taken = run(workspace, "take_lease", "--purpose=debugging", "--ttl=7200")
     assert taken.exit_code == 0, str(taken)
     assert taken.stdout.startswith(f"you hold topgallant in the namespace {place.namespace}, and it ends at ")
@@ -274,7 +274,7 @@ def test_a_person_takes_it_sees_it_and_gives_it_back(place: Place, workspace: Wo
     assert run(workspace, "release_lease").stdout.endswith(" is not held\n")
 
 
-def test_what_another_holds_is_neither_taken_nor_released(place: Place, workspace: Workspace) -> None:
+def test_a_lease_of_another_holder_is_neither_taken_nor_released(place: Place, workspace: Workspace) -> None:
     take([place.lock()], Claim("run-1", "ann@lab", "nightly", "run-1", ttl=60), wait=0, report=print)
     for command, flags in (("take_lease", ["--purpose=x"]), ("release_lease", [])):
         outcome = run(workspace, command, *flags)
@@ -284,7 +284,7 @@ def test_what_another_holds_is_neither_taken_nor_released(place: Place, workspac
     assert place.found()["spec"]["holderIdentity"] == "run-1"
 
 
-def test_a_forced_release_ends_who_had_it_and_is_recorded(place: Place, workspace: Workspace) -> None:
+def test_a_forced_release_is_noticed_by_the_holder_and_recorded(place: Place, workspace: Workspace) -> None:
     lost = threading.Event()
     lease = take([place.lock()], NIGHTLY, wait=0, report=print)
     lease.start(lost.set)
@@ -294,7 +294,7 @@ def test_a_forced_release_ends_who_had_it_and_is_recorded(place: Place, workspac
     assert f"by {current_user()} at " in place.found()["metadata"]["annotations"]["topgallant.dev/forced"]
 
 
-def test_a_person_may_wait_for_it(place: Place, workspace: Workspace) -> None:
+def test_a_user_can_wait_for_a_lease(place: Place, workspace: Workspace) -> None:
     take([place.lock()], NIGHTLY, wait=0, report=print)
     outcome = run(workspace, "take_lease", "--purpose=debugging", "--wait=30")
     assert outcome.exit_code == 0, str(outcome)
@@ -304,7 +304,7 @@ def test_a_person_may_wait_for_it(place: Place, workspace: Workspace) -> None:
 # Snapshots
 
 
-def test_two_looks_at_a_cluster_differ_in_what_was_done_between_them(place: Place) -> None:
+def test_two_snapshots_differ_in_the_objects_created_between_them(place: Place) -> None:
     everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     with place.server.account(place.namespace, place.directory, everything) as account:
         cluster = Cluster(Access(str(account.kubeconfig), None, place.namespace))
@@ -322,7 +322,7 @@ def test_two_looks_at_a_cluster_differ_in_what_was_done_between_them(place: Plac
     assert "Node" in after.unseen
 
 
-def test_a_whole_cluster_can_be_looked_at(place: Place) -> None:
+def test_a_snapshot_can_cover_a_whole_cluster(place: Place) -> None:
     snapshot = Snapshot.take(Cluster(Access(str(place.kubeconfig))), b"k")
     assert f"Namespace/{place.namespace}" in snapshot.digests
     assert any(name.startswith("Node/") for name in snapshot.digests)

@@ -1,4 +1,4 @@
-"""A machine that goes away while a workload runs there: the attempt is never tried again beside itself."""
+"""A machine that becomes unreachable while a workload runs there: no second attempt runs beside the first one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolbox.testing import Outcome, Workspace
 pytestmark = pytest.mark.live
 
 
-# The first to execute it waits, while `hold-a` is there.
+# The first attempt that executes the command waits while `hold-a` exists.
 COMMAND = """
     echo begin {@cell.x} >>{@root}/cells
     if mkdir {@root}/first; then while [ -e {@root}/hold-{@cell.x} ]; do sleep 0.02; done; fi
@@ -29,13 +29,13 @@ COMMAND = """
 
 @dataclass
 class Machines:
-    """The project `grid` on a machine over SSH, `far`, and on this one, `near`, which is taken where `far` is away."""
+    """The project `grid` on `far`, a machine over SSH, or on `near`, this machine, if `far` is unreachable."""
 
     grid: Grid
     server: openssh.Server
 
     def configure(self) -> Machines:
-        """Write the configuration of one cell, `a`, which waits while `hold-a` is there."""
+        """Write the configuration with one cell, `a`, whose first attempt waits while `hold-a` exists."""
         far = {"backend": "ssh", "host": openssh.ADDRESS, "port": self.server.port}
         matrix: dict[str, Any] = {
             "target": ["far", "near"],
@@ -47,7 +47,7 @@ class Machines:
         return self
 
     def lose(self) -> None:
-        """Kill the orchestrator while the cell runs on `far`, and have `far` be away."""
+        """Kill the orchestrator while the cell runs on `far`, and stop the SSH server of `far`."""
         self.grid.mark("hold-a")
         with self.grid.workspace.start("project", "run", "grid", env=self.server.environment()) as running:
             self.grid.wait_for("begin a")
@@ -56,7 +56,7 @@ class Machines:
         self.server.stop()
 
     def resume(self, *flags: str) -> Outcome:
-        """Go on with the run."""
+        """Resume the run."""
         argv = ("project", "resume", str(self.grid.directory), *flags)
         return self.grid.workspace.run(*argv, env=self.server.environment())
 
@@ -65,16 +65,16 @@ class Machines:
         return self.grid.workspace.run("project", "status", str(self.grid.directory)).stdout
 
     def attempts(self) -> list[tuple[str, str | None, bool]]:
-        """Return the target and the verdict of each attempt, and whether it was given up."""
+        """Return the target and the verdict of each attempt, and whether the attempt was abandoned."""
         (cell,) = (step for step in self.grid.workspace.summary()["steps"] if step["kind"] == "cell")
         return [(each["target"], each["verdict"], each["abandoned"]) for each in cell["attempts"]]
 
     def left(self) -> list[Path]:
-        """Return the directories of attempts on `far`."""
+        """Return the directories of attempts that remain on `far`."""
         return list((self.server.directory / ".cache/topgallant/attempts").iterdir())
 
     def alive(self) -> list[int]:
-        """Return the processes of workloads on `far`."""
+        """Return the ids of the processes of workloads on `far`."""
         return [pid for directory in self.left() for pid in processes.marked(directory)]
 
 
@@ -90,7 +90,7 @@ def machines(workspace: Workspace, tmp_path: Path) -> Iterator[Machines]:
         processes.end_marked(workspace.directory)
 
 
-def test_a_machine_that_is_away_when_a_run_is_resumed_keeps_its_attempt(machines: Machines) -> None:
+def test_an_attempt_on_an_unreachable_machine_stays_open_in_a_resumed_run(machines: Machines) -> None:
     machines.lose()
     outcome = machines.resume()
     assert outcome.exit_code == 3, str(outcome)
@@ -105,7 +105,7 @@ def test_a_machine_that_is_away_when_a_run_is_resumed_keeps_its_attempt(machines
     assert machines.left() == []
 
 
-def test_an_open_attempt_is_named_with_its_target_and_what_to_do(machines: Machines) -> None:
+def test_an_open_attempt_is_named_with_its_target_and_a_remedy(machines: Machines) -> None:
     machines.lose()
     outcome = machines.resume()
     for text in (outcome.stdout, machines.status()):
@@ -118,7 +118,7 @@ def test_an_open_attempt_is_named_with_its_target_and_what_to_do(machines: Machi
     assert machines.grid.workspace.summary()["open_attempts"] == [{"cell": "x=a", "attempt": 1, "target": "far"}]
 
 
-def test_what_a_person_gives_up_is_tried_elsewhere_and_removed_when_its_machine_answers(machines: Machines) -> None:
+def test_an_abandoned_attempt_is_tried_elsewhere_and_removed_later(machines: Machines) -> None:
     machines.lose()
     machines.resume()
     left = machines.alive()
@@ -130,7 +130,7 @@ def test_what_a_person_gives_up_is_tried_elsewhere_and_removed_when_its_machine_
     outcome = machines.resume()
     assert outcome.exit_code == 0, str(outcome)
     assert (machines.left(), [pid for pid in left if psutil.pid_exists(pid)]) == ([], [])
-    assert machines.grid.lines == ["begin a", "begin a", "end a"]  # the first one never counted
+    assert machines.grid.lines == ["begin a", "begin a", "end a"]  # the abandoned attempt never ended by itself
     assert "was given up" not in machines.status()
 
 
@@ -143,7 +143,7 @@ def test_a_pattern_that_names_no_open_attempt_starts_nothing(machines: Machines)
     assert (machines.grid.directory / "journal.jsonl").read_bytes() == journal
 
 
-def test_a_machine_that_answers_ends_what_was_given_up_before_the_cell_is_tried_again(machines: Machines) -> None:
+def test_an_abandoned_attempt_ends_before_the_next_one_if_its_machine_answers(machines: Machines) -> None:
     machines.lose()
     machines.server.start()
     left = machines.alive()

@@ -1,4 +1,4 @@
-"""What only a machine over SSH can do to a run: be out of reach, be a stranger, send what is hostile, lack things."""
+"""A machine over SSH that is unreachable, has an unknown key, sends hostile files, or lacks a program."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from toolbox.model.workloads import EndedBy
 
 pytestmark = pytest.mark.live
 
-AT_ONCE = 20.0  # seconds, of the 60 that the tests would wait for a machine
+AT_ONCE = 20.0  # seconds; the tests would wait 60 s for a machine
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]:
-    """A server that lets one session at a time into a connection."""
+    """Yield a server that allows one session per connection."""
     with openssh.serving(tmp_path_factory.mktemp("server"), options="MaxSessions 1\n") as running:
         yield running
 
@@ -40,7 +40,7 @@ Open = Callable[..., Bench]
 
 @pytest.fixture
 def bench(server: openssh.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Open a target on the server, which the fields of the target change, and clean up after it."""
+    """Yield a function that opens a target on the server with these fields, and close the targets after the test."""
     monkeypatch.setenv("PATH", server.environment()["PATH"])
     opened: list[Bench] = []
 
@@ -57,7 +57,7 @@ def bench(server: openssh.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def refusal(bench: Bench, wait: float = 60.0) -> tuple[str, float]:
-    """Return why a workload cannot be started, and how long that took to find out."""
+    """Return the error with which a workload cannot be started, and the seconds until that error."""
     began = time.monotonic()
     with pytest.raises(StepError) as caught:
         bench.start("true", wait=wait)
@@ -67,7 +67,7 @@ def refusal(bench: Bench, wait: float = 60.0) -> tuple[str, float]:
 
 def test_a_machine_that_does_not_answer_is_waited_for(bench: Open) -> None:
     with socket.socket() as unused:
-        unused.bind((openssh.ADDRESS, 0))  # bound, and nobody listens
+        unused.bind((openssh.ADDRESS, 0))  # bound, but no server listens
         port = unused.getsockname()[1]
         message, seconds = refusal(bench(port=port), wait=2.0)
     answer = f"ssh: connect to host {openssh.ADDRESS} port {port}: Connection refused"
@@ -96,7 +96,7 @@ def test_a_machine_that_comes_up_late_is_used(bench: Open, server: openssh.Serve
         ({"python": "/no/such/python"}, "/no/such/python: No such file or directory"),
     ],
 )
-def test_what_no_waiting_would_help_is_said_at_once(bench: Open, fields: dict[str, str], message: str) -> None:
+def test_permanent_connection_errors_are_reported_at_once(bench: Open, fields: dict[str, str], message: str) -> None:
     error, seconds = refusal(bench(**fields))
     assert error.startswith("there: the host cannot be reached: ")
     assert message in error
@@ -115,7 +115,7 @@ def test_a_machine_whose_key_is_not_the_known_one_is_refused_at_once(
     assert seconds < AT_ONCE
 
 
-def test_a_machine_without_ssh_is_told_so(bench: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ssh_program_is_reported(bench: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     target = bench()
     monkeypatch.setenv("PATH", "/nowhere")
     error, seconds = refusal(target)
@@ -172,8 +172,8 @@ def test_a_python_that_is_too_old_is_refused_at_once(bench: Open, version: str) 
     assert seconds < AT_ONCE
 
 
-def test_a_login_shell_may_talk(bench: Open, server: openssh.Server) -> None:
-    """As the files of a shell do that greet whoever comes in, on either stream."""
+def test_a_login_shell_may_print_a_greeting(bench: Open, server: openssh.Server) -> None:
+    """The start file of a shell may print a greeting, on standard output and on standard error."""
     shell = server.directory / ".bashrc"
     shell.write_text("echo 'Welcome!'; echo '{\"event\": 1}'; echo 5; printf 'no end of line'; echo 'Behave.' >&2\n")
     try:
@@ -186,7 +186,7 @@ def test_a_login_shell_may_talk(bench: Open, server: openssh.Server) -> None:
     assert attempt.text("files/b") == "sent"
 
 
-def test_files_have_a_connection_of_their_own_where_one_holds_one_session(bench: Open) -> None:
+def test_files_use_a_second_connection_if_one_allows_one_session(bench: Open) -> None:
     target = bench()
     scripts = ['cat "$TOPGALLANT_SRC/a" > b'] * 4
     attempts = [
@@ -212,7 +212,7 @@ ln -sf /etc/passwd ../samples.csv
 """
 
 
-def test_links_and_pipes_that_lead_out_are_left_there(bench: Open) -> None:
+def test_links_and_pipes_over_ssh_are_not_collected(bench: Open) -> None:
     attempt, outcome = bench().run("sh", "-c", HOSTILE)
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     results = attempt.directory / "files"
@@ -223,15 +223,17 @@ def test_links_and_pipes_that_lead_out_are_left_there(bench: Open) -> None:
 
 
 def member(name: str, **fields: Any) -> tarfile.TarInfo:
-    """Return a member of an archive."""
+    """Return an archive member with these fields."""
     found = tarfile.TarInfo(name)
     for key, value in fields.items():
         setattr(found, key, value)
     return found
 
 
-def test_what_a_hostile_machine_sends_lands_nowhere_else(bench: Open, server: openssh.Server, tmp_path: Path) -> None:
-    """The `tar` of the machine is not to be trusted either."""
+def test_files_of_a_hostile_machine_stay_in_the_attempt_directory(
+    bench: Open, server: openssh.Server, tmp_path: Path
+) -> None:
+    """Also the `tar` of the machine may be hostile."""
     outside = tmp_path / "outside"
     archive = server.directory / "hostile.tar"
     with tarfile.open(archive, "w") as content:
@@ -256,10 +258,10 @@ def test_what_a_hostile_machine_sends_lands_nowhere_else(bench: Open, server: op
     assert not (attempt.directory / "files/link").is_symlink()
 
 
-def test_a_log_that_had_no_room_here_is_brought_whole(bench: Open) -> None:
+def test_a_log_truncated_by_a_full_disk_is_fetched_completely(bench: Open) -> None:
     attempt = bench().start("sh", "-c", "seq 1000; until test -e go; do sleep 0.05; done; seq 1000 2000")
     attempt.printed("1000\n")
-    # As a full disk leaves it: without its end, and what comes later has no place.
+    # A full disk may leave the log without its end, so that later lines do not fit where the file ends.
     log = attempt.directory / "stdout.log"
     os.truncate(log, 1000)
     (attempt.there / "files/go").touch()

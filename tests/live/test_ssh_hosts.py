@@ -1,4 +1,4 @@
-"""Toolbox commands over SSH, by a real OpenSSH server on this machine, with its own keys and configuration."""
+"""Toolbox commands over SSH, on a real OpenSSH server on this machine, with its own keys and configuration."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def run(server: openssh.Server, workspace: Workspace, *argv: str, env: Mapping[s
 
 
 def name_of(server: openssh.Server) -> str:
-    """Return what messages and directories name the server."""
+    """Return the name of the server in messages and directories."""
     return f"{openssh.ADDRESS}-{server.port}"
 
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> str:
-    """A Python with nothing but its standard library."""
+    """Return a Python that has only the standard library."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     return str(tmp_path / "bare/bin/python")
 
 
 def step(workspace: Workspace, name: str) -> Path:
-    """Return the directory of the one step of a name."""
+    """Return the directory of the only step with this name."""
     (found,) = workspace.artifacts.glob(f"toolbox/*__{name}")
     return found
 
@@ -70,7 +70,7 @@ def test_a_machine_is_prepared_and_cleaned_up(server: openssh.Server, workspace:
     assert not machine.exists()
 
 
-def test_a_task_that_fails_on_a_host_names_the_host_and_what_to_do(
+def test_a_task_that_fails_on_a_host_names_the_host_and_a_remedy(
     server: openssh.Server, workspace: Workspace, tmp_path: Path, bare_python: str
 ) -> None:
     machine = str(tmp_path / "machine")
@@ -99,7 +99,7 @@ def test_a_host_that_does_not_answer_is_an_error_of_the_infrastructure(
     server: openssh.Server, workspace: Workspace
 ) -> None:
     with socket.socket() as unused:
-        unused.bind((openssh.ADDRESS, 0))  # bound, and nobody listens
+        unused.bind((openssh.ADDRESS, 0))  # bound, but no server listens
         host = f"{getpass.getuser()}@{openssh.ADDRESS}:{unused.getsockname()[1]}"
         outcome = workspace.run("host", "capture_state", f"--hosts={host}", env=server.environment())
     assert outcome.exit_code == 3, str(outcome)

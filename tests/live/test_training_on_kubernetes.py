@@ -1,4 +1,4 @@
-"""The preset `kubernetes` of the first project, on a real cluster, under the Role that docs/kubernetes.md has."""
+"""The preset `kubernetes` of `training_e2e`, on a real cluster, with only the Role in docs/kubernetes.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """A cluster with a node that is this machine: the cells run our own Python."""
+    """Yield a cluster that has this machine as a node, because the cells run the Python of the tests."""
     with kubernetes.for_tests() as found:
         found.pod_python()
         yield found
@@ -32,7 +32,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 
 def run(workspace: Workspace, account: Account) -> Outcome:
-    """Run the project as an account."""
+    """Run the project with the kubeconfig of an account."""
     values = {
         "targets.kubernetes.kubeconfig": str(account.kubeconfig),
         "targets.kubernetes.namespace": account.namespace,
@@ -56,7 +56,7 @@ def test_the_cells_are_trained_under_the_documented_role_and_leave_nothing(
 
 
 def check_evidence(attempt: Path) -> None:
-    """See that what an attempt left in its pod is here, and what was applied."""
+    """Check that the results of an attempt were fetched from its pod, and that its manifest was saved."""
     assert "Finished training run" in (attempt / "stdout.log").read_text()
     assert json.loads((attempt / "files/train_metrics.json").read_text())["step_time_seconds"] > 0
     assert len(list(attempt.glob("files/profile/**/*.xplane.pb"))) == 1
@@ -64,7 +64,7 @@ def check_evidence(attempt: Path) -> None:
     assert '"kind": "Job"' in (attempt / "src/topgallant-job.json").read_text()
 
 
-def test_what_is_not_allowed_is_named_before_anything_starts(
+def test_a_missing_permission_is_named_before_anything_starts(
     workspace: Workspace, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     rules = [rule for rule in role()["rules"] if rule["resources"] != ["events"]]

@@ -1,4 +1,4 @@
-"""The preset `ssh` of the first project, on two targets: two names of one real OpenSSH server on this machine."""
+"""The preset `ssh` of `training_e2e`, on two targets, which are two names of one OpenSSH server on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALIASES = ("topgallant-1", "topgallant-2")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[openssh.Server]:
-    """A server on which the Python of the tests, which has numpy, is found first."""
+    """Yield a server whose PATH begins with the Python of the tests, which has numpy."""
     directory = tmp_path / "server"
     directory.mkdir()
     with openssh.serving(directory) as running:
@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[openssh.Server]:
 
 
 def run(workspace: Workspace, server: openssh.Server, **overrides: object) -> Outcome:
-    """Run the project, with the aliases of its targets as they would stand in `~/.ssh/config`."""
+    """Run the project, with the aliases of its targets in the configuration of `ssh`."""
     env = server.environment()
     config = server.known_hosts.with_suffix(".bin") / "config"
     alias = f"Host {' '.join(ALIASES)}\n  HostName {openssh.ADDRESS}\n  Port {server.port}\n"
@@ -69,5 +69,5 @@ def test_machines_without_numpy_are_named_before_anything_is_trained(
     assert outcome.exit_code == 3, str(outcome)
     summary = workspace.summary()
     assert (summary["verdict"], summary["cause"]) == ("error", "infrastructure")
-    assert f"{bare} has no numpy on topgallant-" in summary["message"]  # the one that said so first
+    assert f"{bare} has no numpy on topgallant-" in summary["message"]  # the first of the two to fail
     assert [step for step in summary["steps"] if step["kind"] == "cell"] == []
