@@ -1,4 +1,4 @@
-"""The script that describes a machine: what it makes of tools, files and requests, and of their failures."""
+"""The script that describes a machine reads the output of tools and files, and reports their failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ capture = load()
 
 @pytest.fixture
 def fake_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTool:
-    """Put an executable on an otherwise empty PATH; its body is a shell script."""
+    """Return a function that adds a shell script to an otherwise empty PATH."""
     directory = tmp_path / "bin"
     directory.mkdir()
     monkeypatch.setenv("PATH", str(directory))
@@ -61,7 +61,7 @@ def write_files(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-# nvidia-smi
+# The output of nvidia-smi
 
 
 def test_an_h100_is_described_with_numbers_and_units() -> None:
@@ -86,7 +86,7 @@ def test_an_h100_is_described_with_numbers_and_units() -> None:
     }
 
 
-def test_what_a_gpu_does_not_tell_is_null() -> None:
+def test_values_that_a_gpu_does_not_report_are_null() -> None:
     _, gpu = capture.parse_nvidia_csv(H100 + SPARSE)
     assert (gpu["index"], gpu["compute_capability"]) == (1, "12.1")
     unknown = {"memory_total_bytes", "mig_mode", "power_limit_w", "sm_clock_mhz", "sm_clock_max_mhz"}
@@ -97,12 +97,12 @@ def test_a_warning_after_the_rows_is_not_a_gpu() -> None:
     assert len(capture.parse_nvidia_csv(H100 + "WARNING: infoROM is corrupted at gpu 0000:19:00.0\n")) == 1
 
 
-def test_a_row_of_another_shape_is_an_error_that_quotes_it() -> None:
+def test_a_row_with_too_few_fields_is_an_error_that_quotes_the_row() -> None:
     with pytest.raises(capture.ProbeError, match="2 of 13 fields: 0, NVIDIA T4"):
         capture.parse_nvidia_csv("0, NVIDIA T4\n")
 
 
-def test_a_cell_of_another_type_is_an_error_that_names_the_field() -> None:
+def test_a_value_of_the_wrong_type_is_an_error_that_names_the_field() -> None:
     with pytest.raises(capture.ProbeError, match=r"'lots' for memory\.total"):
         capture.parse_nvidia_csv(H100.replace("81559", "lots"))
 
@@ -121,7 +121,7 @@ def test_a_gpu_gets_its_cuda_version_and_the_report_is_kept(fake_tool: FakeTool)
     assert answer["raw"]["nvidia-smi.txt"] == "CUDA Version : 12.4\n"
 
 
-def test_an_old_driver_is_asked_again_without_the_field_it_refuses(fake_tool: FakeTool) -> None:
+def test_a_query_is_repeated_without_the_field_that_an_old_driver_refuses(fake_tool: FakeTool) -> None:
     without = H100.strip().replace(" 9.0,", "")
     refuse = 'echo "Field \\"compute_cap\\" is not a valid field to query."; exit 2'
     fake_tool("nvidia-smi", f'case "$1" in *compute_cap*) {refuse};; esac\necho "{without}"')
@@ -129,7 +129,7 @@ def test_an_old_driver_is_asked_again_without_the_field_it_refuses(fake_tool: Fa
     assert (gpu["compute_capability"], gpu["mig_mode"]) == (None, "Disabled")
 
 
-@pytest.mark.usefixtures("fake_tool")  # a PATH without tools
+@pytest.mark.usefixtures("fake_tool")  # the PATH is empty
 def test_a_machine_without_tools_says_why_it_has_no_accelerators() -> None:
     host = capture.capture({"packages": []})["host"]
     assert host["accelerators"] == []
@@ -143,7 +143,7 @@ def test_a_driver_without_devices_is_no_error(fake_tool: FakeTool, status: int) 
     assert capture.nvidia_gpus() == []
 
 
-def test_a_driver_mismatch_is_an_error_and_the_rest_goes_on(fake_tool: FakeTool) -> None:
+def test_a_driver_mismatch_is_an_error_and_the_other_values_are_read(fake_tool: FakeTool) -> None:
     fake_tool("nvidia-smi", "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18")
     host = capture.capture({"packages": []})["host"]
     assert host["errors"]["nvidia"] == (
@@ -165,17 +165,17 @@ def test_a_tool_that_hangs_is_killed_with_its_children(
         subprocess.run(["/bin/sh", "-c", f"until [ -e {survived} ]; do sleep 0.1; done"], check=False, timeout=1.5)
 
 
-def test_accelerators_are_left_alone_unless_asked_for(fake_tool: FakeTool) -> None:
+def test_accelerators_are_queried_only_on_request(fake_tool: FakeTool) -> None:
     fake_tool("nvidia-smi", "exit 1")
     host = capture.capture({"accelerators": False, "packages": []})["host"]
     assert (host["accelerators"], host["reason"], host["tpu"]) == ([], "not requested", None)
     assert "nvidia" not in host["errors"]
 
 
-# AMD and Google
+# Accelerators of AMD and Google
 
 
-def test_an_amd_gpu_is_read_whatever_the_capitals() -> None:
+def test_the_fields_of_an_amd_gpu_are_read_in_any_case() -> None:
     card = {
         "Card Series": "AMD Instinct MI300X",
         "VRAM Total Memory (B)": "206141652992",
@@ -191,13 +191,15 @@ def pci(address: str, **files: str) -> dict[str, str]:
     return {f"sys/bus/pci/devices/{address}/{name}": f"{text}\n" for name, text in files.items()}
 
 
-def test_tpus_are_told_from_the_other_devices_of_google(tmp_path: Path) -> None:
+def test_tpus_are_distinguished_from_other_devices_of_google(tmp_path: Path) -> None:
     root = write_files(
         tmp_path,
         {
             **pci("0000:00:04.0", vendor="0x1ae0", device="0x0063"),
             **pci("0000:00:05.0", vendor="0x1ae0", device="0x0027", subsystem_device="0x004f"),
-            **pci("0000:00:06.0", vendor="0x1ae0", device="0x0042", **{"class": "0x020000"}),  # a network card
+            **pci(
+                "0000:00:06.0", vendor="0x1ae0", device="0x0042", **{"class": "0x020000"}
+            ),  # this device is a network card
             **pci("0000:00:07.0", vendor="0x1ae0", device="0x0999", **{"class": "0x120000"}),
             **pci("0000:00:08.0", vendor="0x10de", device="0x0063"),
         },
@@ -212,7 +214,7 @@ def test_environment_variables_are_named_and_never_quoted(tmp_path: Path) -> Non
     assert access == {"device_nodes": ["/dev/accel0", "/dev/vfio/0"], "environment_names": ["TPU_NAME"]}
 
 
-# Limits
+# The limits of cgroups
 
 
 def test_cgroup_2_limits_are_the_tightest_of_the_ancestors(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ def test_cgroup_2_max_is_no_limit(tmp_path: Path) -> None:
     assert capture.cgroup(root) == {"version": 2, "cpu_limit_cores": None, "memory_limit_bytes": None}
 
 
-def test_cgroup_1_limits_are_read_where_the_path_of_the_host_is_hidden(tmp_path: Path) -> None:
+def test_cgroup_1_limits_are_read_if_the_path_of_the_host_is_hidden(tmp_path: Path) -> None:
     root = write_files(
         tmp_path,
         {
@@ -263,7 +265,7 @@ def test_physical_cores_are_counted_by_their_siblings(tmp_path: Path) -> None:
     assert (cpu["model"], cpu["sockets"], cpu["physical_cores"]) == ("Fast One", 2, 2)
 
 
-def test_memory_is_in_bytes_and_null_where_the_kernel_is_silent(tmp_path: Path) -> None:
+def test_memory_is_in_bytes_and_null_if_the_kernel_does_not_report_it(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"proc/meminfo": "MemTotal:  16 kB\nMemAvailable:   8 kB\n"})
     expected = {
         "total_bytes": 16384,
@@ -286,7 +288,7 @@ def test_a_package_that_is_missing_is_null() -> None:
     assert capture.packages([]) == {}
 
 
-def test_a_probe_that_breaks_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_raises_is_reported_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise PermissionError("no")
 
@@ -296,7 +298,7 @@ def test_a_probe_that_breaks_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPa
     assert host["errors"] == {"disks": "PermissionError: no"}
 
 
-def test_the_script_answers_through_stdin_as_the_role_sends_it() -> None:
+def test_the_script_runs_from_standard_input_as_in_the_role() -> None:
     argv = [sys.executable, "-", '{"accelerators": false, "packages": ["pytest"]}']
     done = subprocess.run(argv, input=SCRIPT.read_text(), capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)
@@ -304,5 +306,5 @@ def test_the_script_answers_through_stdin_as_the_role_sends_it() -> None:
     assert answer["host"]["python"]["executable"] == sys.executable
 
 
-def test_the_script_keeps_to_the_syntax_of_python_3_8() -> None:
+def test_the_script_is_valid_python_3_8() -> None:
     ast.parse(SCRIPT.read_text(), feature_version=(3, 8))

@@ -18,7 +18,7 @@ from toolbox.system.redaction import Redactor
 
 @pytest.fixture
 def shown() -> list[Event]:
-    """What a view is told."""
+    """Return the list of the events that a view receives."""
     return []
 
 
@@ -34,7 +34,7 @@ def events(step: Step) -> Iterator[RoleEvents]:
 
 
 def task(kind: str, result: dict[str, Any] | None = None, **data: Any) -> dict[str, Any]:
-    """Return an event of a task, as ansible-runner has it."""
+    """Return an event of a task in the format of ansible-runner."""
     base = {"task": "host_x : Read the state", "role": "host_x", "host": "localhost", "duration": 0.1234567}
     return {"uuid": "1", "stdout": "", "event": kind, "event_data": {**base, "res": result or {}, **data}}
 
@@ -44,7 +44,7 @@ Finish = Callable[..., TaskFinished]
 
 @pytest.fixture
 def finish(events: RoleEvents, shown: list[Event]) -> Finish:
-    """Hand over the end of a task, and return what is shown of it."""
+    """Return a function that handles the end of a task, and returns the event that the view receives."""
 
     def call(kind: str, result: dict[str, Any] | None = None, **data: Any) -> TaskFinished:
         events.handle(task(f"runner_on_{kind}", result, **data))
@@ -173,7 +173,7 @@ def test_an_ignored_failure_does_not_make_the_role_fail(events: RoleEvents) -> N
     assert events.failed is None
 
 
-def test_an_unreachable_host_made_the_role_fail(events: RoleEvents) -> None:
+def test_an_unreachable_host_makes_the_role_fail(events: RoleEvents) -> None:
     events.handle(task("runner_on_unreachable", {"msg": "no route"}, host="node-1"))
     assert events.failed is not None
     assert (events.failed.status, events.failed.host) == ("unreachable", "node-1")
@@ -198,7 +198,7 @@ def test_the_files_are_private(events: RoleEvents, tmp_path: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
 
 
-def test_output_that_is_no_unicode_is_kept_escaped(events: RoleEvents, shown: list[Event], tmp_path: Path) -> None:
+def test_output_that_is_not_unicode_is_kept_escaped(events: RoleEvents, shown: list[Event], tmp_path: Path) -> None:
     events.handle({**task("runner_on_ok", {"cmd": ["x"], "stdout": "caf\udce9"}), "stdout": "caf\udce9"})
     assert json.loads((tmp_path / "_ansible.events.jsonl").read_text())["stdout"] == "caf\udce9"
     assert (tmp_path / "_ansible.log").read_text() == "caf\\udce9\n"
@@ -206,7 +206,7 @@ def test_output_that_is_no_unicode_is_kept_escaped(events: RoleEvents, shown: li
 
 
 @pytest.mark.parametrize("secret", ['hunter"2\nsecond line', "it's", "1234", "0.5", "event", "runner_on_ok"])
-def test_a_secret_is_neither_shown_nor_kept_whatever_it_looks_like(
+def test_a_secret_of_any_form_is_neither_shown_nor_written(
     step: Step, events: RoleEvents, shown: list[Event], tmp_path: Path, secret: str
 ) -> None:
     step.recorder.redactor.add([secret])

@@ -1,4 +1,4 @@
-"""How the method of a command changes the variables of its role."""
+"""The method of a command may change the variables of its role."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from toolbox.model.secrets import Secret
 
 
 class Disk:
-    """Has methods as commands have them."""
+    """A class with methods like those of commands."""
 
     def nothing(self, path: Path) -> None:
-        """Have no body."""
+        """Return nothing."""
 
     def mapped(self, path: Path, unit: str = "g") -> dict[str, Any]:
-        """Return all local names."""
+        """Return all local variables."""
         unit = unit.upper()
         label = f"{path}:{unit}"
         assert label
         return locals()
 
     def replaced(self, path: Path) -> dict[str, Any]:
-        """Replace an argument, with text."""
+        """Return text in place of an argument, and another variable."""
         return {"path": f"{path}/inner", "extra": [1, None, {"a": Path("/b")}]}
 
     def several(self, unit: str, *paths: str) -> dict[str, Any]:
-        """Take all that is left."""
+        """Return a variable that is computed from all remaining arguments."""
         return {"joined": unit.join(paths)}
 
     def secret(self, token: Secret) -> dict[str, Any]:
-        """Pass a secret on."""
+        """Return variables that contain a secret."""
         return {"key": token, "keys": [token]}
 
 
 def run(method: Callable[..., Any], **values: Any) -> dict[str, Any]:
-    """Run a body with arguments."""
+    """Run the body of a method, and return the variables that it adds."""
     described = signature.of(method, name="disk measure")
     return run_body(Command("disk", "measure", method, described, "disk_measure"), values)
 
@@ -52,7 +52,7 @@ def test_a_method_without_a_body_adds_nothing() -> None:
     assert run(Disk().nothing, path=Path("/a")) == {}
 
 
-def test_a_body_returns_what_it_has_computed_without_its_object() -> None:
+def test_locals_of_a_body_are_variables_except_for_self() -> None:
     assert run(Disk().mapped, path=Path("/a"), unit="g") == {"path": Path("/a"), "unit": "G", "label": "/a:G"}
 
 

@@ -1,6 +1,6 @@
-"""Toolbox commands that roles carry out: real roles, run by Ansible, in a team's repository of its own.
+"""Toolbox commands that are implemented by roles: Ansible runs real roles in the repository of a team.
 
-Each takes about a second, so that one role shows several things.
+Each role takes about a second; therefore one test checks several properties of a role.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def shown() -> list[Event]:
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where secrets are on their way to a role."""
+    """Return the directory that replaces the memory file system for secrets."""
     found = tmp_path / "memory"
     found.mkdir()
     monkeypatch.setattr(scratch, "_IN_MEMORY", found)
@@ -82,7 +82,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A team's repository, as the working directory."""
+    """Yield the repository of a team, which is the working directory."""
     assert memory.is_dir()
     found = tmp_path / "repository"
     (found / "projects").mkdir(parents=True)
@@ -94,7 +94,7 @@ def root(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @pytest.fixture
 def top(tmp_path: Path, root: Path, shown: list[Event]) -> Iterator[Step]:
-    """The top of a run, as the current step."""
+    """Yield the top step of a run, which is the current step."""
     assert root.is_dir()
     run_directory = filesystem.make_directory(tmp_path / "run")
     step = Step(run_directory, Recorder(run_directory, Redactor(), [shown.append]), "top")
@@ -113,7 +113,7 @@ Role = Callable[..., Path]
 
 @pytest.fixture
 def role(root: Path, top: Step) -> Role:
-    """Write a role `probe_NAME` with these tasks and run it; return the directory of its step."""
+    """Return a function that writes and runs a role `probe_NAME`, and returns the directory of its step."""
 
     def call(name: str, tasks: str, *, hosts: tuple[Address, ...] = (), **values: Any) -> Path:
         filesystem.write_text(root / f"roles/probe_{name}/tasks/main.yml", tasks)
@@ -126,7 +126,7 @@ def role(root: Path, top: Step) -> Role:
     return call
 
 
-def test_values_arrive_typed_and_whole_and_the_step_has_its_files(
+def test_a_role_gets_unchanged_values_with_their_types_and_its_step_has_files(
     root: Path, top: Step, shown: list[Event], memory: Path
 ) -> None:
     filesystem.write_text(root / "roles/probe_keep/tasks/main.yml", KEEP)
@@ -208,7 +208,7 @@ def test_a_role_passes_with_a_rescue_an_ignored_error_and_a_loop(role: Role, sho
     assert not (directory / "FAILURE").exists()
 
 
-def test_a_failure_means_what_the_step_around_says(role: Role, top: Step) -> None:
+def test_a_failure_has_the_verdict_that_the_enclosing_step_defines(role: Role, top: Step) -> None:
     top.failure = (Verdict.FAILED, Cause.PRODUCT)
     with pytest.raises(StepError) as caught:
         role("fail", "- name: Fail\n  ansible.builtin.fail: {msg: 'no'}\n")
@@ -222,7 +222,7 @@ def test_a_host_that_cannot_be_reached_is_an_error_of_the_infrastructure(role: R
     assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, Cause.INFRASTRUCTURE)
 
 
-def test_a_role_that_is_no_yaml_fails_with_what_ansible_says(role: Role) -> None:
+def test_a_role_that_is_not_yaml_fails_with_the_message_of_ansible(role: Role) -> None:
     with pytest.raises(StepError, match="probe broken: ") as caught:
         role("broken", "- name: [unclosed\n")
     assert len(str(caught.value)) > len("probe broken: ")
@@ -235,7 +235,7 @@ def test_a_role_that_is_no_yaml_fails_with_what_ansible_says(role: Role) -> None
         ("host", "capture_state", [Address("a"), Address("a", "me")], "is named twice"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_starts(
+def test_a_missing_role_or_a_repeated_host_is_refused_before_anything_starts(
     top: Step, shown: list[Event], group: str, name: str, hosts: list[Address], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
@@ -271,7 +271,7 @@ SECRETS = {"token": 'it\'s a "hunter2"\nsecond-line-of-it', "key": "k3y-{{ 7*7 }
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_a_secret_is_nowhere_whether_the_role_passes_or_fails(
+def test_a_secret_is_in_no_file_and_no_event_whether_the_role_passes_or_fails(
     role: Role, top: Step, shown: list[Event], memory: Path, status: int
 ) -> None:
     top.recorder.redactor.add(["hunter2"])
@@ -295,7 +295,9 @@ def test_a_secret_is_nowhere_whether_the_role_passes_or_fails(
     assert list(memory.iterdir()) == []
 
 
-def test_a_cancelled_role_is_ended_whole(role: Role, top: Step, shown: list[Event], memory: Path) -> None:
+def test_a_cancelled_role_is_ended_with_all_its_processes(
+    role: Role, top: Step, shown: list[Event], memory: Path
+) -> None:
     begun = threading.Event()
     top.recorder.listeners = [shown.append, lambda event: begun.set() if isinstance(event, TaskStarted) else None]
     with cancellation.opened() as scope:
@@ -314,7 +316,7 @@ def test_a_cancelled_role_is_ended_whole(role: Role, top: Step, shown: list[Even
     assert filesystem.read_json(top.directory / "000__probe__sleep/step.json")["verdict"] == "cancelled"
 
 
-def test_a_failure_that_is_asked_for_is_a_result_and_does_not_count(root: Path, top: Step) -> None:
+def test_without_check_a_failure_is_returned_and_does_not_count(root: Path, top: Step) -> None:
     filesystem.write_text(
         root / "roles/probe_keep/tasks/main.yml", "- name: Fail\n  ansible.builtin.fail: {msg: 'no'}\n"
     )
@@ -360,7 +362,7 @@ def test_the_command_line_of_a_step_holds_no_secret() -> None:
     )
 
 
-def test_the_fingerprint_of_a_call_counts_a_secret_by_its_reference_and_masks_nothing() -> None:
+def test_the_fingerprint_of_a_call_uses_the_reference_of_a_secret() -> None:
     def fingerprint(**values: object) -> str:
         return RoleCall(command("a", "b"), values).fingerprint
 
@@ -390,7 +392,7 @@ SHOW_PATH = """
 
 
 @pytest.mark.usefixtures("top")
-def test_a_path_reaches_a_role_as_the_caller_meant_it(root: Path) -> None:
+def test_a_relative_path_is_made_absolute_for_a_role(root: Path) -> None:
     filesystem.write_text(root / "commands/probe.py", PATHS)
     filesystem.write_text(root / "roles/probe_path/tasks/main.yml", SHOW_PATH)
     result = run.run_toolbox("probe", "path", file="some/where", other="~/there")
@@ -448,7 +450,7 @@ def test_a_body_runs_before_a_role_of_another_name_and_adds_to_its_variables(roo
     assert not [path for path in top.directory.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
 
 
-def test_a_body_that_refuses_starts_nothing(root: Path, top: Step, shown: list[Event]) -> None:
+def test_an_error_in_a_body_starts_nothing(root: Path, top: Step, shown: list[Event]) -> None:
     filesystem.write_text(root / "commands/probe.py", BODIES)
     filesystem.write_text(root / "roles/disk_measure/tasks/main.yml", SHOW_BODY)
     with pytest.raises(UsageError, match="probe disk: --unit=x: g or m was expected"):
@@ -457,7 +459,7 @@ def test_a_body_that_refuses_starts_nothing(root: Path, top: Step, shown: list[E
     assert list(top.directory.iterdir()) == []
 
 
-def test_a_method_with_a_role_stays_the_method_that_was_written() -> None:
+def test_the_decorator_returns_the_method_unchanged() -> None:
     def measure() -> None:
         """Measure."""
 
@@ -465,6 +467,6 @@ def test_a_method_with_a_role_stays_the_method_that_was_written() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "{{ x }}", "dísk"])
-def test_the_name_of_a_role_is_a_name(name: str) -> None:
+def test_an_invalid_name_of_a_role_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="`@role` needs the name of a role"):
         roles.role(name)

@@ -1,4 +1,4 @@
-"""How Ansible reads the YAML that Topgallant writes."""
+"""Ansible reads the YAML that Topgallant writes without expanding templates in values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DATA = [*TEXTS, {text: text for text in TEXTS}, [None, True, 7, 0.5, Path("/a b"
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Have Ansible read variables from a play, a file and the inventory, and write down what it sees."""
+    """Return the values that Ansible reads from a play, from a file and from the inventory."""
     monkeypatch.setenv("ANSIBLE_PYTHON_INTERPRETER", sys.executable)
     play = [
         {
@@ -80,7 +80,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return json.loads((tmp_path / "seen-node.json").read_text(encoding="utf-8"))
 
 
-def test_ansible_sees_the_text_itself_with_its_type(seen: Any, tmp_path: Path) -> None:
+def test_ansible_reads_values_unchanged_with_their_types(seen: Any, tmp_path: Path) -> None:
     expected = [*DATA[:-1], [None, True, 7, 0.5, "/a b"]]
     assert seen == [expected, expected, TEXTS[0], "{{ lookup('pipe', 'touch pwned') }}"]
     assert list(tmp_path.rglob("pwned")) == []
@@ -92,9 +92,9 @@ def test_every_text_that_could_be_a_template_is_marked() -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "all", "targets", "controller", "ungrouped"])
-def test_a_host_does_not_take_a_name_that_ansible_knows(host: str) -> None:
+def test_a_host_does_not_get_a_name_that_ansible_reserves(host: str) -> None:
     assert inventory.name_of(Address(host)) == f"{host}-ssh"
 
 
-def test_hosts_behind_one_address_have_names_of_their_own() -> None:
+def test_hosts_with_one_address_and_different_ports_have_different_names() -> None:
     assert [inventory.name_of(Address("a", None, port)) for port in (None, 22, 23)] == ["a", "a-22", "a-23"]

@@ -1,4 +1,4 @@
-"""Creates checks from mappings, as in a configuration."""
+"""A fixture that creates a check from a mapping, as in a configuration, and judges a directory."""
 
 import importlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Judge = Callable[..., Judgement]
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Judge:
-    """Judge what is in the test's directory by one check: `judge(check="files", glob="*")`."""
+    """Return a function that judges `tmp_path` by one check: `judge(check="files", glob="*")`."""
 
     def call(*metrics: Metric, check: str, reference: Reference | None = None, **spec: Any) -> Judgement:
         kind = importlib.import_module(f"toolbox.checks.{check}").Check

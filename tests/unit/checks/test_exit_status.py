@@ -1,4 +1,4 @@
-"""The exit status of a workload."""
+"""The check `exit_status` compares the exit status of a workload."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_the_expected_status_passes(judge: Judge, tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize(
     ("status", "shown"), [("1", "1"), ("137", "137 (SIGKILL)"), ("-9", "-9"), ("128", "128"), ("256", "256")]
 )
-def test_another_status_fails_and_is_told(judge: Judge, tmp_path: Path, status: str, shown: str) -> None:
+def test_another_status_fails_and_is_shown(judge: Judge, tmp_path: Path, status: str, shown: str) -> None:
     (tmp_path / "exit_code").write_text(status)
     assert judge(check="exit_status") == Judgement(False, f"exit status {shown}, expected 0")
 
@@ -31,7 +31,7 @@ def test_a_failure_shows_the_last_line_of_standard_error(judge: Judge, tmp_path:
     assert judgement.file == "stderr.log"
 
 
-def test_a_failure_may_be_what_is_expected(judge: Judge, tmp_path: Path) -> None:
+def test_a_status_other_than_zero_may_be_expected(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "status.txt").write_text("3\n")
     assert judge(check="exit_status", file="status.txt", expected=3).passed
 
@@ -51,6 +51,6 @@ def test_a_malformed_status_fails_with_a_short_message(judge: Judge, tmp_path: P
     assert len(judgement.message) < 120
 
 
-def test_a_directory_in_its_place_fails(judge: Judge, tmp_path: Path) -> None:
+def test_a_directory_in_place_of_the_status_file_fails(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "exit_code").mkdir()
     assert "cannot be read" in judge(check="exit_status").message

@@ -1,4 +1,4 @@
-"""The files that a workload must write."""
+"""The check `files` requires files that a workload must write."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from .conftest import Judge
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """One file that holds something, two folders deep."""
+    """Return a file with content, two folders deep."""
     file = tmp_path / "profile" / "host" / "a.xplane.pb"
     file.parent.mkdir(parents=True)
     file.write_text("trace")
@@ -32,14 +32,14 @@ def trace(tmp_path: Path) -> Path:
     ],
 )
 @pytest.mark.usefixtures("trace")
-def test_as_many_files_as_expected_pass(judge: Judge, glob: str, count: int | None, passed: bool) -> None:
+def test_the_number_of_matching_files_is_compared(judge: Judge, glob: str, count: int | None, passed: bool) -> None:
     judgement = judge(check="files", glob=glob, count=count)
     assert judgement.passed is passed
     assert glob in judgement.message
     assert ("at least one" if count is None else f"exactly {count}") in judgement.message
 
 
-def test_more_than_exactly_one_fails_with_how_many_there_are(judge: Judge, trace: Path) -> None:
+def test_too_many_files_fail_with_their_number(judge: Judge, trace: Path) -> None:
     trace.with_name("b.xplane.pb").write_text("trace")
     assert judge(check="files", glob="**/*.pb", count=1).message == "2 files match **/*.pb; required: exactly 1"
 
@@ -50,26 +50,26 @@ def test_an_empty_file_fails_and_is_named_unless_that_is_allowed(judge: Judge, t
     assert judge(check="files", glob="**/*.pb", not_empty=False).passed
 
 
-def test_a_link_that_leads_nowhere_is_no_file(judge: Judge, tmp_path: Path) -> None:
+def test_a_dangling_link_is_not_a_file(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "a.pb").symlink_to("nowhere")
     assert not judge(check="files", glob="*.pb").passed
 
 
-def test_of_many_empty_files_a_few_are_named(judge: Judge, tmp_path: Path) -> None:
+def test_only_a_few_of_many_empty_files_are_named(judge: Judge, tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").touch()
     assert judge(check="files", glob="*.txt").message == "empty files match *.txt: 0.txt, 1.txt, 2.txt and 2 more"
 
 
-def test_links_that_lead_in_circles_are_passed_by(judge: Judge, trace: Path, tmp_path: Path) -> None:
+def test_loops_of_links_are_ignored(judge: Judge, trace: Path, tmp_path: Path) -> None:
     (tmp_path / "itself").symlink_to("itself")
     (trace.parent / "up").symlink_to(tmp_path)
     assert judge(check="files", glob="**/*", count=1).passed
 
 
 @pytest.mark.parametrize("glob", ["**/*", "x" * 300, "x/*/y"])
-def test_where_there_is_no_directory_no_file_matches(judge: Judge, tmp_path: Path, glob: str) -> None:
-    (tmp_path / "x").touch()  # it is no directory either
+def test_no_file_matches_in_a_missing_directory(judge: Judge, tmp_path: Path, glob: str) -> None:
+    (tmp_path / "x").touch()  # with the pattern x/*/y, this is a file in place of a directory
     (tmp_path / "x").rename(tmp_path.with_name("elsewhere"))
     tmp_path.rmdir()
     assert judge(check="files", glob=glob).message == f"0 files match {glob}; required: at least one"
@@ -104,7 +104,7 @@ def test_a_file_that_can_be_parsed_is_valid(judge: Judge, tmp_path: Path, kind: 
         ("yaml", b'"\\UFFFFFFFF"', None, "out/b is not YAML: Python int too large to convert to C int"),
     ],
 )
-def test_a_file_that_cannot_be_parsed_fails_with_the_line_where_that_stopped(
+def test_a_file_that_cannot_be_parsed_fails_with_the_line_of_the_error(
     judge: Judge, tmp_path: Path, kind: str, content: bytes, line: int | None, message: str
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -113,18 +113,18 @@ def test_a_file_that_cannot_be_parsed_fails_with_the_line_where_that_stopped(
     assert judge(check="files", glob="out/*", valid=kind) == Judgement(False, message, "out/b", line)
 
 
-def test_an_empty_file_may_be_valid_where_it_may_be_empty(judge: Judge, tmp_path: Path) -> None:
+def test_an_empty_file_is_valid_yaml_but_not_valid_json(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     assert judge(check="files", glob="out", not_empty=False, valid="yaml").passed
     assert judge(check="files", glob="out", not_empty=False, valid="json").line == 1
 
 
-def test_the_count_is_wrong_also_where_all_is_valid(judge: Judge, trace: Path) -> None:
+def test_a_wrong_count_fails_even_if_all_files_are_valid(judge: Judge, trace: Path) -> None:
     trace.write_text("{}")
     assert judge(check="files", glob="**/*.pb", count=2, valid="json").message.startswith("1 files match")
 
 
-def test_a_name_that_would_break_the_line_is_quoted(judge: Judge, tmp_path: Path) -> None:
+def test_a_name_with_a_line_break_is_quoted(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "a\nb").write_text("{")
     judgement = judge(check="files", glob="*", valid="json")
     assert judgement.message.startswith(r"'a\nb':1 is not JSON")

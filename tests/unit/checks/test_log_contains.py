@@ -1,4 +1,4 @@
-"""A text in a log."""
+"""The check `log_contains` requires a text in a log."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from .conftest import Judge
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log with a line that is no UTF-8 before the one that counts."""
+    """Return a log in which a line that is not UTF-8 precedes the matching line."""
     file = tmp_path / "stdout.log"
     file.write_bytes("step 1\ncaf\xe9\nFinished training run (a.b*)\nFinished again".encode("latin-1"))
     return file
@@ -32,7 +32,7 @@ def test_a_text_is_searched_literally(judge: Judge, text: str) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_characters_of_patterns_stand_for_themselves(judge: Judge) -> None:
+def test_special_characters_of_patterns_are_literal(judge: Judge) -> None:
     assert judge(check="log_contains", text="(a.b*)").passed
 
 

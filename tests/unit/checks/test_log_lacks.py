@@ -1,4 +1,4 @@
-"""A text that must not be in a log."""
+"""The check `log_lacks` fails if a text is in a log."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def test_a_log_without_the_text_passes(judge: Judge, tmp_path: Path, content: by
     )
 
 
-def test_the_first_line_that_holds_the_text_fails_it(judge: Judge, tmp_path: Path) -> None:
+def test_the_first_line_that_contains_the_text_is_shown(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "err.log").write_bytes(b"step 1\n\xff [0] out of memory\nout of memory\n")
     assert judge(check="log_lacks", file="err.log", text="out of memory") == Judgement(
         False, "'out of memory' is in err.log:2: '\ufffd [0] out of memory'", "err.log", 2

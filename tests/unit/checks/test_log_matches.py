@@ -1,4 +1,4 @@
-"""A regular expression in a log."""
+"""The check `log_matches` counts the lines of a log that match a regular expression."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from .conftest import Judge
 
 @pytest.fixture(autouse=True)
 def log(tmp_path: Path) -> Path:
-    """A log in which two lines match `step \\d`, one of them twice."""
+    """Return a log in which two lines match `step \\d`, one of them twice."""
     file = tmp_path / "stdout.log"
     file.write_bytes(b"start\nstep 1, then step 2\nst\xff\nstep 3\n")
     return file
@@ -50,7 +50,7 @@ def test_no_match_fails_unless_no_match_is_expected(judge: Judge, bounds: dict[s
 @pytest.mark.parametrize(
     ("pattern", "count"), [("^st", 4), (r"\d$", 2), ("(?i)STEP", 2), ("start$", 1), ("1.*3", 0), (r"\s", 2), ("^$", 0)]
 )
-def test_each_line_is_looked_at_by_itself(judge: Judge, pattern: str, count: int) -> None:
+def test_a_pattern_does_not_match_across_lines(judge: Judge, pattern: str, count: int) -> None:
     assert judge(check="log_matches", pattern=pattern, at_least=0, at_most=count).message.startswith(f"{count} lines")
 
 

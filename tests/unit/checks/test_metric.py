@@ -1,4 +1,4 @@
-"""A metric within its bounds."""
+"""The check `metric` compares a metric with its bounds."""
 
 import math
 from dataclasses import replace
@@ -45,7 +45,7 @@ def test_a_metric_out_of_bounds_fails_with_value_and_bound(
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_metric_that_is_no_number_is_never_within_bounds(judge: Judge, value: float) -> None:
+def test_a_metric_that_is_not_a_number_is_never_within_bounds(judge: Judge, value: float) -> None:
     judgement = judge(Metric("loss", value), check="metric", metric="loss", lower=-1e308, upper=1e308)
     assert not judgement.passed
     assert str(value) in judgement.message
@@ -66,7 +66,7 @@ def test_an_unknown_metric_fails_and_names_the_known_metrics(judge: Judge) -> No
     )
 
 
-def test_every_sample_has_to_be_within(judge: Judge) -> None:
+def test_every_sample_must_be_within_the_bounds(judge: Judge) -> None:
     steps = Metric("step_time", 1.5, "s", samples=(1.0, 1.5, 2.0))
     within = judge(steps, check="metric", metric="step_time", lower=1, upper=2)
     assert (within.passed, within.message) == (True, "all 3 values of step_time are within [1, 2] s")
@@ -80,7 +80,7 @@ def test_every_sample_has_to_be_within(judge: Judge) -> None:
         (1.75, 6.75, "4 of 5 values of step_time are out of [1.75, 6.75] s, the worst is 0.5 s"),
     ],
 )
-def test_samples_that_are_out_are_counted_and_the_worst_is_told(
+def test_samples_out_of_bounds_are_counted_and_the_worst_is_shown(
     judge: Judge, lower: float | None, upper: float | None, message: str
 ) -> None:
     steps = Metric("step_time", 1.5, "s", samples=(1.5, 7.25, 0.5, 1.0, 2.5))
@@ -89,7 +89,7 @@ def test_samples_that_are_out_are_counted_and_the_worst_is_told(
 
 
 @pytest.mark.parametrize("sample", [math.nan, math.inf, -math.inf])
-def test_a_sample_that_is_no_number_is_the_worst(judge: Judge, sample: float) -> None:
+def test_a_sample_that_is_not_a_number_is_the_worst(judge: Judge, sample: float) -> None:
     judgement = judge(Metric("loss", 2, samples=(2, 9, sample)), check="metric", metric="loss", lower=1, upper=3)
     assert (judgement.passed, judgement.message) == (
         False,
@@ -119,7 +119,7 @@ AUTO = {"check": "metric", "metric": "time", "bounds": "auto"}
 
 
 def by_history(value: float, bound: Bound | None = BOUND, direction: Direction | None = Direction.LOWER) -> Judgement:
-    """Hold a value against the bounds of earlier runs."""
+    """Return the judgement of a value by bounds from earlier runs."""
     metric = Metric("time", value, "s", direction=direction)
     bounds = {"time": bound} if bound is not None else {}
     check = Check.model_validate({key: text for key, text in AUTO.items() if key != "check"})
@@ -140,7 +140,7 @@ def test_a_metric_within_the_bounds_of_earlier_runs_passes() -> None:
         (0.8, None, Deviation("time", Side.BELOW, improves=False)),
     ],
 )
-def test_a_metric_out_of_them_says_on_which_side(
+def test_a_metric_out_of_the_bounds_of_earlier_runs_names_its_side(
     value: float, direction: Direction | None, deviation: Deviation
 ) -> None:
     found = by_history(value, direction=direction)
@@ -157,23 +157,23 @@ def test_bounds_of_few_runs_do_not_fail_anything(samples: int | None, passed: bo
     assert found.deviation is not None
 
 
-def test_without_bounds_nothing_is_judged() -> None:
+def test_without_bounds_the_metric_is_not_judged() -> None:
     assert by_history(2.0, None).passed is None
 
 
 @pytest.mark.parametrize(("unit", "shown"), [("ms", "ms"), ("", "bare numbers")])
-def test_bounds_in_another_unit_judge_nothing(unit: str, shown: str) -> None:
+def test_bounds_in_another_unit_are_not_used(unit: str, shown: str) -> None:
     found = by_history(3.0, replace(BOUND, unit=unit))
     message = f"time is 3 s, and its bounds are in {shown}: `results update_bounds` computes new bounds"
     assert found == Judgement(None, message)
 
 
-def test_bounds_that_were_written_without_a_unit_are_in_that_of_the_metric() -> None:
+def test_bounds_without_a_unit_have_the_unit_of_the_metric() -> None:
     by_hand = Bound(None, 1.1, None, None, Method.MANUAL)
     assert by_history(1.0, by_hand).message == "time is 1 s, within [-, 1.1] s"
     assert by_history(1.2, by_hand).passed is False
 
 
-def test_bounds_are_given_or_those_of_earlier_runs() -> None:
+def test_fixed_bounds_and_automatic_bounds_exclude_each_other() -> None:
     with pytest.raises(ValidationError, match="set `lower` and `upper`, or set `bounds: auto`, but not all of them"):
         Check.model_validate({"metric": "time", "bounds": "auto", "lower": 1})

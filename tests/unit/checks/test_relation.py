@@ -1,4 +1,4 @@
-"""A metric compared with the same metric of another cell."""
+"""The check `relation` compares a metric with the same metric of another cell."""
 
 import math
 import re
@@ -16,7 +16,7 @@ SPEC = {"check": "relation", "metric": "speed", "to": {"batch": 1}}
 
 
 def reference(*metrics: Metric) -> Reference:
-    """The other cell, with its numbers."""
+    """Return the reference cell with these metrics."""
     return Reference(NAME, {metric.name: metric for metric in metrics})
 
 
@@ -31,7 +31,7 @@ def reference(*metrics: Metric) -> Reference:
         ({"lower": 1, "upper": 1.5}, False, "1 to 1.5"),
     ],
 )
-def test_a_ratio_is_this_cell_over_the_other(
+def test_a_ratio_is_the_value_of_this_cell_divided_by_that_of_the_reference(
     judge: Judge, bounds: dict[str, float], passed: bool, expected: str
 ) -> None:
     here, there = Metric("speed", 480, "tokens/s"), Metric("speed", 250, "tokens/s")
@@ -40,7 +40,7 @@ def test_a_ratio_is_this_cell_over_the_other(
     assert found == Judgement(passed, message, out_of_range=not passed)
 
 
-def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Judge) -> None:
+def test_a_speedup_is_the_time_of_the_reference_divided_by_that_of_this_cell(judge: Judge) -> None:
     here, there = Metric("speed", 0.25, "s"), Metric("speed", 0.5, "s")
     message = f"speed is 2 times as fast as in `{NAME}` (0.25 s against 0.5 s); required: at least 1.8"
     judged = judge(here, **SPEC, lower=1.8, kind="speedup", reference=reference(there))
@@ -57,9 +57,7 @@ def test_a_speedup_is_the_time_of_the_other_cell_over_that_of_this_one(judge: Ju
         ),
     ],
 )
-def test_without_a_cell_to_compare_with_there_is_no_judgement(
-    judge: Judge, other: Reference | None, message: str
-) -> None:
+def test_without_a_reference_cell_there_is_no_judgement(judge: Judge, other: Reference | None, message: str) -> None:
     assert judge(Metric("speed", 1), **SPEC, lower=1, reference=other) == Judgement(None, message)
     assert judge(**SPEC, lower=1, reference=other).passed is None
 
@@ -80,7 +78,7 @@ def test_without_a_cell_to_compare_with_there_is_no_judgement(
         ([Metric("speed", 1e308)], reference(Metric("speed", 1e-308)), r"the ratio of 1e\+308 and 1e-308 is undefined"),
     ],
 )  # fmt: skip
-def test_numbers_that_cannot_be_compared_fail_and_say_why(
+def test_numbers_that_cannot_be_compared_fail_with_the_reason(
     judge: Judge, here: list[Metric], other: Reference, message: str
 ) -> None:
     judgement = judge(*here, **SPEC, lower=1, reference=other)
@@ -88,7 +86,7 @@ def test_numbers_that_cannot_be_compared_fail_and_say_why(
     assert re.search(message, judgement.message)
 
 
-def test_no_time_at_all_is_no_speedup(judge: Judge) -> None:
+def test_the_speedup_of_a_time_of_zero_is_undefined(judge: Judge) -> None:
     judgement = judge(
         Metric("speed", 0, "s"), **SPEC, lower=1, kind="speedup", reference=reference(Metric("speed", 1, "s"))
     )

@@ -1,4 +1,4 @@
-"""Slash commands of a comment."""
+"""The slash commands in a comment are parsed."""
 
 import datetime as dt
 import time
@@ -35,7 +35,7 @@ from toolbox.model.errors import UsageError
         ("```inline``` code\n/test training", CommentRequest(project="training")),
     ],
 )
-def test_a_comment_is_understood(text: str, expected: CommentRequest) -> None:
+def test_the_commands_of_a_comment_are_parsed(text: str, expected: CommentRequest) -> None:
     assert slash.parse(text) == expected
 
 
@@ -162,7 +162,7 @@ def test_a_comment_with_explosive_yaml_is_refused(text: str) -> None:
     began = time.process_time()
     with pytest.raises(UsageError):
         slash.parse(text)
-    assert time.process_time() - began < 5  # they took up to three minutes
+    assert time.process_time() - began < 5  # without limits, these comments took up to three minutes
 
 
 def test_the_help_names_every_command() -> None:

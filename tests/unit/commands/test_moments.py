@@ -1,4 +1,4 @@
-"""Moments as people write them, and what is none."""
+"""Times and periods are parsed in the forms that users write, and other text is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOMENTS = [
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    """Put this machine into a time zone; it is in UTC to begin with."""
+    """Yield a function that sets the local time zone, which is UTC at first."""
 
     def move(zone: str) -> None:
         monkeypatch.setenv("TZ", zone)
@@ -46,7 +46,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 
 
 @pytest.mark.parametrize(("text", "moment"), MOMENTS)
-def test_times_are_parsed_as_people_write_them(text: str, moment: datetime) -> None:
+def test_times_are_parsed_in_all_forms(text: str, moment: datetime) -> None:
     assert _moments.parse(text, flag="since", now=NOW) == moment
 
 
@@ -75,7 +75,7 @@ def test_days_are_those_of_the_local_time_zone(here: Here) -> None:
 @pytest.mark.parametrize("text", ["2 hours ago", "120 minutes", "2h ago"])
 def test_relative_hours_ignore_clock_changes(here: Here, text: str) -> None:
     here("Europe/Berlin")
-    now = datetime(2026, 10, 25, 2, 30, tzinfo=UTC).astimezone()  # half past three, and half past two was twice
+    now = datetime(2026, 10, 25, 2, 30, tzinfo=UTC).astimezone()  # 03:30 local time; 02:30 has occurred twice
     assert _moments.parse(text, flag="since", now=now) == now - timedelta(hours=2)
     assert _moments.parse("now", flag="since", now=now) == now
 
@@ -88,7 +88,7 @@ def test_an_end_date_includes_the_whole_day() -> None:
 
 
 @pytest.mark.parametrize(("text", "day"), [("yesterday", 20), ("today", 21)])
-def test_an_end_of_yesterday_includes_the_whole_day(text: str, day: int) -> None:
+def test_an_end_by_the_name_of_a_day_includes_the_whole_day(text: str, day: int) -> None:
     found = _moments.parse(text, flag="until", now=NOW, is_end=True)
     assert found == datetime(2026, 11, day, 23, 59, 59, 999999, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Which members of an archive are extracted that a workload or its host may have forged."""
+"""Members of an archive that a workload or its host may have forged are extracted safely or left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME_MAX = 255
 
 
 def packed(*members: tarfile.TarInfo, content: bytes = b"1", kind: int = tarfile.GNU_FORMAT) -> io.BytesIO:
-    """Return an archive; each file in it has this content."""
+    """Return an archive with these members, in which each file has this content."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=kind) as archive:
         for each in members:
@@ -51,12 +51,12 @@ def there(tmp_path: Path) -> Path:
 
 
 def extracted(there: Path, *members: tarfile.TarInfo) -> list[str]:
-    """Extract an archive, and return the names of all files that there are then, in the directory or beside it."""
+    """Extract an archive, and return the names of all files in `there` and in its parent directory."""
     archives.extract(packed(*members), there, LIMITS)
     return names(there.parent)
 
 
-def test_a_link_without_a_target_costs_no_other_file(there: Path) -> None:
+def test_a_link_without_a_target_does_not_affect_other_files(there: Path) -> None:
     assert extracted(there, link("files/empty", ""), member("files/a")) == ["there/files/a"]
 
 
@@ -98,7 +98,7 @@ def test_the_files_of_the_supervisor_are_extracted(there: Path, name: str) -> No
     ],
     ids=lambda bad: f"{bad.name[:30]}-{bad.type.decode()}",
 )
-def test_a_member_that_is_no_file_of_an_attempt_is_left_out(
+def test_a_member_that_is_not_a_file_of_an_attempt_is_left_out(
     there: Path, caplog: pytest.LogCaptureFixture, bad: tarfile.TarInfo
 ) -> None:
     assert extracted(there, member("files/a"), bad, member("files/z")) == ["there/files/a", "there/files/z"]
@@ -110,7 +110,7 @@ def test_a_name_is_shown_without_its_control_characters(there: Path, caplog: pyt
     assert r"'../\x1b[2Joutside' is left out" in caplog.text
 
 
-def test_a_million_bad_members_are_not_a_million_warnings(there: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_warnings_is_limited(there: Path, caplog: pytest.LogCaptureFixture) -> None:
     extracted(there, *(member(f"../{number}") for number in range(50)))
     assert len(caplog.records) == 11
     assert caplog.records[-1].message == "40 more files are left out"
@@ -131,14 +131,14 @@ def test_no_file_is_written_through_a_link_of_an_earlier_archive(there: Path, tm
     assert names(tmp_path / "elsewhere") == []
 
 
-def test_a_file_in_the_place_of_a_link_does_not_change_the_links_target(there: Path) -> None:
+def test_a_file_that_replaces_a_link_does_not_change_the_target_of_the_link(there: Path) -> None:
     extracted(there, member("files/a"), link("files/to", "a"))
     archives.extract(packed(member("files/to"), content=b"2"), there, LIMITS)
     assert ((there / "files/a").read_bytes(), (there / "files/to").read_bytes()) == (b"1", b"2")
 
 
-def test_a_chain_of_long_links_leads_nowhere(there: Path, tmp_path: Path) -> None:
-    """The path to the last link is longer than PATH_MAX once the links are resolved (CVE-2025-4517)."""
+def test_a_chain_of_long_links_does_not_lead_outside(there: Path, tmp_path: Path) -> None:
+    """After its links are resolved, the path to the last link is longer than PATH_MAX (CVE-2025-4517)."""
     long, path, members = "d" * 247, "files", []
     for letter in "abcdefghijklmnop":
         members += [member(f"{path}/{long}", tarfile.DIRTYPE), link(f"{path}/{letter}", long)]
@@ -171,11 +171,11 @@ def test_no_mixture_of_links_and_files_leads_outside(there: Path, tmp_path: Path
     assert [name for name in names(tmp_path) if not name.startswith("there/files/")] == ["victim"]
     assert (tmp_path / "victim").read_text() == "untouched"
     for found in (path for path in there.rglob("*") if path.is_symlink()):
-        with suppress(OSError, RuntimeError):  # a loop of links
+        with suppress(OSError, RuntimeError):  # the links form a loop
             assert found.resolve().is_relative_to(there)
 
 
-def test_the_last_of_several_members_of_one_name_stays(there: Path) -> None:
+def test_the_last_of_several_members_with_one_name_is_kept(there: Path) -> None:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for content in (b"first", b"second"):
@@ -224,10 +224,10 @@ def test_members_before_the_limit_are_extracted(there: Path, limits: CollectLimi
     assert names(there) == ["files/a", "files/b"]
 
 
-def test_a_file_of_holes_is_not_extracted(there: Path) -> None:
+def test_a_sparse_file_is_not_extracted(there: Path) -> None:
     sparse = member("files/a", tarfile.GNUTYPE_SPARSE)
     header = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
-    header[386:410] = b"00000000000\x0000000000000\x00"  # one empty piece, at the beginning
+    header[386:410] = b"00000000000\x0000000000000\x00"  # the only data block is empty and at the beginning
     header[483:495] = b"77777777777\x00"  # the real size: 8 GiB
     header[148:156] = b"        "
     header[148:156] = b"%06o\x00 " % sum(header)
@@ -243,13 +243,13 @@ def pax_header(content: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE])
-def test_an_extended_header_on_which_tarfile_would_work_for_hours_is_not_parsed(there: Path, kind: bytes) -> None:
+def test_an_extended_header_that_tarfile_would_parse_for_hours_is_refused(there: Path, kind: bytes) -> None:
     content = pax_header(b"1" * (1 << 20), kind) + packed(member("files/a")).read()
     with pytest.raises(tarfile.TarError, match="a header of the type"):
         archives.extract(io.BytesIO(content), there, LIMITS)
 
 
-def test_a_map_of_holes_is_not_read(there: Path) -> None:
+def test_the_map_of_a_sparse_file_is_not_read(there: Path) -> None:
     sparse = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
     content = pax_header(sparse) + packed(member("files/a"), content=b"1000000\n" + b"0\n" * 2_000_000).read()
     with pytest.raises(tarfile.TarError, match="a header of the type"):
@@ -264,7 +264,7 @@ def test_a_name_of_gigabytes_is_not_read(there: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
-def test_headers_of_headers_of_headers_are_damage(there: Path, kind: bytes) -> None:
+def test_deeply_nested_headers_are_an_error(there: Path, kind: bytes) -> None:
     header = member("x", kind)
     header.size = 1
     one = header.tobuf(tarfile.GNU_FORMAT) + b"a".ljust(512, b"\0")
@@ -273,7 +273,7 @@ def test_headers_of_headers_of_headers_are_damage(there: Path, kind: bytes) -> N
 
 
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.DIRTYPE])
-def test_a_negative_size_is_damage(there: Path, kind: bytes) -> None:
+def test_a_negative_size_is_an_error(there: Path, kind: bytes) -> None:
     header = member("files/a", kind)
     header.size = -512
     with pytest.raises(tarfile.TarError):
@@ -308,7 +308,7 @@ def test_the_output_of_a_program_is_copied(tmp_path: Path) -> None:
     assert (tmp_path / "copy").read_bytes() == b"a" * 100
 
 
-def test_a_program_that_prints_without_end_cannot_write_on(tmp_path: Path) -> None:
+def test_the_endless_output_of_a_program_is_cut_off(tmp_path: Path) -> None:
     def print_on() -> None:
         with (
             (tmp_path / "copy").open("wb") as target,

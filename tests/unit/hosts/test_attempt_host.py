@@ -1,4 +1,4 @@
-"""A host whose connection is restored, and the attempts on this host."""
+"""A host restores its connection, and reports the attempts that run on it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ ORDER: Final[dict[str, Any]] = {
 
 
 class Machine:
-    """A host of this machine, and what is told of it.
+    """A host on this machine, with the names of the attempts that it reports.
 
     Args:
-        scripts: what is run instead of the agent, one after the other; after them it is the agent.
+        directory: the directory of the attempt and of its local copy.
+        scripts: shell scripts that replace the agent in the first connections, one script per connection.
     """
 
     def __init__(self, directory: Path, *scripts: str) -> None:
@@ -62,17 +63,17 @@ class Machine:
         return there
 
     def disconnect(self) -> None:
-        """End the connection as if its program was killed."""
+        """Kill the program of the connection."""
         connection = self.host._connection
         assert connection is not None
         connection._channel._process.kill()
 
     def answer(self, *scripts: str) -> None:
-        """Have the next connections be something else."""
+        """Let these scripts replace the agent in the next connections."""
         self._scripts += scripts
 
     def recover(self) -> None:
-        """Have the next connection be the agent."""
+        """Let the next connection start the agent."""
         self._scripts.clear()
 
     def _launch(self) -> Channel:
@@ -86,7 +87,7 @@ Machines = Callable[..., Machine]
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machines]:
-    """Return a machine, and end what it has started."""
+    """Yield a function that makes a machine; at the end, end its workload and close its host."""
     machines: list[Machine] = []
 
     def make(*scripts: str) -> Machine:
@@ -100,7 +101,7 @@ def machine(tmp_path: Path) -> Iterator[Machines]:
 
 
 def ask(machine: Machine, timeout: float = 60) -> Any:
-    """Ask something simple."""
+    """Request the state of a missing attempt, and return it."""
     return machine.host.request("state", timeout, directory="/nowhere")["state"]
 
 
@@ -157,7 +158,7 @@ def test_a_temporary_error_is_tried_again(machine: Machines, error: str) -> None
 
 
 def test_a_final_error_of_a_host_that_was_reached_before_is_tried_again(machine: Machines) -> None:
-    """A machine that is being started refuses people, and has no homes yet."""
+    """A machine that is booting may refuse logins, and may not have mounted the home directories yet."""
     one = machine()
     there = one.start("sleep", "60")
     one.answer(DENIED, DENIED)
@@ -167,7 +168,7 @@ def test_a_final_error_of_a_host_that_was_reached_before_is_tried_again(machine:
     assert one.host.status(there).state is AttemptState.RUNNING
 
 
-def test_a_connection_that_is_gone_as_soon_as_it_is_there_is_no_connection(machine: Machines) -> None:
+def test_a_connection_that_ends_after_its_first_message_is_tried_again(machine: Machines) -> None:
     one = machine(*[HELLO] * 3)
     assert ask(one) == "absent"
     assert one.launches == 4
@@ -202,7 +203,7 @@ def test_a_host_that_is_closed_while_it_connects_has_no_connection(machine: Mach
     assert processes.marked(one.mark) == []
 
 
-def test_a_submission_without_an_answer_may_have_been_done(machine: Machines) -> None:
+def test_a_submission_without_an_answer_may_have_started_the_workload(machine: Machines) -> None:
     one = machine(f"{HELLO}; head -c 20000 > /dev/null; exit", *[REFUSED] * 99)
     with pytest.raises(
         SubmissionUnknown, match=r"^the workload may have been started; there: the host cannot be reached"
@@ -217,7 +218,7 @@ def test_a_refusal_after_a_submission_without_an_answer_proves_nothing(machine: 
         one.start("true")
 
 
-def test_an_attempt_is_given_up_that_is_out_of_reach_for_too_long(machine: Machines) -> None:
+def test_an_attempt_is_unreachable_after_its_timeout(machine: Machines) -> None:
     one = machine()
     there = one.start("sleep", "60", timeout=0.5)
     one.answer(*[REFUSED] * 99)
@@ -253,7 +254,7 @@ def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ende
     wait_for(lambda: not processes.marked(Path(there)), "no process of it")
 
 
-def test_an_attempt_that_is_confirmed_while_the_host_is_asked_is_not_lost(
+def test_an_attempt_that_is_confirmed_during_a_watch_request_is_not_lost(
     machine: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = machine()
@@ -280,7 +281,7 @@ def test_an_attempt_that_is_not_on_the_host_is_not_watched(machine: Machines, tm
 
 
 def test_a_copy_of_a_log_has_no_gap(tmp_path: Path) -> None:
-    """What does not begin where the copy ends is left out, and found missing later."""
+    """A piece that begins after the end of the copy is left out."""
     log = tmp_path / "stdout.log"
     for offset, piece in ((0, b"0123"), (6, b"67"), (2, b"2345"), (6, b"6")):
         attempt_host._write_at(log, offset, base64.b64encode(piece).decode(), most=8)
@@ -327,7 +328,7 @@ def test_an_event_that_no_agent_sends_is_ignored(
     ]
 
 
-def test_a_log_does_not_become_longer_than_its_limit(machine: Machines, tmp_path: Path) -> None:
+def test_the_copy_of_a_log_has_its_limit(machine: Machines, tmp_path: Path) -> None:
     one = machine()
     one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1, log_bytes=10))
     piece = base64.b64encode(bytes(1 << 16)).decode()
@@ -358,7 +359,7 @@ def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
 
 
 @pytest.mark.parametrize("home", ["relative", "~", "/two\nlines", "/" + "h" * 5000])
-def test_a_home_that_is_no_path_is_an_error_of_the_host(machine: Machines, home: str) -> None:
+def test_an_invalid_home_directory_is_an_error_of_the_host(machine: Machines, home: str) -> None:
     hello = json.dumps({"event": "hello", "home": home})
     one = machine(f"printf '%s\\n' '{hello}'; cat > /dev/null")
     with pytest.raises(StepError, match=r"^there: the agent reports an invalid home directory: "):

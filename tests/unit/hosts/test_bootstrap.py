@@ -10,12 +10,12 @@ from toolbox.hosts import bootstrap
 
 
 def run(sent: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
-    """Run what waits for the agent, with what is sent to it."""
+    """Run the program that receives the agent, with this input."""
     command = bootstrap.command(sys.executable, *options)
     return subprocess.run(command, input=sent, capture_output=True, check=False, timeout=60)
 
 
-def test_the_agent_is_its_size_and_its_text() -> None:
+def test_the_program_is_its_size_followed_by_its_source() -> None:
     program = bootstrap.program()
     assert int(program[:8]) == len(program) - 8
     compile(program[8:], "agent", "exec")

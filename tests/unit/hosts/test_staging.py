@@ -19,7 +19,7 @@ CONTEXT = TargetContext("there", "run", Path("/mark"), {}, lambda: ["secret"], l
 
 
 def names(directory: Path) -> list[str]:
-    """Return what is below a directory."""
+    """Return the sorted names of all files and folders below a directory."""
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
@@ -76,7 +76,7 @@ def test_a_workload_without_files_has_no_folder(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_a_folder_is_sent_without_what_python_and_git_keep_there(tmp_path: Path) -> None:
+def test_a_folder_is_sent_without_bytecode_and_git_files(tmp_path: Path) -> None:
     for name in ("code/a.py", "code/a.pyc", "code/__pycache__/a.pyc", "code/.git/HEAD", "code/sub/b"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -95,7 +95,7 @@ def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
     assert names(tmp_path / "attempt") == []
 
 
-def test_a_name_that_is_taken_by_a_folder_is_a_fault_of_the_machine(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_folder_is_an_infrastructure_error(tmp_path: Path) -> None:
     (tmp_path / "source").touch()
     files = {"a/b": tmp_path / "source", "a": tmp_path / "source"}
     workload = Workload(("true",), files=files, text_files={"a/b/c": ""})
@@ -141,11 +141,11 @@ def test_pipes_and_links_in_place_of_files_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in attempt.rglob("*")) == ["a", "files", "link"]
 
 
-# What tells files from others
+# The digests of files
 
 
 def tree(directory: Path) -> Path:
-    """Make a folder with a script, a data file in a subfolder, and a link."""
+    """Create a folder with a script, a data file in a subfolder, and a link, and return its path."""
     folder = directory / "tree"
     (folder / "data").mkdir(parents=True)
     (folder / "run.sh").write_text("true")
@@ -186,12 +186,12 @@ def test_ignored_files_have_no_digest(tmp_path: Path) -> None:
     assert staging.digests(folder) == before
 
 
-def test_a_file_that_is_a_link_is_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_file_that_is_a_link_has_the_digest_of_its_target(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("x")
     (tmp_path / "link").symlink_to("real")
     assert staging.digests(tmp_path / "link") == staging.digests(tmp_path / "real")
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert staging.digests(tmp_path) == {"pipe": "no regular file"}

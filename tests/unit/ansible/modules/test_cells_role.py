@@ -1,4 +1,4 @@
-"""The Role that `cluster prepare_namespace` gives an account: enough for cells, and no more than is documented."""
+"""The Role that `cluster prepare_namespace` creates grants exactly the documented permissions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def documented() -> set[Permission]:
     return rights(next(yaml.safe_load_all(block[1]))["rules"])
 
 
-def test_an_account_that_may_run_cells_gets_the_documented_role() -> None:
+def test_the_role_for_cells_is_the_documented_role() -> None:
     file = places.find("roles", "cluster_prepare_namespace", "files", "cells.yaml")
     assert file is not None
     granted = rights(yaml.safe_load(file.read_text())["rules"])
     assert granted == documented() == set(REQUIRED_PERMISSIONS)
 
 
-def test_cells_of_several_hosts_and_slices_add_only_what_they_need() -> None:
+def test_cells_with_several_hosts_or_slices_add_only_the_permissions_that_they_need() -> None:
     more = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["_cluster_prepare_namespace_more_rules"]
     assert rights([more["hosts"]]) == set(HOST_PERMISSIONS)
     assert rights([more["slices"]]) == set(SLICE_PERMISSIONS)

@@ -1,4 +1,4 @@
-"""Which Jobs `cluster cleanup_namespace` refuses to delete, on a fake API server."""
+"""`cluster cleanup_namespace` refuses to delete Jobs of runs that may be active, on a fake API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def items(*found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(name="server")
 def _server(server: ApiServer) -> ApiServer:
-    """A server with one Job of the run r-1, which has not ended."""
+    """Return a server with one unfinished Job of the run r-1."""
     job = {"metadata": {"name": "j", "namespace": "tests", "uid": "u", "labels": {**OURS, "topgallant.dev/run": "r-1"}}}
     verbs = ["list", "delete", "watch"]
     kinds = {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True, "verbs": verbs}]}
@@ -42,9 +42,7 @@ def clean(cluster: Cluster, tmp_path: Path, run: str | None) -> dict[str, Any]:
     return cluster_cleanup.work(Objects(cluster), given)
 
 
-def test_a_job_that_may_be_of_a_live_run_stays_unless_the_run_is_named(
-    server: ApiServer, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_an_unfinished_job_is_kept_unless_its_run_is_named(server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
     server.answers("GET", LEASES, items())
     with pytest.raises(ConfigurationError, match="the runs r-1 have unfinished Jobs"):
         clean(cluster, tmp_path, None)

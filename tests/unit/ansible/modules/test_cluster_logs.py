@@ -1,4 +1,4 @@
-"""The files of logs are named after pods and containers, whose names may be forged."""
+"""Log files are named after pods and containers; forged names are refused, and logs have a size limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pod(name: str, container: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("name", "container"), [("../p", "c"), ("p", "../../c"), ("/p", "c"), ("p\n", "c"), ("", "c")])
-def test_an_invalid_name_names_no_file(cluster: Cluster, tmp_path: Path, name: str, container: str) -> None:
+def test_a_forged_name_is_not_used_as_a_file_name(cluster: Cluster, tmp_path: Path, name: str, container: str) -> None:
     written, _ = _logs.save(cluster, [pod(name, container)], tmp_path / "logs", _logs.LogSelection())
     assert (written, list(tmp_path.rglob("*.log"))) == ([], [])
 

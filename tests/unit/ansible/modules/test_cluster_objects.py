@@ -1,4 +1,4 @@
-"""Manifests before they are sent to a cluster."""
+"""Manifests are read, checked and completed before they are sent to a cluster."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_a_file_may_hold_several_documents_empty_ones_and_lists(tmp_path: Path) 
     assert names(file) == ["one", "two"]
 
 
-def test_a_folder_is_read_by_the_names_of_its_manifests(tmp_path: Path) -> None:
+def test_the_manifests_of_a_folder_are_sorted_by_name(tmp_path: Path) -> None:
     for name in ("b.yml", "a.json", "c.txt"):
         (tmp_path / name).write_text(f'{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}"}}}}')
     assert names(tmp_path) == ["a.json", "b.yml"]
 
 
-def test_a_date_stays_a_text(tmp_path: Path) -> None:
+def test_a_date_is_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(f"{ONE}data: {{since: 2026-11-01}}\n")
     assert next(cluster_objects.read(tmp_path))["data"] == {"since": "2026-11-01"}
 
@@ -63,7 +63,7 @@ def test_a_folder_with_no_manifests_is_refused(tmp_path: Path) -> None:
         names(tmp_path)
 
 
-def test_secret_data_comes_from_files_and_from_texts(tmp_path: Path) -> None:
+def test_secret_data_is_read_from_files_and_from_texts(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"\x00\xff")
     body = cluster_objects.with_secrets(SECRET, {"key": str(file)}, {"word": "sesame"})
@@ -88,7 +88,7 @@ def deployment(probe: dict[str, Any] | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("after", [TCP, None])
-def test_a_probe_is_removed_before_one_of_another_kind_takes_its_place(after: dict[str, Any] | None) -> None:
+def test_a_probe_is_removed_before_a_probe_of_another_kind_replaces_it(after: dict[str, Any] | None) -> None:
     path = "/spec/template/spec/containers/1/readinessProbe"
     assert cluster_objects.changed_probes(deployment(HTTP), deployment(after)) == [{"op": "remove", "path": path}]
 

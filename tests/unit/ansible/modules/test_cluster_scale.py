@@ -1,4 +1,4 @@
-"""Which changes of the number of nodes are allowed."""
+"""Changes of the number of nodes are allowed only within the pool's limits and without harm to other users' pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes and operators in the summary of a cluster."""
+"""The summary of a cluster describes its nodes and its operators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_only_labels_that_matter_are_kept() -> None:
     assert found["taints"] == ["nvidia.com/gpu=:NoSchedule"]
 
 
-def test_operators_are_told_with_their_state() -> None:
+def test_operators_are_listed_with_their_state() -> None:
     version = {"metadata": {"name": "gpu.v24"}, "spec": {"version": "24.9"}, "status": {"phase": "Succeeded"}}
     policy = {"metadata": {"name": "gpu"}, "status": {"state": "ready"}}
     assert cluster_state.operators({"ClusterPolicy": [policy]}, {"ClusterServiceVersion": [version]}) == [
@@ -50,7 +50,7 @@ def test_operators_are_told_with_their_state() -> None:
     ]
 
 
-def test_a_node_is_ready_without_the_taints_of_one_that_is_not() -> None:
+def test_a_ready_node_with_the_taint_unreachable_has_a_fault() -> None:
     taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
     assert cluster_ready.node_fault(node(conditions=READY)) is None
     lost = {**node(conditions=READY), "spec": {"taints": [taint]}}
@@ -64,6 +64,6 @@ def test_a_node_that_is_not_ready_says_why() -> None:
     assert cluster_ready.node_faults([found], 1)[0] == "0 of 1 required nodes are ready, 1 exist"
 
 
-def test_an_age_is_a_number_and_a_unit() -> None:
+def test_an_age_with_a_unit_is_converted_to_seconds() -> None:
     found = {age: cluster_logs.seconds(age) for age in ("30s", "10m", "2h", "1d", "")}
     assert found == {"30s": 30, "10m": 600, "2h": 7200, "1d": 86400, "": None}

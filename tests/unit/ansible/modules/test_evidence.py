@@ -1,4 +1,4 @@
-"""Objects as files, without the values of Secrets."""
+"""Objects are written to files without the values of Secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_secret_keeps_only_its_name_type_and_keys() -> None:
     }
 
 
-def test_a_secret_with_nothing_in_it_is_no_trouble() -> None:
+def test_an_empty_secret_is_not_an_error() -> None:
     empty = {"kind": "Secret", "metadata": {"annotations": None}, "data": None}
     assert _evidence.without_secrets(empty) == {"kind": "Secret", "metadata": {"annotations": {}}, "data": {}}
 

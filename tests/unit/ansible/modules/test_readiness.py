@@ -1,4 +1,4 @@
-"""Whether an object is ready, and the problems of its pods."""
+"""The readiness of an object is derived from its status and from the problems of its pods."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_exceeded_quota_is_named() -> None:
     )
 
 
-def test_a_daemon_set_is_ready_on_all_nodes_that_it_is_meant_for() -> None:
+def test_a_daemon_set_is_ready_when_it_is_updated_on_all_its_nodes() -> None:
     status = {"observedGeneration": 1, "desiredNumberScheduled": 3, "numberAvailable": 3, "updatedNumberScheduled": 2}
     found = {"kind": "DaemonSet", "metadata": {"generation": 1}, "status": status}
     assert readiness.unready_reason(found) == "it is available on 2 of 3 nodes"
@@ -79,13 +79,13 @@ def test_a_server_that_crashes_repeatedly_is_a_permanent_problem() -> None:
     assert len(readiness.permanent_problems([pod(waiting("CrashLoopBackOff"), restartCount=3)])) == 1
 
 
-def test_an_image_that_may_yet_come_is_waited_for() -> None:
+def test_only_a_missing_image_is_a_permanent_problem() -> None:
     assert readiness.permanent_problems([pod(waiting("ErrImagePull", "dial tcp: i/o timeout"))]) == []
     assert len(readiness.permanent_problems([pod(waiting("ErrImagePull", "manifest unknown"))])) == 1
     assert len(readiness.permanent_problems([pod(waiting("InvalidImageName"))])) == 1
 
 
-def test_a_pod_that_no_node_takes_says_why() -> None:
+def test_the_problem_of_an_unschedulable_pod_has_its_reason() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     found = {"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"conditions": [unscheduled]}}
     assert readiness.problems([found]) == ["pod p: Unschedulable: 0/3 nodes"]
@@ -102,7 +102,7 @@ def test_a_pod_that_no_node_takes_says_why() -> None:
         ({"running": {}}, None),
     ],
 )
-def test_an_image_is_there_when_its_container_was_tried(state: dict[str, Any], why: str | None) -> None:
+def test_an_image_was_pulled_if_its_container_was_started(state: dict[str, Any], why: str | None) -> None:
     assert readiness.pulls(pod(state)) == {"main": why}
 
 
@@ -115,7 +115,7 @@ def test_pods_of_old_revisions_are_left_out() -> None:
     assert readiness.current_pods(deployment(), pods, sets) == pods[1:]
 
 
-def test_a_job_that_failed_never_gets_ready() -> None:
+def test_a_failed_job_has_a_failure() -> None:
     failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
     assert readiness.failure({"kind": "Job", "status": {"conditions": [failed]}}) == "BackoffLimitExceeded"
     assert readiness.failure({"kind": "Job"}) is None

@@ -1,4 +1,4 @@
-"""What `kubernetes run_job` leaves in a cluster: the real role, run by Ansible."""
+"""The role of `kubernetes run_job`, which Ansible runs on a fake API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDED = {
 
 
 def kinds(**named: str) -> dict[str, Any]:
-    """Return how a server tells which kinds it has."""
+    """Return the answer in which a server lists its kinds."""
     return {
         "resources": [{"name": name, "kind": kind, "namespaced": True, "verbs": []} for name, kind in named.items()]
     }
@@ -37,7 +37,7 @@ def kinds(**named: str) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A run, in a repository that has nothing of its own."""
+    """Enter the top step of a run, in an empty repository."""
     (tmp_path / "repository/projects").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "repository")
     directory = filesystem.make_directory(tmp_path / "run")
@@ -47,7 +47,7 @@ def _top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(name="server")
 def _server(server: ApiServer) -> ApiServer:
-    """A server on which a Job ends at once."""
+    """Return a server on which the Job completes at once."""
     server.answers("GET", "/api/v1", kinds(pods="Pod", events="Event"))
     server.answers("GET", "/apis/batch/v1", kinds(jobs="Job"))
     server.answers("GET", JOB, failure(404), ENDED)
@@ -64,7 +64,7 @@ def run_job(server: ApiServer, **more: Any) -> None:
 
 
 def applied(server: ApiServer) -> dict[str, Any]:
-    """Return the manifest of the Job."""
+    """Return the Job manifest that the role has applied."""
     (found,) = (each.body for each in server.requests if each.method == "PATCH")
     assert isinstance(found, dict)
     return found
@@ -78,7 +78,7 @@ def test_a_job_whose_logs_cannot_be_kept_is_deleted(server: ApiServer) -> None:
     assert applied(server)["spec"]["ttlSecondsAfterFinished"] == 3600
 
 
-def test_a_job_that_is_to_be_kept_stays(server: ApiServer) -> None:
+def test_a_job_with_keep_is_not_deleted(server: ApiServer) -> None:
     run_job(server, keep=True)
     assert server.count("DELETE", JOB) == 0
     assert "ttlSecondsAfterFinished" not in applied(server)["spec"]
