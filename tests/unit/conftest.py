@@ -1,4 +1,4 @@
-"""What unit tests of several packages share: an API server that says what it is told to, and how it is reached."""
+"""Fixtures for the unit tests of several packages: a fake API server and a connection to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the configuration share."""
+"""Fixtures for the tests of the configuration."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +13,16 @@ Load = Callable[..., Configuration]
 
 @pytest.fixture(autouse=True)
 def _directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages name a file from the working directory on."""
+    """Work in `tmp_path`: messages name files relative to the working directory."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Load a configuration from its text: `load("a: 1", presets=["light"])`. It is `config.yaml` in messages."""
+    """Return a function that loads a configuration from its text: `load("a: 1", presets=["light"])`.
+
+    Messages name the file `config.yaml`.
+    """
 
     def configuration(text: str, **request: Any) -> Configuration:
         file = tmp_path / "config.yaml"

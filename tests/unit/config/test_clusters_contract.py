@@ -1,4 +1,4 @@
-"""The block `clusters`: what it takes, and what it says to what it does not."""
+"""The block `clusters` is validated, and mistakes are named."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_a_mistake_is_named(cluster: dict[str, Any], fault: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["SUT", "my_cluster", "-a", "a-name-of-twenty-char"])
-def test_a_name_that_clouds_refuse_is_refused(name: str) -> None:
+def test_a_cluster_name_that_a_cloud_would_refuse_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="use up to 19 characters of a-z, 0-9 and -"):
         Contract.model_validate({name: EXISTING})
     assert kinds({name: {"region": "x"}}) == {}, "an entry of the project may have any name"

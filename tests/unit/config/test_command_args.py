@@ -1,4 +1,4 @@
-"""Rendering of `command_args/NAME.yaml.j2`: values keep their type and cannot change what is around them."""
+"""The templates `command_args/NAME.yaml.j2` are rendered: values keep their types and cannot change the structure."""
 
 import datetime as dt
 import logging
@@ -26,7 +26,7 @@ Arguments = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Template]:
-    """Read a template from its text. It is `args.yaml.j2` in messages."""
+    """Return a function that reads a template from its text; messages name it `args.yaml.j2`."""
     monkeypatch.chdir(tmp_path)
 
     def read(text: str) -> Template:
@@ -38,7 +38,7 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 @pytest.fixture
 def arguments(template: Callable[[str], Template]) -> Arguments:
-    """The arguments of a command, from the texts of a template and of a configuration."""
+    """Return a function that renders a template with a configuration, both given as text, for a command."""
 
     def render(
         text: str, configuration: str = "a: 1", key: str = KEY, replaced: Collection[str] = ()
@@ -51,7 +51,7 @@ def arguments(template: Callable[[str], Template]) -> Arguments:
 
 @pytest.fixture
 def block(arguments: Arguments) -> Arguments:
-    """The arguments of a command whose block has these lines."""
+    """Return a function that renders a template in which the block of the command has these lines."""
 
     def render(lines: str, configuration: str = "a: 1") -> dict[str, Any]:
         body = "".join(f"  {line}\n" for line in lines.splitlines())
@@ -87,7 +87,7 @@ def test_a_value_keeps_its_type(block: Arguments, written: str, value: Any) -> N
     assert (found, type(found)) == (value, type(value))
 
 
-# What stands for a place in our own rendering of a template, and what means more in YAML than it shows.
+# Texts that the renderer itself uses as placeholders, and texts with a special meaning in YAML.
 OWN = [
     "\ue000",
     "\ue0000-0\ue001",
@@ -128,7 +128,7 @@ yaml_values = st.recursive(
 
 @pytest.fixture(scope="module")
 def expression(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    """A template with one expression in each of the places where a value can stand."""
+    """Return a template with the same expression in each place where a value may be."""
     file = tmp_path_factory.mktemp("command_args") / "args.yaml.j2"
     file.write_text(f"{KEY}:\n  x: {{{{ m.x }}}}\n  list: [1, {{{{ m.x }}}}]\n  text: 'a{{{{ m.x }}}}b'\n  end: 1\n")
     return Template(file)
@@ -430,7 +430,7 @@ def test_the_filters_of_the_templates_of_topsail(
     assert block(f"x: {{{{ {expression} }}}}", "{path: /a/b/c.tar, empty: null}") == {"x": value}
 
 
-def test_log_warning_logs_and_outputs_nothing(block: Arguments, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_warning_logs_and_renders_nothing(block: Arguments, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert block("x: 1{{ 'a.b is deprecated' | log_warning }}\n{{ 'twice' | log_warning }}") == {"x": 1}
     assert caplog.messages == ["a.b is deprecated", "twice"]

@@ -1,4 +1,4 @@
-"""The layers of a configuration and their order, where each value came from, and that nothing changes it."""
+"""The layers of a configuration have an order, and each value has a location and a history."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ b: "@a"
 
 
 def override_file(directory: Path, name: str, text: str) -> Path:
-    """Write an override file."""
+    """Write an override file, and return its path."""
     file = directory / name
     file.write_text(text, encoding="utf-8")
     return file
@@ -29,7 +29,7 @@ def override_file(directory: Path, name: str, text: str) -> Path:
 
 @pytest.fixture
 def layers(tmp_path: Path) -> dict[str, Any]:
-    """Every layer above the file that sets `a`, low to high."""
+    """Return all layers above the file that set `a`, from the lowest to the highest."""
     return {
         "presets": ["second"],
         "override_files": [override_file(tmp_path, f"{name}.yaml", f"a: {name}\n") for name in ("one", "two")],
@@ -205,7 +205,7 @@ def test_replaced_keeps_lines_and_history(load: Load) -> None:
     configuration = load(ALIASED, presets=["p"]).replaced("one.x", 3, layer="set_config (x.py:1)")
     assert configuration.get("base.x") == 3
     assert [change.layer for change in configuration.history("base.x")] == ["preset p", "set_config (x.py:1)"]
-    assert configuration.location("base.x") == "set_config (x.py:1)"  # no file writes the 3
+    assert configuration.location("base.x") == "set_config (x.py:1)"  # the value 3 is in no file
     assert configuration.location("two.x") == "config.yaml:2"
 
 
@@ -272,7 +272,7 @@ def test_a_view_resolves_values_on_access(load: Load) -> None:
         view["none"]
 
 
-# What a cell of the matrix sees
+# The values that a cell of the matrix sees
 
 
 CELLS = """\

@@ -1,4 +1,4 @@
-"""A configuration is held against the contracts of its blocks, all faults at once."""
+"""A configuration is validated by the contracts of its blocks, and all faults are reported at once."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class Contract(BaseModel):
 
 @pytest.fixture
 def contracts(tmp_path: Path) -> list[Path]:
-    """The folder of a project's contracts, one of them for `tests.training`."""
+    """Return the folder with a project's contracts, one of which is for `tests.training`."""
     folder = tmp_path / "contracts"
     folder.mkdir()
     (folder / "tests__training.py").write_text(TRAINING)
@@ -50,7 +50,7 @@ def contracts(tmp_path: Path) -> list[Path]:
 
 
 def faults(load: Load, contracts: list[Path], text: str, **request: Any) -> list[str]:
-    """The lines of the error of a configuration."""
+    """Return the lines of the error that a configuration raises."""
     with pytest.raises(ConfigurationError) as caught:
         load(text, contracts=contracts, **request).check()
     return str(caught.value).split("\n  ")

@@ -1,4 +1,4 @@
-"""A YAML document knows the file and the line of each value, and each change made to it."""
+"""A YAML document records the file and the line of each value, and each of its changes."""
 
 import logging
 from pathlib import Path
@@ -27,7 +27,7 @@ a:
 
 
 def line(text: str, path: str) -> int | None:
-    """The line of a field in a text."""
+    """Return the location of a field in a text."""
     found = document.parse(text, source="f").location(paths.parse(path))
     return found.line if found else None
 
@@ -145,7 +145,7 @@ def test_a_file_in_the_working_directory_has_a_relative_name(tmp_path: Path) -> 
 
 
 def changed(text: str, path: str, value: object, location: Location | None = None) -> Document:
-    """A document with one change."""
+    """Return a document with one change."""
     found = document.parse(text, source="f")
     found.set(paths.parse(path), value, layer="preset p", location=location)
     return found

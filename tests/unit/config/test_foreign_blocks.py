@@ -1,4 +1,4 @@
-"""Blocks that the library shares with projects: the shapes that occur in TOPSAIL's configurations, and in our docs."""
+"""Blocks that the library shares with projects are valid in the forms of TOPSAIL and of the documentation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = places.builtin_root() / "docs"
 
 
 def examples(page: str) -> list[str]:
-    """The YAML examples of a page of the documentation."""
+    """Return the YAML examples of a page of the documentation."""
     return re.findall(r"^```yaml\n(.*?)^```$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 

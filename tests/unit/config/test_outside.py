@@ -1,4 +1,4 @@
-"""A comment changes only the fields that the project's configuration lists, and never what is executed, or a secret."""
+"""A comment may change only fields that the configuration lists, and never programs, targets or secrets."""
 
 import contextlib
 import textwrap
@@ -40,7 +40,7 @@ matrix:
 
 
 def changed(tmp_path: Path, overrides: dict[str, Any], *presets: str, config: str = CONFIG) -> Configuration:
-    """Return the configuration that a comment asks for."""
+    """Return the configuration with the overrides and presets of a comment."""
     (tmp_path / "p.yaml").write_text(textwrap.dedent(config))
     request = Request(tmp_path / "p.yaml", presets, overrides=overrides, is_from_outside=True)
     return Configuration.load(request)
@@ -182,7 +182,7 @@ def test_guarded_fields_that_refer_to_a_listed_field_stay_guarded(
         changed(tmp_path, {path: value})
 
 
-def test_the_program_of_a_text_is_its_first_word(tmp_path: Path) -> None:
+def test_the_program_of_a_shell_command_is_its_first_word(tmp_path: Path) -> None:
     config = CONFIG.replace(
         'command: ["@names.program", "{@names.argument}"]', 'command: "{@names.program} {@names.argument}"'
     )

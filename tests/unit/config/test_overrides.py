@@ -1,4 +1,4 @@
-"""The text of `--overrides`."""
+"""The text of `--overrides` is a mapping or the names of files."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Paths: `a.b`, `a["key.with.dots"]`, `a[0]`, and `$` for the document."""
+"""Paths such as `a.b`, `a["key.with.dots"]`, `a[0]` and `$` are parsed, rendered and resolved."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What presets do, and what is said of a preset that cannot be applied."""
+"""Presets change a configuration in order, and faulty presets are reported."""
 
 import pytest
 
@@ -29,8 +29,8 @@ a: {b: 0, c: 0}
     [
         ([], {"b": 0, "c": 0}),
         (["light"], {"b": 1, "c": 0}),
-        (["heavy"], {"b": 1, "c": 3}),  # `extends` stands after `a.b`
-        (["last"], {"b": 4, "c": 0}),  # and here before it
+        (["heavy"], {"b": 1, "c": 3}),  # `extends` follows `a.b` in the preset
+        (["last"], {"b": 4, "c": 0}),  # `extends` precedes `a.b` in the preset
         (["last", "light"], {"b": 1, "c": 0}),
         (["heavy", "light", "whole"], {"z": 26}),
         (["empty"], {"b": 0, "c": 0}),
@@ -53,7 +53,7 @@ def test_names_that_were_applied_earlier_stay_listed(load: Load) -> None:
 
 
 @pytest.mark.parametrize(("to_apply", "value"), [("null", 0), ("p", 1), ("[p]", 1), ("[p, q]", 2), ("[]", 0)], ids=str)
-def test_the_file_itself_can_ask_for_presets(load: Load, to_apply: str, value: int) -> None:
+def test_the_file_itself_can_apply_presets(load: Load, to_apply: str, value: int) -> None:
     configuration = load(f"ci_presets: {{to_apply: {to_apply}, p: {{a: 1}}, q: {{a: 2}}}}\na: 0\n")
     assert configuration.get("a") == value
 

@@ -1,6 +1,6 @@
-"""Presets leave what TOPSAIL's own `apply_preset` leaves: the same values in the same order, shared in the same way.
+"""Presets have the same effect as TOPSAIL's `apply_preset`: the same values, the same order, the same shared objects.
 
-Documents are compared as YAML, in which a container that stands at several places is an anchor.
+Documents are compared as YAML, in which a container that occurs several times has an anchor.
 """
 
 import json
@@ -27,13 +27,13 @@ REFUSED = "refused"
 
 
 def quoted(key: str) -> str:
-    """A key in brackets, for a path of jsonpath-ng."""
+    """Return a key in brackets, as jsonpath-ng writes it."""
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
     return f'["{escaped}"]'
 
 
 def path_to(keys: Sequence[str | int]) -> str:
-    """The path to keys, as a preset's entry writes it."""
+    """Return the path to keys in the format of a preset's entry."""
     text = "$"
     for key in keys:
         if isinstance(key, int):
@@ -44,7 +44,7 @@ def path_to(keys: Sequence[str | int]) -> str:
 
 
 def all_paths(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """The paths to everything in a value."""
+    """Return the paths of all items in a value."""
     items: list[tuple[str | int, Any]] = []
     if isinstance(value, dict):
         items = list(value.items())
@@ -63,9 +63,9 @@ values = st.recursive(
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
-    """The YAML of a document with presets, many of which touch what others have put there."""
+    """Draw the YAML of a document with presets, many of which change values that other presets have set."""
     root: dict[str, Any] = draw(st.dictionaries(st.sampled_from(KEYS), values, min_size=1, max_size=4))
-    pool = draw(st.lists(values, min_size=1, max_size=3))  # one object at several places: an anchor
+    pool = draw(st.lists(values, min_size=1, max_size=3))  # an object that occurs several times has an anchor in YAML
     known = [*all_paths(root), ("nothing",), ("a", "nothing")]
     block: dict[str, Any] = {"names": None}
     for index, name in enumerate(NAMES):
@@ -77,9 +77,9 @@ def documents(draw: st.DrawFn) -> str:
             at = draw(st.sampled_from(known))
             value = draw(st.one_of(values, st.sampled_from(pool)))
             if isinstance(at[-1], int) and isinstance(value, list):
-                continue  # jsonpath-ng 1.7 takes the list apart; before, and here, it replaces the item
+                continue  # jsonpath-ng 1.7 splits the list; earlier versions and Topgallant replace the item
             entries[path_to(at)] = value
-            known += [(*at, *rest) for rest in all_paths(value)]  # what this preset brings, the next may change
+            known += [(*at, *rest) for rest in all_paths(value)]  # the next preset may change these values
         block[name] = entries
         known += [("ci_presets", name, key) for key in entries if key != "extends"]
     items = list(root.items())
@@ -88,7 +88,7 @@ def documents(draw: st.DrawFn) -> str:
 
 
 def by_topsail(text: str, names: Sequence[str]) -> str:
-    """What TOPSAIL leaves of a document, and the names that it has applied."""
+    """Return a document after TOPSAIL has applied presets, with the names of the applied presets, as YAML."""
     root = yaml.safe_load(text)
     try:
         applied = topsail.apply(root, names)
@@ -98,7 +98,7 @@ def by_topsail(text: str, names: Sequence[str]) -> str:
 
 
 def by_us(text: str, names: Sequence[str]) -> str:
-    """What we leave of it."""
+    """Return a document after Topgallant has applied presets, with the names of the applied presets, as YAML."""
     found = document.parse(text, source="f")
     try:
         for name in names:

@@ -1,4 +1,4 @@
-"""References: `@a.b`, `text {@a.b} text`, and the secret `*$@a.b`."""
+"""References are resolved: `@a.b`, `text {@a.b} text`, and the secret `*$@a.b`."""
 
 from pathlib import Path
 from typing import Any
@@ -189,7 +189,7 @@ referring: "*$@secrets.referring_file"
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of the secrets, in use."""
+    """Return the directory of the secrets, which an environment variable names."""
     directory = tmp_path / "secrets"
     (directory / "folder").mkdir(parents=True)
     (directory / "token").write_text("t0ken\n")
@@ -254,7 +254,7 @@ def test_a_secret_without_its_environment_variable_names_the_variable(
     monkeypatch.delenv("OUR_SECRETS", raising=False)
     if value is not None:
         monkeypatch.setenv("OUR_SECRETS", value)
-    secret = load(SECRETS).get("token")  # not read yet
+    secret = load(SECRETS).get("token")  # the secret has not been read yet
     with pytest.raises(ConfigurationError, match="the environment variable OUR_SECRETS must name"):
         secret.reveal()
 
@@ -283,7 +283,7 @@ def test_secret_values_include_secrets_and_named_variables(
     assert sorted(load(text).secret_values()) == ["k3y", "t0ken"]
 
 
-# What only a cell of the matrix knows
+# References that only a cell of the matrix can resolve
 
 
 WAITING = """\

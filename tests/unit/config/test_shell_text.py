@@ -1,4 +1,4 @@
-"""References in shell text: their values are words, whatever they hold and wherever they stand."""
+"""The value of a reference in shell text is one word, whatever the value is and wherever the reference is."""
 
 import shlex
 import subprocess
@@ -28,7 +28,7 @@ HOSTILE = [
     "",
     "é ☃",
 ]
-# Each prints the value between two angle brackets.
+# Each of these shell texts prints the value between angle brackets.
 TEXTS = [
     "printf '<%s>' {@x}",
     "printf '<%s>' '{@x}'",
@@ -127,7 +127,7 @@ def test_no_value_is_executed_in_any_text(tmp_path_factory: pytest.TempPathFacto
     assert not (directory / "pwned").exists(), filled
 
 
-# In the configuration
+# Shell text in the configuration
 
 
 MATRIX = """\
@@ -157,7 +157,7 @@ def test_the_references_of_a_workload_command_are_words(load: Load, command: str
     assert load(text).overlaid({}, {"x": "$(a) b"}).get("matrix.workload.env.X") == "$(a) b"
 
 
-def test_the_commands_of_a_created_cluster_are_shell_text_too(load: Load) -> None:
+def test_the_commands_of_a_created_cluster_are_shell_text(load: Load) -> None:
     text = "name: a b\nclusters: {c: {create: {command: 'make {@name}', destroy: 'rm {@name}'}}}\n"
     assert load(text).get("clusters.c.create") == {"command": "make 'a b'", "destroy": "rm 'a b'"}
 

@@ -1,4 +1,4 @@
-"""TOPSAIL's rules for presets, restated plainly on the library with which it reads paths."""
+"""A plain implementation of TOPSAIL's rules for presets with jsonpath-ng, which TOPSAIL uses too."""
 
 import functools
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ parse = functools.lru_cache(jsonpath_ng.parser.parse)
 
 
 class NoSuchField(Exception):
-    """TOPSAIL's `get_config` found nothing."""
+    """Raised where TOPSAIL's `get_config` finds no field."""
 
 
 def get(document: dict[str, Any], path: str) -> Any:
-    """The value at a path."""
+    """Return the value at a path, or raise `NoSuchField`."""
     found = parse(path).find(document)
     if not found:
         raise NoSuchField(path)
@@ -22,13 +22,13 @@ def get(document: dict[str, Any], path: str) -> Any:
 
 
 def set_existing(document: dict[str, Any], path: str, value: object) -> None:
-    """Replace the value at a path, which must exist."""
+    """Replace the value at a path, or raise `NoSuchField`."""
     get(document, path)
     parse(path).update(document, value)
 
 
 def apply_preset(document: dict[str, Any], name: str) -> None:
-    """Apply a preset, and those that it extends at their place among its entries."""
+    """Apply the entries of a preset in order; the entry `extends` applies other presets."""
     values = get(document, f'ci_presets["{name}"]')
     names = get(document, "ci_presets.names") or []
     if name not in names:
@@ -42,7 +42,7 @@ def apply_preset(document: dict[str, Any], name: str) -> None:
 
 
 def apply(document: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """Apply presets in their order, and return `ci_presets.names`, which is taken out of the document."""
+    """Apply presets in order, remove `ci_presets.names` from the document, and return the removed names."""
     for name in names:
         apply_preset(document, name)
     applied: list[str] = document["ci_presets"].pop("names") or []

@@ -1,4 +1,4 @@
-"""Extensions from the configuration: their modules are found by name, and their fields are checked."""
+"""Extensions in the configuration: their modules are found by name, and their fields are validated."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the protocols of extensions require."""
+"""Extensions must implement the members of their protocols."""
 
 from typing import Any, cast
 
@@ -53,11 +53,11 @@ def test_an_extension_that_lacks_a_member_is_refused(workspace: Workspace, monke
 
 class _Wrapped:
     def teardown_run(self) -> None:
-        """Remove something."""
+        """Remove the resources of a run."""
 
 
 class _Wrapper:
-    """A backend that hands on what it does not know, as the one in docs/extending.md."""
+    """A backend that delegates unknown attributes to another backend, like the example in docs/extending.md."""
 
     def __init__(self, machine: object) -> None:
         self._machine = machine

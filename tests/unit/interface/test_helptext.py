@@ -1,4 +1,4 @@
-"""The help of the command line."""
+"""The help texts of commands and groups."""
 
 from pathlib import Path
 from typing import Literal

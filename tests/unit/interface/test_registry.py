@@ -1,4 +1,4 @@
-"""Groups of commands are found by their place; one is imported at a time, and a broken one breaks alone."""
+"""Groups of commands are found by their location; a broken group does not affect other groups."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ BROKEN = {
 
 @pytest.fixture
 def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A team's own repository, with good commands and broken ones."""
+    """Return the repository of a team, with valid and broken groups of commands."""
     (tmp_path / "projects").mkdir()
     (tmp_path / "commands").mkdir()
     files: Mapping[str, str] = {"good": GOOD, "alone": ALONE, "_private": GOOD, **BROKEN}
@@ -157,7 +157,7 @@ def test_an_unknown_name_suggests_a_similar_name(group: str, command: str, messa
     assert str(caught.value).startswith(message)
 
 
-def test_a_command_that_a_role_carries_out_has_hosts() -> None:
+def test_a_command_with_a_role_has_hosts() -> None:
     command = registry.command("host", "capture_state")
     assert (command.role, command.signature.parameters[-1]) == ("host_capture_state", registry.HOSTS)
 

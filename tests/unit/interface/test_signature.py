@@ -1,4 +1,4 @@
-"""Arguments are converted by the annotations of a command, and every wrong one is named at once."""
+"""Arguments are converted by the annotations of a command, and all wrong arguments are reported at once."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from toolbox.model.secrets import Secret, secrets_in
 
 
 def convert(annotation: Any, value: Any, *, text: bool) -> Any:
-    """Convert one argument."""
+    """Return the converted value of one argument."""
     return signature.convert(Parameter("x", annotation, NO_DEFAULT, ""), value, text=text)
 
 
@@ -163,7 +163,7 @@ def test_a_python_value_of_the_wrong_type_is_refused(annotation: Any, value: Any
         convert(annotation, value, text=False)
 
 
-def test_our_own_types_give_their_own_messages() -> None:
+def test_types_of_topgallant_have_their_own_messages() -> None:
     with pytest.raises(ValueError, match=r"^--x\[1\]: '\.\.' is not a host: "):
         convert(list[Address], "a,..", text=True)
 
@@ -288,7 +288,7 @@ def deploy(self: object, name: str, count: int = 1, *, tags: list[str] | None = 
 
 
 def described(function: Callable[..., Any] = deploy) -> signature.Signature:
-    """The signature of a command."""
+    """Return the signature of a command."""
     return signature.of(function, name="thing deploy")
 
 
@@ -419,7 +419,7 @@ def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, me
         convert(annotation, text, text=True)
 
 
-def test_a_number_in_its_range_is_taken() -> None:
+def test_a_number_in_its_range_is_accepted() -> None:
     assert [convert(Count | None, text, text=True) for text in ("1", "null")] == [1, None]
     assert [convert(kind, "0.5", text=True) for kind in (Seconds, SecondsOrZero)] == [0.5, 0.5]
 

@@ -1,4 +1,4 @@
-"""What the tests of the matrix share."""
+"""Fixtures for the tests of the matrix."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ TODAY = dt.date(2026, 6, 15)
 
 
 def matrix(axes: dict[str, Any], **fields: Any) -> MatrixBlock:
-    """A matrix whose workload does not matter: `matrix({"batch": [8, 16]}, exclude=[{"batch": 8}])`."""
+    """Return a matrix with the workload `true`: `matrix({"batch": [8, 16]}, exclude=[{"batch": 8}])`."""
     return MatrixBlock.model_validate({"axes": axes, "workload": {"command": "true"}, **fields})
 
 
@@ -29,9 +29,9 @@ Planned = Callable[..., Plan]
 
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
-    """Make the plan of a matrix on some targets: `planned({"axes": {"x": ["a"]}}, machines.target("fast"))`.
+    """Return a function that plans a matrix: `planned({"axes": {"x": ["a"]}}, machines.target("fast"))`.
 
-    Its workload is the one word `@cell.x` where none is given; `blocks` are what else the configuration holds.
+    The default workload is the single word `@cell.x`; `blocks` are the other blocks of the configuration.
     """
     monkeypatch.chdir(tmp_path)
 
@@ -58,5 +58,5 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
 
 @pytest.fixture
 def bench(tmp_path: Path, planned: Planned) -> Bench:
-    """A run on fake machines."""
+    """Return a run on fake machines."""
     return Bench(tmp_path / "run", planned)

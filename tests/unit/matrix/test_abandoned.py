@@ -1,4 +1,4 @@
-"""Workloads of a resumed run that has come to an end before it went on with them: each is ended."""
+"""If a resumed run ends before it has adopted its open attempts, their workloads are ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolbox.system.redaction import Redactor
 
 
 class Left:
-    """A run that was killed while all of its attempts ran."""
+    """A run that was killed while all of its attempts were running."""
 
     def __init__(self, bench: Bench, planned: Planned, xs: str) -> None:
         bench.run(xs, Machines())
@@ -38,20 +38,20 @@ class Left:
         self._root = bench.root
 
     def move(self, x: str, target: str) -> None:
-        """Say that the attempt of a cell was submitted to another target."""
+        """Change the recorded target of a cell's attempt."""
         self._events = [
             replace(event, target=target) if isinstance(event, AttemptSubmitted) and event.step[-1] == x else event
             for event in self._events
         ]
 
     def end(self) -> list[str]:
-        """End them, and return which have ended."""
+        """End the open attempts, and return the cells whose attempts have ended."""
         abandoned.end(self._plan, Recorder(self._root, Redactor(), past=folded(self._events)), {})
         return [entry.removeprefix("end ") for entry in self.machines.log if entry.startswith("end ")]
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *xs: str) -> list[str]:
-    """Have the target refuse to say anything of attempts, and return those that it is asked for."""
+    """Make the target refuse requests about these attempts, and return a list that collects all requests."""
     find, requested = FakeBackend.find, []
 
     def refusing(self: FakeBackend, workload: Workload, name: str, directory: Path) -> Handle | None:
@@ -96,7 +96,7 @@ def test_a_target_that_cannot_be_opened_does_not_stop_the_others(
     assert caplog.messages == ["workloads on two may still be running: its cluster does not answer"]
 
 
-def test_a_target_that_does_not_answer_is_waited_for_once(
+def test_a_target_that_does_not_answer_gets_one_request(
     bench: Bench, planned: Planned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = Left(bench, planned, "abc")

@@ -1,4 +1,4 @@
-"""The axes of a matrix make combinations, and combinations are told apart and selected."""
+"""The axes of a matrix make combinations, which have distinct names and can be selected."""
 
 import datetime as dt
 import hashlib
@@ -13,12 +13,12 @@ from toolbox.matrix.axis_values import canonical
 
 
 def names(of: dict[str, Any], **fields: Any) -> list[str]:
-    """The names of the combinations of these axes."""
+    """Return the names of the combinations of these axes."""
     return [combination.name for combination in expand(matrix(of, **fields))]
 
 
 def only(of: dict[str, Any]) -> Combination:
-    """The one combination of these axes."""
+    """Return the only combination of these axes."""
     (combination,) = expand(matrix(of))
     return combination
 
@@ -29,7 +29,7 @@ ZIPPED = {"chip": ["v4", "v5"], "model": ["a", "b"], "hosts": [1, 2]}
 ZIP = [["hosts", "chip"]]
 
 
-# The product
+# The product of the axes
 
 
 def test_the_last_axis_varies_fastest() -> None:
@@ -59,13 +59,13 @@ def test_all_can_be_excluded() -> None:
     assert names(TWO, exclude=[{"model": ["a", "b"]}]) == []
 
 
-def test_a_product_that_nobody_can_run_is_refused() -> None:
+def test_a_product_that_is_too_large_is_refused() -> None:
     block = matrix({name: list(range(50)) for name in "abc"})
     with pytest.raises(ValueError, match="have 125,000 combinations, more than 100,000: make them shorter"):
         expand(block)
 
 
-# What is included
+# Entries of `include`
 
 
 def test_an_included_value_need_not_be_on_its_axis() -> None:
@@ -105,12 +105,12 @@ def test_a_value_that_has_a_label_is_included_with_it() -> None:
     assert names(axes_with_labels, include=[{"model": {"layers": 1}, "batch": 9}])[1:] == ["model=tiny,batch=9"]
 
 
-def test_a_list_that_is_a_value_is_included_as_that_value() -> None:
+def test_a_list_that_is_a_value_of_the_axis_is_included_as_this_value() -> None:
     (_, second) = expand(matrix({"shape": [[2, 2]], "batch": [8]}, include=[{"shape": [2, 2], "batch": 9}]))
     assert second.settings == {"shape": [2, 2], "batch": 9}
 
 
-def test_a_list_in_a_list_is_a_value_that_is_new() -> None:
+def test_a_list_in_a_list_is_included_as_a_new_value() -> None:
     (_, second) = expand(matrix({"shape": [[2, 2]]}, include=[{"shape": [[4, 4]]}]))
     assert second.settings == {"shape": [4, 4]}
 
@@ -127,12 +127,12 @@ def test_a_list_in_a_list_is_a_value_that_is_new() -> None:
         ({"model": "c", "chip": "v4", "hosts": [1, 4]}, ["chip=v4,model=c,hosts=1", "chip=v4,model=c,hosts=4"]),
     ],
 )
-def test_an_entry_takes_the_rows_of_a_group_that_agree(entry: dict[str, Any], added: list[str]) -> None:
+def test_an_entry_includes_the_matching_rows_of_a_zip_group(entry: dict[str, Any], added: list[str]) -> None:
     assert sorted(names(ZIPPED, zip=ZIP, include=[entry])[4:]) == added
 
 
 @pytest.mark.parametrize("chips", ["v6", ["v4", "v6"]])
-def test_an_entry_that_no_row_of_a_group_agrees_with_is_an_error(chips: Any) -> None:
+def test_an_entry_that_matches_no_row_of_a_zip_group_is_an_error(chips: Any) -> None:
     message = r"`matrix.include\[1\]`: hosts, chip are zipped, and have no combination with .*chip=v6: .*, or give"
     with pytest.raises(ValueError, match=message):
         names(ZIPPED, zip=ZIP, include=[{"model": "a"}, {"chip": chips}])
@@ -174,11 +174,11 @@ def test_a_value_that_is_too_long_to_show_has_a_digest(value: Any) -> None:
         (['a["key.with.dots"]'], "key.with.dots=0"),
     ],
 )
-def test_an_axis_that_is_a_path_has_the_name_of_its_last_key(paths: list[str], name: str) -> None:
+def test_the_name_of_an_axis_path_is_its_last_key(paths: list[str], name: str) -> None:
     assert names({path: [0] for path in paths}) == [name]
 
 
-def test_a_name_has_nothing_that_a_directory_may_not_have() -> None:
+def test_a_name_is_a_valid_directory_name() -> None:
     assert names({"a b": ["x/y\tz\x00\u2028\x9f\ud800"], "c": {"large one": 1}}) == ["a_b=x_y_z____,c=large_one"]
 
 
@@ -188,7 +188,7 @@ def test_names_that_look_alike_have_their_ids() -> None:
     assert two.name == "batch=2"
 
 
-def test_a_label_cannot_take_the_name_of_another() -> None:
+def test_a_label_never_duplicates_another_name() -> None:
     one, *_ = expand(matrix({"batch": [1, "1"]}))
     found = names({"batch": [1, "1", one.name.removeprefix("batch=")]})
     assert len(set(found)) == 3
@@ -201,7 +201,7 @@ def test_an_id_is_the_digest_of_the_settings() -> None:
     assert combination.id == hashlib.sha256(written.encode()).hexdigest()[:12]
 
 
-# What is selected
+# Selection of combinations
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_an_id_is_the_digest_of_the_settings() -> None:
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
     ],
 )
-def test_a_combination_has_what_is_named(value: Any, pattern: Any) -> None:
+def test_a_combination_matches_values_labels_and_lists(value: Any, pattern: Any) -> None:
     assert matches({"x": pattern}, only({"x": [value], "y": [1]}))
 
 
@@ -238,7 +238,7 @@ def test_all_named_axes_must_match() -> None:
     assert not matches({"x": 1, "z": 2}, combination)
 
 
-def test_what_matches_no_combination_is_noted() -> None:
+def test_entries_that_match_no_combination_are_noted() -> None:
     block = matrix(
         TWO,
         exclude=[{"batch": 16}, {"batch": 64}],
@@ -256,12 +256,12 @@ def test_what_matches_no_combination_is_noted() -> None:
     ]
 
 
-def test_what_an_entry_includes_can_be_selected() -> None:
+def test_an_included_combination_can_be_selected() -> None:
     skip = [{"when": {"batch": 64}, "reason": "slow"}]
     assert unmatched(matrix(TWO, include=[{"batch": 64}], skip=skip)) == []
 
 
-def test_ten_thousand_combinations_take_no_time() -> None:
+def test_ten_thousand_combinations_take_less_than_three_seconds() -> None:
     block = matrix(
         {name: list(range(10)) for name in "abcd"} | {"e": [0]},
         exclude=[{"a": number, "b": 10} for number in range(10)],
@@ -269,4 +269,4 @@ def test_ten_thousand_combinations_take_no_time() -> None:
     )
     before = time.process_time()
     assert len(expand(block)) == 11_000
-    assert time.process_time() - before < 3  # a fraction of a second, on any machine
+    assert time.process_time() - before < 3  # a fraction of a second on a machine that is not busy

@@ -1,4 +1,4 @@
-"""The combinations of random axes are those that a plain restatement of the rules finds, one by one."""
+"""The combinations of random axes equal those of a second, plain implementation of the rules."""
 
 import datetime as dt
 import itertools
@@ -28,52 +28,52 @@ LABELS |= {repr(0): "0", repr(DAY): "2026-01-02"}
 Row = dict[str, Any]
 
 
-# A matrix in plain words. `repr` tells values apart with their types, and is none of the code under test.
+# The plain implementation. It compares values and their types by `repr`, which is independent of the tested code.
 
 
 def values_of(block: MatrixBlock, axis: str) -> list[Any]:
-    """The values of an axis, in their order."""
+    """Return the values of an axis in order."""
     written = block.axes[axis]
     return list(written.values()) if isinstance(written, dict) else written
 
 
 def label_of(block: MatrixBlock, axis: str, value: Any) -> str | None:
-    """How a name shows a value; None where nothing here would write that."""
+    """Return the label of a value in a name; None if this implementation does not know it."""
     written = block.axes[axis]
     given = {repr(own): label for label, own in written.items()} if isinstance(written, dict) else {}
     return given.get(repr(value)) or LABELS.get(repr(value)) or (value if isinstance(value, str) else None)
 
 
 def is_meant(block: MatrixBlock, axis: str, value: Any, pattern: Any) -> bool:
-    """Whether a pattern means a value: by itself, by its label, or by an item of a list."""
+    """Return whether a pattern matches a value, the value's label, or contains one of them in a list."""
     items = [pattern, *pattern] if isinstance(pattern, list) else [pattern]
     label = label_of(block, axis, value)
     return any(repr(item) == repr(value) or (isinstance(item, str) and item == label) for item in items)
 
 
 def has(block: MatrixBlock, row: Row, when: Row) -> bool:
-    """Whether a row has what is named."""
+    """Return whether a row matches a condition."""
     return all(is_meant(block, axis, row[axis], pattern) for axis, pattern in when.items())
 
 
 def rows_of(block: MatrixBlock, group: Iterable[str]) -> list[Row]:
-    """The rows of axes that advance together."""
+    """Return the rows of axes that advance together."""
     columns = [values_of(block, axis) for axis in group]
     return [dict(zip(group, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def is_row(block: MatrixBlock, row: Row, group: Iterable[str]) -> bool:
-    """Whether a row has a row of a group in it."""
+    """Return whether a row contains a row of a group."""
     return any(all(repr(row[axis]) == repr(own[axis]) for axis in group) for own in rows_of(block, group))
 
 
 def product(columns: dict[str, list[Any]]) -> list[Row]:
-    """Every row that these columns have."""
+    """Return the product of columns as rows."""
     return [dict(zip(columns, row, strict=True)) for row in itertools.product(*columns.values())]
 
 
 def alternatives(block: MatrixBlock, axis: str, pattern: Any) -> list[Any]:
-    """What an entry of `include` names for an axis."""
+    """Return the values that an entry of `include` selects on an axis."""
     own = values_of(block, axis)
     is_value = repr(pattern) in map(repr, own)
     found = []
@@ -84,7 +84,7 @@ def alternatives(block: MatrixBlock, axis: str, pattern: Any) -> list[Any]:
 
 
 def included(block: MatrixBlock, entry: Row) -> list[Row] | None:
-    """What an entry of `include` adds; None where it is an error."""
+    """Return the rows that an entry of `include` adds; None if the entry is an error."""
     named = {axis: alternatives(block, axis, pattern) for axis, pattern in entry.items()}
     rows = product({axis: named.get(axis, values_of(block, axis)) for axis in block.axes})
     for group in block.zip:
@@ -98,7 +98,7 @@ def included(block: MatrixBlock, entry: Row) -> list[Row] | None:
 
 
 def combinations(block: MatrixBlock) -> list[list[Row]] | None:
-    """The rows of the product, and what each entry of `include` adds; None where one of these is an error."""
+    """Return the rows of the product and those of each entry of `include`; None if an entry is an error."""
     rows = product({axis: values_of(block, axis) for axis in block.axes})
     rows = [row for row in rows if all(is_row(block, row, group) for group in block.zip)]
     parts = [[row for row in rows if not any(has(block, row, entry) for entry in block.exclude)]]
@@ -115,19 +115,19 @@ def combinations(block: MatrixBlock) -> list[list[Row]] | None:
 
 
 def labelled(values: list[Any]) -> dict[str, Any]:
-    """Values with labels, of which one looks like another value."""
+    """Return values with labels, one of which looks like another value."""
     return dict(zip(["tiny", "1", "large"], values, strict=False))
 
 
 def patterns() -> st.SearchStrategy[Any]:
-    """What may be named for an axis."""
+    """Return a strategy for the patterns of an axis."""
     plain = st.sampled_from([*VALUES, NEW, "tiny", "large"])
     return st.one_of(plain, st.lists(plain, min_size=1, max_size=2))
 
 
 @st.composite
 def matrices(draw: st.DrawFn) -> MatrixBlock:
-    """Small axes, some of which advance together."""
+    """Draw a matrix with small axes, some of which advance together."""
     axes: dict[str, Any] = {}
     length = draw(st.integers(1, 3))
     together = draw(st.sampled_from([[], ["a", "c.d"], ["e.d", "a"], ["b", "e.d", "c.d"]]))
@@ -140,7 +140,7 @@ def matrices(draw: st.DrawFn) -> MatrixBlock:
 
 
 def check(block: MatrixBlock) -> list[Combination]:
-    """Hold the combinations against those of the rules."""
+    """Compare the combinations with those of the plain implementation, and return them."""
     parts = combinations(block)
     if parts is None:
         with pytest.raises(ValueError, match="are zipped"):
@@ -161,7 +161,7 @@ RANDOM = settings(deadline=None, derandomize=True, max_examples=400)
 
 @RANDOM
 @given(matrices())
-def test_the_combinations_are_those_of_the_rules(block: MatrixBlock) -> None:
+def test_the_combinations_are_those_of_the_plain_implementation(block: MatrixBlock) -> None:
     for combination in check(block):
         shown = {axis: label_of(block, axis, value) for axis, value in combination.settings.items()}
         assert all(combination.labels[axis] == label for axis, label in shown.items() if label is not None)
@@ -169,7 +169,7 @@ def test_the_combinations_are_those_of_the_rules(block: MatrixBlock) -> None:
 
 @RANDOM
 @given(matrices(), st.dictionaries(st.sampled_from(AXES), patterns()))
-def test_what_is_selected_is_what_the_rules_select(block: MatrixBlock, when: Row) -> None:
+def test_conditions_select_the_same_combinations_as_the_plain_implementation(block: MatrixBlock, when: Row) -> None:
     for combination in check(block):
         assert matches(when, combination) == has(block, dict(combination.settings), when)
 
@@ -186,7 +186,7 @@ def test_a_condition_without_a_match_is_noted(block: MatrixBlock) -> None:
 
 @RANDOM
 @given(matrices())
-def test_names_and_ids_tell_combinations_apart(block: MatrixBlock) -> None:
+def test_names_and_ids_of_combinations_are_unique(block: MatrixBlock) -> None:
     found = check(block)
     assert len({combination.name for combination in found}) == len(found)
     assert len({combination.id for combination in found}) == len(found)
@@ -210,7 +210,7 @@ PLAIN = st.recursive(
 
 
 def identity(value: Any) -> str:
-    """A text that is the same for values that are the same with their types, whatever the order of keys."""
+    """Return a text that is equal for equal values with equal types, independent of the order of keys."""
     if isinstance(value, dict):
         return f"{{{sorted((repr(key), identity(item)) for key, item in value.items())}}}"
     return f"[{[identity(item) for item in value]}]" if isinstance(value, list) else repr(value)
@@ -222,6 +222,6 @@ def identity(value: Any) -> str:
 @example({1: "x"}, {"1": "x"})
 @example({"!1": "x"}, {1: "x"})
 @example({"a": 1, "b": 2}, {"b": 2, "a": 1})
-def test_the_canonical_json_of_values_is_the_same_where_they_are(one: Any, other: Any) -> None:
+def test_the_canonical_json_is_equal_only_for_equal_values(one: Any, other: Any) -> None:
     assert (canonical(one) == canonical(other)) == (identity(one) == identity(other))
     json.loads(canonical(one))

@@ -1,4 +1,4 @@
-"""A cell on its way: the names and directories of its attempts, when there is another one, and how it ends."""
+"""The progress of a cell: the names and directories of its attempts, its retries, and its verdict."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ NOTHING = Conclusion(None)
 
 
 class Bench:
-    """Makes cells that are being run in a directory."""
+    """Creates cells that run in a directory, and records their events."""
 
     def __init__(self, root: Path, planned: Planned) -> None:
         self._planned = planned
@@ -44,7 +44,7 @@ class Bench:
         self.parent = Step(root, Recorder(root, self.redactor, [self.events.append]), "test", key="/test")
 
     def cell(self, **block: Any) -> CellRun:
-        """A cell that begins."""
+        """Return a cell without attempts."""
         cell = self._planned({"axes": {"x": ["a"]}, **block}, Machines().target("one")).cells[0]
         step = self.parent.locate(cell.name, StepKind.CELL, identity=cell.id)
         return CellRun(cell, step, self.parent, "r-1")
@@ -56,7 +56,7 @@ def bench(tmp_path: Path, planned: Planned) -> Bench:
 
 
 def submit(run: CellRun, target: str = "one") -> None:
-    """Submit the next attempt of a cell, after a pause where it has had one."""
+    """Submit the next attempt of a cell; a later attempt follows a pause."""
     if run.state is CellState.STARTING:
         run.become(CellState.PAUSED)
         run.become(CellState.WAITING)
@@ -64,7 +64,7 @@ def submit(run: CellRun, target: str = "one") -> None:
 
 
 def attempted(run: CellRun, *outcomes: Outcome) -> CellRun:
-    """Have a cell make attempts that end so."""
+    """Make one attempt of a cell for each outcome, and return the cell."""
     for outcome in outcomes:
         submit(run)
         run.end(outcome, NOTHING, sync=False)
@@ -82,7 +82,7 @@ def test_the_name_of_an_attempt_is_derived_from_run_and_cell(bench: Bench, tmp_p
     assert submitted == [(1, f"r-1-{run.cell.id}-1", "one"), (2, run.name, "two")]
 
 
-def test_a_cell_keeps_its_settings_as_they_were_when_it_began(bench: Bench) -> None:
+def test_a_cell_that_begins_again_keeps_its_settings_file(bench: Bench) -> None:
     run = bench.cell()
     run.begin()
     assert yaml.safe_load((run.step.directory / "settings.yaml").read_text()) == {"x": "a"}
@@ -141,7 +141,7 @@ def test_a_cancelled_adopted_attempt_is_repeated_at_once(bench: Bench) -> None:
 
 
 def end(run: CellRun, outcome: Outcome, remark: str = "") -> list[str]:
-    """Return the lines with which a cell ends, after its verdict."""
+    """Finish a cell, and return its verdict and the lines of its message."""
     found = run.finish(outcome, Conclusion(None, remark=remark))
     assert run.parent.outcome() == found
     return [str(found.verdict), *found.message.splitlines()]
@@ -188,7 +188,7 @@ ENDED = AttemptEnded("000__x=a", 1, "one", Verdict.ERROR, Cause.INFRASTRUCTURE, 
 
 
 def remembered(bench: Bench, *events: Event) -> CellRun:
-    """A cell of a resumed run, of which the journal says this."""
+    """Return a cell of a resumed run whose journal has these events."""
     run = bench.cell()
     run.begin()
     past = folded([bench.events[0], *events])  # type: ignore[list-item]
@@ -212,7 +212,7 @@ def test_attempts_of_an_ended_cell_do_not_use_retries(bench: Bench) -> None:
     assert (run.attempt, run.history) == (1, [])
 
 
-# Values out of the range that earlier runs give
+# Values out of the range of earlier runs
 
 ABOVE, BELOW = (
     (("metric", Judgement(False, "out", deviation=Deviation("time", side, improves=False))),)
@@ -227,7 +227,7 @@ Judged = tuple[tuple[str, Judgement], ...]
 
 
 def measured(run: CellRun, *attempts: Judged) -> Outcome:
-    """Have a cell make attempts that are judged so, and return what it comes to by the last of them."""
+    """Make one attempt of a cell for each list of judgements, and return the outcome after the last attempt."""
     for judgements in attempts:
         submit(run)
         conclusion = Conclusion(None, judgements=judgements)

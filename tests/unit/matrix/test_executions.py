@@ -1,4 +1,4 @@
-"""What of an attempt may block is done in threads, and comes back as news to the one that decides."""
+"""The blocking parts of an attempt run in threads, and the calling thread handles their results."""
 
 import threading
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from toolbox.system.redaction import Redactor
 
 
 class Desk:
-    """Executions of one cell, and all that comes back from them."""
+    """The executions of one cell, and their results."""
 
     def __init__(self, root: Path, planned: Planned, machines: Machines) -> None:
         target = machines.target("one")
@@ -42,7 +42,7 @@ class Desk:
         self.results: list[Any] = []
 
     def wait(self) -> Any:
-        """Deal with the news until there is a result, and return it."""
+        """Handle results until one arrives, and return it."""
         for _ in range(300):
             if self.results:
                 return self.results.pop()
@@ -50,7 +50,7 @@ class Desk:
         raise AssertionError("nothing came back")
 
     def start(self) -> Any:
-        """Start the attempt, and return its handle, or how it failed."""
+        """Start the attempt, and return its handle or its error."""
         self.executions.start(self.run, self.results.append, self.results.append)
         started = self.wait()
         if isinstance(started, Handle):
@@ -58,7 +58,7 @@ class Desk:
         return started
 
     def collect(self) -> Conclusion:
-        """Return what the attempt came to."""
+        """Start the attempt, collect its files, and return its conclusion."""
         self.start()
         self.executions.collect(self.run, self.executions.status(self.run), self.results.append)
         found: Conclusion = self.wait()
@@ -170,7 +170,7 @@ def test_an_attempt_out_of_reach_is_not_collected(desks: Any) -> None:
     assert not (desk.run.directory / "outcome.json").exists()
 
 
-def test_a_workload_that_runs_is_cancelled_and_one_that_was_not_started_is_not(desks: Any) -> None:
+def test_only_a_started_workload_is_cancelled(desks: Any) -> None:
     desk = desks(NEVER)
     desk.executions.cancel(desk.run)
     desk.start()

@@ -1,4 +1,4 @@
-"""What an attempt left is measured and judged, and that makes one verdict with one cause."""
+"""The files of an attempt are measured and judged, which gives one verdict with one cause."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_metric_that_cannot_be_read_is_unknown_with_the_reason(tmp_path: Path)
     assert (measured["gone"].value, "gone.json" in measured["gone"].fault) == (None, True)
 
 
-def test_of_several_samples_the_median_is_the_metric(tmp_path: Path) -> None:
+def test_the_metric_of_several_samples_is_their_median(tmp_path: Path) -> None:
     filesystem.write_text(tmp_path / "steps.csv", "step,t\n1,5\n2,1\n3,2\n")
     source = {"source": "csv_file", "file": "steps.csv", "column": "t", "aggregate": "each"}
     (metric,) = Expectations.parse((), {"time": source}).measure(tmp_path).values()
@@ -86,7 +86,9 @@ def test_a_wrong_metric_is_refused(spec: Any) -> None:
         (EndedBy.SIGNAL, None),
     ],
 )
-def test_what_ended_a_workload_is_judged_unless_it_ended_by_itself(ended_by: EndedBy, expected: Outcome | None) -> None:
+def test_the_end_of_a_workload_is_judged_unless_it_exited_by_itself(
+    ended_by: EndedBy, expected: Outcome | None
+) -> None:
     assert judgement.outcome_without_checks(WorkloadOutcome(ended_by, 0, "why")) == expected
 
 
@@ -136,7 +138,7 @@ WRONG = Judgement(False, "wrong")
         ([Judgement(None, "few", deviation=SLOW.deviation), Judgement(True, "fine")], None, {}),
     ],
 )
-def test_a_metric_out_of_its_range_is_a_regression_where_nothing_else_is_wrong(
+def test_a_metric_out_of_its_range_is_a_regression_if_nothing_else_failed(
     found: list[Judgement], cause: Cause | None, deviations: dict[str, Deviation]
 ) -> None:
     judgements = [("metric", judged) for judged in found]

@@ -1,4 +1,4 @@
-"""The plan: each cell with all that is decided of it, and every fault found before the first one starts."""
+"""The plan contains each cell with all its settings, and reports all faults before the first cell starts."""
 
 import datetime as dt
 import json
@@ -40,7 +40,7 @@ def only(plan: Plan) -> Cell:
     return cell
 
 
-# What a cell sees
+# The configuration of a cell
 
 
 def test_cells_are_in_the_order_of_the_matrix(planned: Planned) -> None:
@@ -78,12 +78,12 @@ def test_a_wrong_entry_of_include_is_named_with_its_own_line(planned: Planned) -
         planned(block)
 
 
-def test_a_setting_that_no_cell_has_is_named_with_the_cell(planned: Planned) -> None:
+def test_an_unknown_setting_of_a_cell_is_named(planned: Planned) -> None:
     with pytest.raises(ConfigurationError, match=r"config\.yaml:4: `matrix.workload.command\[0\]`: .*'@cell\.z'"):
         planned({"axes": {"x": ["a"]}, "workload": {"command": ["@cell.z"]}})
 
 
-def test_text_is_for_a_strict_bash_and_a_list_is_the_words_of_a_command(planned: Planned) -> None:
+def test_a_text_is_run_by_a_strict_bash_and_a_list_is_a_command(planned: Planned) -> None:
     text, words = ({"axes": {"x": [1]}, "workload": {"command": command}} for command in ("a | b", ["a", 1.5]))
     assert only(planned(text)).workload.command == (
         "bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c", "a | b",
@@ -110,13 +110,13 @@ def test_files_are_relative_to_the_root_and_must_exist(planned: Planned, tmp_pat
         planned({**block, "workload": workload})
 
 
-def test_what_is_written_for_a_cell_is_text_json_or_yaml_by_its_name(planned: Planned) -> None:
+def test_written_files_are_text_json_or_yaml_by_their_names(planned: Planned) -> None:
     write = {"a.txt": "{@cell.x}\n", "a.json": ["@cell.x"], "a.yml": {"k": "@cell.x"}}
     cell = only(planned({"axes": {"x": [8]}, "workload": {"command": "true", "write": write}}))
     assert cell.workload.text_files == {"a.txt": "8\n", "a.json": "[\n  8\n]\n", "a.yml": "k: 8\n"}
 
 
-# A secret
+# Secrets
 
 
 SECRETS = {"secrets": {"dir": {"env_key": "OUR_SECRETS"}, "token": "token-file"}}
@@ -143,7 +143,7 @@ def test_a_secret_is_fingerprinted_by_its_reference(
     assert len(prints) == 1
 
 
-# What is skipped, and what is expected to fail
+# Skipped cells and expected failures
 
 
 def test_a_skipped_cell_has_the_first_reason(planned: Planned) -> None:
@@ -170,10 +170,10 @@ def test_the_first_xfail_that_has_not_expired_applies(planned: Planned) -> None:
     assert cell.note.count("this entry has expired") == 2
 
 
-# Settings of some combinations
+# Settings for some combinations
 
 
-def test_the_later_of_the_settings_that_match_win_field_by_field(planned: Planned) -> None:
+def test_later_matching_settings_win_field_by_field(planned: Planned) -> None:
     settings = [
         {"when": {"x": "a"}, "timeouts": {"run": 60, "silence": 5}, "retries": {"product": 1}, "resources": {"gpu": 2}},
         {"when": {"x": "a", "y": 2}, "timeouts": {"run": 90, "silence": None}, "resources": {"gpu": 0}},
@@ -192,7 +192,7 @@ def test_the_later_of_the_settings_that_match_win_field_by_field(planned: Planne
     assert first.retries.infrastructure == 2
 
 
-# Where it runs
+# Targets
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_an_axis_may_name_the_target_and_wins_over_all(planned: Planned, machine
     assert list(plan.targets) == ["one", "two"]
 
 
-def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines) -> None:
+def test_settings_choose_the_target_of_some_cells(planned: Planned, machines: Machines) -> None:
     park = [machines.target(name) for name in ("one", "two")]
     settings = [{"when": {"x": "b"}, "target": ["two"]}]
     plan = planned({"axes": {"x": ["a", "b"]}, "target": "one", "settings": settings}, *park)
@@ -233,7 +233,7 @@ def test_settings_choose_the_target_of_some(planned: Planned, machines: Machines
         ({"resources": {"licence": 3}, "pools": {"licence": 2}}, "the cell needs 3 licence, but the pool has only 2"),
     ],
 )
-def test_a_cell_that_could_run_nowhere_is_refused(
+def test_a_cell_without_a_possible_target_is_refused(
     planned: Planned, machines: Machines, fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=rf"config\.yaml:\d+: `matrix\.(target|resources)`: {message}"):
@@ -246,10 +246,10 @@ def test_a_target_without_enough_capacity_is_omitted(planned: Planned, machines:
     assert cell.targets == ("big", "boundless")
 
 
-# How it is judged
+# Checks and metrics
 
 
-def test_a_cell_has_the_checks_that_are_meant_for_it_and_its_exit_status(planned: Planned) -> None:
+def test_a_cell_has_its_own_checks_and_the_check_of_its_exit_status(planned: Planned) -> None:
     checks = [{"check": "files", "glob": "*.pb", "when": {"x": "a"}}, {"check": "exit_status", "expected": "@cell.y"}]
     plan = planned({"axes": AXES, "checks": checks})
     first, last = plan.cells[0].expectations, plan.cells[3].expectations
@@ -258,7 +258,7 @@ def test_a_cell_has_the_checks_that_are_meant_for_it_and_its_exit_status(planned
     assert [check.name for check in only(planned({"axes": {"x": ["a"]}})).expectations.checks] == ["exit_status"]
 
 
-def test_a_check_or_a_metric_that_a_cell_spoils_is_found_by_the_plan(planned: Planned) -> None:
+def test_a_check_or_a_metric_that_is_invalid_for_one_cell_is_reported(planned: Planned) -> None:
     block: dict[str, Any] = {"axes": {"x": ["a"]}}
     with pytest.raises(ConfigurationError, match=r"config\.yaml:9: `matrix\.checks\[0\]`: unknown check `a`"):
         planned({**block, "checks": [{"check": "@cell.x"}]})
@@ -314,7 +314,7 @@ def test_without_axes_there_is_one_cell(planned: Planned) -> None:
     assert names(planned({"axes": {}, **WORKLOAD}, selection=Selection("default"))) == ["default"]
 
 
-# Which cells are asked for
+# Selected cells
 
 
 def test_cells_are_chosen_by_a_pattern_of_their_name_or_their_id(planned: Planned) -> None:
@@ -332,7 +332,7 @@ def test_a_name_that_is_also_a_pattern_is_a_name_first(planned: Planned) -> None
     assert names(planned(block, selection=Selection("x=[a]"))) == ["x=a"]
 
 
-def test_a_pattern_that_no_cell_has_names_the_nearest(planned: Planned) -> None:
+def test_a_pattern_without_a_match_names_similar_cells(planned: Planned) -> None:
     with pytest.raises(UsageError, match=r"^--cells=x=a,y=3: no cell has such a name; did you mean x=a,y=\d"):
         planned({"axes": AXES}, selection=Selection("x=a,y=3"))
     with pytest.raises(UsageError, match=r"no cell has such a name; the cells are x=a,y=1, .* and 2 more$"):
@@ -343,7 +343,7 @@ SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 
 
 @given(SIZES, st.integers(1, 12), st.sampled_from([None, "*", "*a0=0*"]))
-def test_the_parts_of_a_plan_are_disjoint_and_together_all_of_it(
+def test_the_shards_of_a_plan_are_disjoint_and_complete(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], parts: int, pattern: str | None
 ) -> None:
     axes = {f"a{number}": list(range(size)) for number, size in enumerate(sizes)}
@@ -358,11 +358,11 @@ def test_the_parts_of_a_plan_are_disjoint_and_together_all_of_it(
         return [cell.id for cell in made.cells]
 
     found = [ids((part, parts)) for part in range(1, parts + 1)]
-    assert sorted(sum(found, [])) == sorted(ids(None))  # noqa: RUF017  # a few lists
+    assert sorted(sum(found, [])) == sorted(ids(None))  # noqa: RUF017  # the lists are few
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
-# What is kept of it
+# The stored plan
 
 
 def test_the_plan_is_frozen_as_json(planned: Planned, tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_the_fingerprint_depends_on_workload_checks_and_metrics(
     assert before.id == after.id
 
 
-def test_what_has_no_effect_is_noted(planned: Planned) -> None:
+def test_entries_without_effect_are_noted(planned: Planned) -> None:
     plan = planned({"axes": AXES, "skip": [{"when": {"x": "c"}, "reason": "gone"}]})
     assert plan.notes == ["`matrix.skip[0]` matches no combination: {'x': 'c'}"]
 
@@ -531,7 +531,7 @@ class Target(base.Target):
 
 @pytest.fixture
 def extended(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace with a backend that adds the field `hook`, and with a backend that is broken."""
+    """Create a workspace with a backend that adds the field `hook`, and with a broken backend."""
     monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(workspace.directory))
     return workspace.write({
         "backends/crane.py": CRANE.format(base="local", model="BaseModel"),

@@ -1,4 +1,4 @@
-"""Who may run: what the targets, the pools and the number of jobs leave, and whose turn it is."""
+"""Targets, pools and the number of jobs limit which cells may run, and queues take turns."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ NewCell = Callable[..., Cell]
 
 @pytest.fixture
 def cell(planned: Planned) -> NewCell:
-    """A cell that may run on some targets and takes something: `cell("one", chip=2)`."""
+    """Return a function that creates a cell for some targets with needs: `cell("one", chip=2)`."""
 
     def call(*targets: str, **resources: int) -> Cell:
         found = [TARGETS[name] for name in targets or ("one", "two")]
@@ -29,7 +29,7 @@ def cell(planned: Planned) -> NewCell:
 
 
 def taken(pools: Pools, *cells: Cell) -> list[str | None]:
-    """Have cells run one after the other, and return where."""
+    """Reserve a target for one cell after the other, and return the names of the targets."""
     found = []
     for one in cells:
         found.append(pools.choose(one))
@@ -45,44 +45,44 @@ def test_at_most_jobs_cells_run(cell: NewCell) -> None:
     assert pools.choose(one) == "one"
 
 
-def test_no_more_run_on_a_target_than_it_has_jobs_for(cell: NewCell) -> None:
+def test_at_most_the_jobs_of_a_target_run_on_it(cell: NewCell) -> None:
     assert taken(Pools(TARGETS, 9, {}), *[cell("two")] * 2) == ["two", None]
 
 
-def test_a_target_gives_no_more_than_it_has_and_counts_only_that(cell: NewCell) -> None:
+def test_a_target_limits_only_the_resources_of_its_capacity(cell: NewCell) -> None:
     wide, narrow = cell("one", chip=3, licence=50), cell("one", chip=1)
     assert taken(Pools(TARGETS, 9, {}), wide, wide, narrow, narrow) == ["one", None, "one", None]
 
 
-def test_a_pool_holds_over_all_targets(cell: NewCell) -> None:
+def test_a_pool_limits_cells_on_all_targets(cell: NewCell) -> None:
     pools, licensed = Pools(TARGETS, 9, {"licence": 2}), cell(licence=1)
     assert taken(pools, licensed, licensed, licensed) == ["one", "two", None]
     assert pools.choose(cell("one")) == "one"
 
 
-def test_the_target_with_the_least_to_do_for_its_size_is_taken(cell: NewCell) -> None:
+def test_the_least_loaded_target_is_chosen(cell: NewCell) -> None:
     assert taken(Pools(TARGETS, 9, {}), *[cell()] * 4) == ["one", "two", "one", None]
 
 
-def test_a_target_is_avoided_only_where_there_is_another_with_room(cell: NewCell) -> None:
+def test_the_last_target_is_avoided_if_another_target_has_room(cell: NewCell) -> None:
     pools, one = Pools(TARGETS, 9, {}), cell()
     assert pools.choose(one, last_choice="one") == "two"
     pools.reserve("two", one)
     assert pools.choose(one, last_choice="one") == "one"
 
 
-# Whose turn it is
+# The order of the cells
 
 
 def order(queue: FairQueue, choose: Callable[[Cell], str | None] = lambda _: "one") -> list[str]:
-    """Take all that can be taken, and return the lines from which that came."""
+    """Take cells from the queue until none can run, and return the resource or target of each."""
     found = []
     while (turn := queue.next(choose)) is not None:
         found.append(",".join(turn[0].resources) or turn[0].targets[0])
     return found
 
 
-def test_cells_that_need_the_same_wait_in_one_line_and_the_lines_take_turns(cell: NewCell) -> None:
+def test_cells_with_different_needs_take_turns(cell: NewCell) -> None:
     queue = FairQueue()
     for one in [cell("one")] * 3 + [cell("one", chip=1)] * 2 + [cell("two")]:
         queue.add(one)
@@ -91,7 +91,7 @@ def test_cells_that_need_the_same_wait_in_one_line_and_the_lines_take_turns(cell
     assert len(queue) == 0
 
 
-def test_a_line_that_cannot_go_on_keeps_its_place_and_holds_no_other_up(cell: NewCell) -> None:
+def test_a_cell_that_cannot_run_does_not_block_cells_with_other_needs(cell: NewCell) -> None:
     queue = FairQueue()
     for one in [cell("one")] * 2 + [cell("two")] * 2:
         queue.add(one)
@@ -100,7 +100,7 @@ def test_a_line_that_cannot_go_on_keeps_its_place_and_holds_no_other_up(cell: Ne
     assert order(queue) == ["one", "one"]
 
 
-def test_a_cell_added_first_is_next_in_its_line(cell: NewCell) -> None:
+def test_a_cell_that_is_added_first_precedes_cells_with_the_same_needs(cell: NewCell) -> None:
     queue, old, new = FairQueue(), cell("one"), cell("one")
     queue.add(new)
     queue.add(old, first=True)
@@ -112,7 +112,7 @@ def test_a_cell_added_first_is_next_in_its_line(cell: NewCell) -> None:
 def test_an_unreachable_target_is_used_last(cell: NewCell) -> None:
     pools, one = Pools(TARGETS, 9, {}), cell()
     pools.mark_unreachable("one")
-    assert taken(pools, one, one) == ["two", None]  # it waits for the one that answers
+    assert taken(pools, one, one) == ["two", None]  # the second cell waits for the reachable target
     assert pools.choose(cell("one")) == "one"
     pools.mark_reachable("one")
     assert pools.choose(one) == "one"

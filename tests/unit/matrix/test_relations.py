@@ -1,4 +1,4 @@
-"""The cell that a check compares another one with: the one whose settings differ as the check says."""
+"""A check compares a cell with the cell whose settings differ only by the values that the check names."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ COMBINATIONS = {(found.labels["model"], repr(found.settings["batch"])): found fo
 
 
 def other(batch: Any, to: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the combination that one of the small model is compared with."""
+    """Return the combination with which a combination of the small model is compared; None if there is none."""
     found = Relations(list(COMBINATIONS.values())).other({"model": {"size": 1}, "batch": batch}, to)
     return next((key for key, value in COMBINATIONS.items() if value is found), None)
 

@@ -1,4 +1,4 @@
-"""Which cells run, when, and what comes of each attempt: decided over machines on which nothing runs."""
+"""The scheduler starts, repeats and stops cells; the machines are fakes on which no program runs."""
 
 import datetime as dt
 from typing import Any
@@ -24,7 +24,7 @@ from toolbox.model.workloads import EndedBy
 from toolbox.runs.journal import Journal
 from toolbox.system import cancellation
 
-# What runs, and where
+# The order and the targets of cells
 
 
 def test_every_cell_is_run_and_recorded_with_its_attempt(bench: Bench) -> None:
@@ -81,7 +81,7 @@ def test_an_attempt_that_never_started_leaves_no_remains(bench: Bench) -> None:
 
 
 def after(*words: str) -> Ending:
-    """An attempt that ends when others have begun."""
+    """Return the end of an attempt that waits until others have begun."""
     return Ending(after=[f"submit {word}" for word in words])
 
 
@@ -89,13 +89,13 @@ CHAIN = {"a": after("b"), "b": after("c"), "c": after("d")}
 
 
 @pytest.mark.parametrize(("options", "block"), [(Options(jobs=2), {}), (Options(), {"jobs": 2})])
-def test_no_more_run_at_once_than_there_are_jobs(bench: Bench, options: Options, block: dict[str, Any]) -> None:
+def test_at_most_jobs_cells_run_at_once(bench: Bench, options: Options, block: dict[str, Any]) -> None:
     machines = Machines(CHAIN)
     bench.run(["a", "b", "c", "d"], machines, options=options, **block)
     assert machines.peaks["all"] == 2
 
 
-def test_without_a_number_of_jobs_each_target_runs_one(bench: Bench) -> None:
+def test_without_jobs_each_target_runs_one_cell(bench: Bench) -> None:
     machines = Machines(CHAIN)
     bench.run(["a", "b", "c", "d"], machines, machines.target("one"), machines.target("two"), options=Options())
     assert machines.peaks == {"all": 2, "one": 1, "two": 1}
@@ -130,7 +130,7 @@ def test_cells_with_other_needs_take_turns(bench: Bench) -> None:
     assert machines.began() == ["a", "d", "b", "e", "c"]
 
 
-# What becomes of an attempt that does not pass
+# Attempts that do not pass
 
 
 def test_every_attempt_is_kept_under_its_number(bench: Bench) -> None:
@@ -161,11 +161,11 @@ REFUSED = Ending(refusal=StepError("no place for it", verdict=Verdict.ERROR, cau
         (REFUSED, {"capacity": 1}, 2, Cause.CAPACITY),
         (Ending(by=EndedBy.NOT_STARTED), {}, 1, Cause.CONFIGURATION),
         (Ending(refusal=ZeroDivisionError("our own fault")), {}, 1, Cause.INTERNAL),
-        (Ending(lost="no route"), {"infrastructure": 1}, 1, Cause.INFRASTRUCTURE),  # it may be running
+        (Ending(lost="no route"), {"infrastructure": 1}, 1, Cause.INFRASTRUCTURE),  # the workload may still be running
         (Ending(code=0, leaves={"m.json": "5"}), {"check": 1}, 2, Cause.CHECK),
     ],
 )
-def test_the_cause_says_whether_there_is_another_attempt(
+def test_the_cause_decides_whether_there_is_another_attempt(
     bench: Bench, ending: Ending, retries: dict[str, int], attempts: int, cause: Cause
 ) -> None:
     machines = Machines({"a": ending})
@@ -183,7 +183,7 @@ def test_each_cause_has_its_own_count(bench: Bench) -> None:
     ]  # fmt: skip
 
 
-def test_another_attempt_goes_to_another_target_where_there_is_one(bench: Bench) -> None:
+def test_another_attempt_prefers_another_target(bench: Bench) -> None:
     machines = Machines({"a": [BROKEN, BROKEN, Ending()]})
     bench.run(["a"], machines, machines.target("one"), machines.target("two"))
     assert machines.targets_of["a"] == ["one", "two", "one"]
@@ -207,10 +207,10 @@ def test_an_unexpected_error_is_logged_with_its_traceback(bench: Bench, caplog: 
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
-# Skipped, and expected to fail
+# Skipped cells and expected failures
 
 
-def test_a_skipped_cell_says_why_and_is_not_run(bench: Bench) -> None:
+def test_a_skipped_cell_has_a_reason_and_is_not_run(bench: Bench) -> None:
     machines = Machines()
     bench.run(["a", "b"], machines, skip=[{"when": {"x": "a"}, "reason": "#7"}])
     assert machines.began() == ["b"]
@@ -247,7 +247,7 @@ def test_an_expired_xfail_does_not_apply_and_is_noted(bench: Bench) -> None:
     assert bench.ends()["b"].message == ""
 
 
-# When to stop
+# The end of a run
 
 
 def test_an_outage_ends_all_retries(bench: Bench) -> None:
@@ -259,7 +259,7 @@ def test_an_outage_ends_all_retries(bench: Bench) -> None:
     assert {word: machines.began().count(word) for word in "cdef"} == dict.fromkeys("cdef", 1)
 
 
-def test_fail_fast_cancels_what_runs_and_starts_nothing_more(bench: Bench) -> None:
+def test_fail_fast_cancels_running_cells_and_starts_no_more(bench: Bench) -> None:
     machines = Machines({"a": Ending(1, after=["submit b"]), "b": NEVER})
     scheduler = bench.run(["a", "b", "c"], machines, options=Options(jobs=2, fail_fast=True))
     assert verdicts(scheduler) == {"a": "failed", "b": "cancelled"}

@@ -1,4 +1,4 @@
-"""An attempt that may be running stays open: no other attempt follows until its target answers or a person gives up."""
+"""An attempt that may be running stays open: it is not repeated until its target answers or a user abandons it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ OFTEN: dict[str, Any] = {**AT_ONCE, "infrastructure": 2, "capacity": 2}
 
 
 def lost(kind: type[StepError]) -> Ending:
-    """Return how a submission ends without an answer, or with one."""
+    """Return a submission that fails with an error of this kind."""
     return Ending(refusal=kind("no answer", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE))
 
 
 def left_running(bench: Bench, ending: Ending = NEVER) -> Machines:
-    """Begin to run the cell `a`, lose the orchestrator, and return machines where its attempt runs."""
+    """Start the cell `a`, lose the orchestrator, and return the machines on which its attempt still runs."""
     return bench.left_running("a", Machines({"a": [ending, Ending()]}))
 
 
 def give_up(bench: Bench) -> None:
-    """Give up the latest attempt of the cell, as a person does."""
+    """Abandon the latest attempt of the cell, as a user does."""
     submitted = [e.event for e in journal.read(bench.root) if isinstance(e.event, AttemptSubmitted)][-1]
     with Journal(bench.root) as opened:
         opened.append(AttemptAbandoned(submitted.step, submitted.attempt))
@@ -100,7 +100,7 @@ def test_a_run_that_is_cancelled_while_it_adopts_an_attempt_leaves_it_open(
         with pytest.raises(Cancelled):
             bench.run("a", machines)
     assert bench.of(AttemptEnded) == []
-    assert "cancel a" in machines.log  # and a later session learns how it ended
+    assert "cancel a" in machines.log  # a later session reads the outcome
 
 
 def test_a_run_that_is_interrupted_ends_its_open_attempts_too(bench: Bench) -> None:
@@ -121,7 +121,7 @@ def test_an_open_attempt_on_an_unreachable_target_does_not_delay_the_end(bench: 
     assert "cancel a" not in machines.log
 
 
-# What a person gives up
+# Attempts that a user abandons
 
 
 def test_a_cell_is_repeated_after_its_abandoned_attempt_is_removed(bench: Bench) -> None:

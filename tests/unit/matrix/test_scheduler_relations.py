@@ -1,4 +1,4 @@
-"""Cells that are compared with another one: the order in which they end makes no difference."""
+"""Cells are compared with one another, whatever the order in which they end."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from toolbox.model.verdicts import Cause, Verdict
 
 
 def took(seconds: float, *after: str) -> Ending:
-    """An attempt that took so long, and ends when something has been said."""
+    """Return the end of an attempt that took some seconds, and that waits for entries of the log."""
     return Ending(leaves={"m.json": f'{{"t": {seconds}}}'}, after=after)
 
 
 def compared(*pairs: str) -> dict[str, Any]:
-    """Have cells take at most twice as long as another one: `compared("b/a")`."""
+    """Return checks by which a cell may take at most twice as long as another cell: `compared("b/a")`."""
     checks = [
         {"check": "relation", "metric": "t", "to": {"x": pair[2:]}, "upper": 2, "when": {"x": pair[0]}}
         for pair in pairs
@@ -32,7 +32,7 @@ B_WITH_A = compared("b/a")
 @pytest.mark.parametrize(
     ("first", "second"),
     [([], ["release a"]), (["collect b"], []), (["submit b"], ["submit a"])],
-    ids=["the other one first", "the other one later", "at once"],
+    ids=["the other cell first", "the other cell later", "at once"],
 )
 @pytest.mark.parametrize(("seconds", "verdict"), [(1.5, "passed"), (3, "failed")])
 def test_a_cell_is_compared_with_another_whichever_ends_first(
@@ -45,7 +45,7 @@ def test_a_cell_is_compared_with_another_whichever_ends_first(
     assert {event.metric: event.value for event in bench.of(MetricMeasured) if event.step.endswith("a")} == {"t": 1}
 
 
-def test_a_cell_waits_for_the_last_attempt_of_the_other_one(bench: Bench) -> None:
+def test_a_cell_waits_for_the_last_attempt_of_the_other_cell(bench: Bench) -> None:
     machines = Machines({"a": [BROKEN, took(1, "collect b")], "b": took(1.5)})
     bench.run("ab", machines, options=Options(2), **B_WITH_A)
     assert bench.relation("b")[0] is True
@@ -77,7 +77,7 @@ def test_a_comparison_with_a_cell_that_was_not_run_is_not_judged(
     assert bench.verdicts()["b"] == "passed"
 
 
-def test_the_cell_that_others_are_compared_with_is_compared_with_none(bench: Bench) -> None:
+def test_a_reference_cell_needs_no_reference_itself(bench: Bench) -> None:
     bench.run("ab", Machines({"a": took(1), "b": took(1)}), **compared("a/a", "b/a"))
     judged = [(event.step[-1], event.passed) for event in bench.of(CheckJudged) if event.check == "relation"]
     assert judged == [("b", True)]

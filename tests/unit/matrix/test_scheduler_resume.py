@@ -1,4 +1,4 @@
-"""What a run that is resumed does with each cell: nothing finished is executed again, and nothing is lost."""
+"""A resumed run does not repeat finished cells, and continues with all other cells."""
 
 import time
 from dataclasses import replace
@@ -29,7 +29,7 @@ ONCE_MORE = {**AT_ONCE, "infrastructure": 1}
 
 
 def interrupt(bench: Bench, xs: str, machines: Machines, *, at: str, **block: Any) -> None:
-    """Run cells, and cancel the run when the attempt of one of them begins."""
+    """Run cells, and cancel the run when the attempt of the cell `at` begins."""
     with cancellation.opened() as scope:
 
         def cancel(event: Event) -> None:
@@ -72,7 +72,7 @@ def test_only_unfinished_cells_are_run(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", [AttemptEnded, StepFinished])
-def test_an_attempt_that_was_submitted_is_found_and_not_started_again(bench: Bench, kind: type[Event]) -> None:
+def test_a_submitted_attempt_is_found_and_not_started_again(bench: Bench, kind: type[Event]) -> None:
     machines = Machines()
     bench.run("a", machines)
     bench.forget(kind, "a")
@@ -82,7 +82,7 @@ def test_an_attempt_that_was_submitted_is_found_and_not_started_again(bench: Ben
 
 
 def left_running(bench: Bench, xs: str) -> Machines:
-    """Begin to run the cells of a run, lose the orchestrator, and return machines where the first still runs."""
+    """Start cells, lose the orchestrator, and return the machines on which the first cell still runs."""
     return bench.left_running(xs, Machines({xs[0]: Ending(1, after=[f"adopt {xs[0]}"])}))
 
 
@@ -92,7 +92,7 @@ def test_an_attempt_that_still_runs_is_adopted_and_waited_for(bench: Bench) -> N
     assert machines.log[:4] == ["submit a", "adopt a", "end a", "watch a"]
 
 
-def test_an_adopted_attempt_takes_its_place_among_the_jobs(bench: Bench) -> None:
+def test_an_adopted_attempt_counts_among_the_jobs(bench: Bench) -> None:
     machines = left_running(bench, "ab")
     bench.run("ab", machines)
     assert machines.log.index("end a") < machines.log.index("submit b")
@@ -101,14 +101,14 @@ def test_an_adopted_attempt_takes_its_place_among_the_jobs(bench: Bench) -> None
 def test_an_attempt_that_was_never_started_is_started_under_its_number(bench: Bench) -> None:
     bench.run("a", Machines())
     bench.forget(AttemptEnded, "a")
-    machines = Machines()  # that know nothing of it
+    machines = Machines()  # these machines do not know the attempt
     bench.run("a", machines)
     assert machines.began() == ["a"]
     assert bench.of(AttemptSubmitted) == []
     assert bench.of(AttemptEnded)[0].attempt == 1
 
 
-def test_an_attempt_whose_end_was_written_is_judged_again_from_its_files(bench: Bench) -> None:
+def test_an_attempt_whose_end_was_recorded_is_judged_again_from_its_files(bench: Bench) -> None:
     bench.run("a", Machines({"a": CRASH}))
     bench.forget(StepFinished, "a")
     machines = Machines()
@@ -202,7 +202,7 @@ def test_a_cell_with_another_fingerprint_is_run_again(bench: Bench) -> None:
     assert machines.began() == ["b"]
 
 
-# What is compared
+# Comparisons
 
 
 EXCUSED = {"xfail": [{"when": {"x": "a"}, "reason": "#7", "owner": "me", "expires": "2030-01-01"}]}
@@ -248,7 +248,7 @@ def test_an_unreachable_attempt_is_adopted_by_a_resumed_run(bench: Bench) -> Non
     bench.events.clear()
     machines = Machines({"a": CRASH})
     assert verdicts(bench.run("a", machines)) == {"a": "failed"}
-    assert bench.of(AttemptSubmitted) == []  # the same attempt
+    assert bench.of(AttemptSubmitted) == []  # no other attempt was submitted
     assert [event.attempt for event in bench.of(AttemptEnded)] == [submitted.attempt]
 
 
@@ -270,7 +270,7 @@ def test_an_attempt_that_ends_too_late_is_left_to_a_resumed_run(bench: Bench, mo
 
 
 class Slow(Machines):
-    """Machines that take their time to end something."""
+    """Machines that need 0.6 seconds to cancel an attempt."""
 
     def cancel(self, name: str) -> None:
         time.sleep(0.6)
@@ -278,7 +278,7 @@ class Slow(Machines):
 
 
 def in_image(digest: str) -> Ending:
-    """Return the end of a workload that ran in an image."""
+    """Return the end of a workload that ran in an image with this digest."""
     return Ending(remark={"image": f"registry.example/x:1@sha256:{digest}"})
 
 

@@ -1,4 +1,4 @@
-"""The blocks `matrix` and `targets` are what a project may write, and nothing else."""
+"""The blocks `matrix` and `targets` are validated, and mistakes are named."""
 
 import datetime as dt
 from pathlib import Path
@@ -23,7 +23,7 @@ AXES = {"model": ["a", "b"], "batch": [8, 16]}
 
 
 def faults(model: Any, block: Any) -> list[str]:
-    """Where a block is wrong, and how."""
+    """Return the path and the message of each fault in a block."""
     with pytest.raises(ValidationError) as caught:
         model.model_validate(block)
     found = []
@@ -34,13 +34,13 @@ def faults(model: Any, block: Any) -> list[str]:
 
 
 def fault(axes: Any = AXES, **fields: Any) -> str:
-    """The one fault of a matrix."""
+    """Return the only fault of a matrix with these axes."""
     (found,) = faults(MatrixBlock, {"axes": axes, "workload": {"command": "true"}, **fields})
     return found
 
 
 def fault_of_workload(**fields: Any) -> str:
-    """The one fault of a workload."""
+    """Return the only fault of a workload with these fields."""
     (found,) = faults(WorkloadBlock, {"command": "true", **fields})
     return found
 
@@ -114,7 +114,7 @@ def test_axes_that_cannot_advance_together_are_refused(groups: Any, message: str
     assert fault({**AXES, "chip": ["v4", "v5"], "hosts": [1, 2, 3]}, zip=groups).startswith(message)
 
 
-# What names axes
+# Entries and conditions that name axes
 
 
 CONDITIONAL: list[tuple[str, dict[str, Any]]] = [
@@ -126,21 +126,21 @@ CONDITIONAL: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("field", ["include", "exclude"])
-def test_an_entry_names_axes_that_there_are(field: str) -> None:
+def test_an_entry_with_an_unknown_axis_is_refused(field: str) -> None:
     assert getattr(matrix(AXES, **{field: [{"model": "c"}]}), field) == [{"model": "c"}]
     assert fault(**{field: [{"modle": "a"}]}) == f"{field}.0: no axis `modle`: did you mean model?"
     assert fault(**{field: [{}]}).startswith(f"{field}.0: Dictionary should have at least 1 item")
 
 
 @pytest.mark.parametrize(("field", "entry"), CONDITIONAL)
-def test_a_condition_names_axes_that_there_are(field: str, entry: dict[str, Any]) -> None:
+def test_a_condition_with_an_unknown_axis_is_refused(field: str, entry: dict[str, Any]) -> None:
     entries = [{**entry, "when": {}}, {**entry, "when": {"model": ["a"]}}]
     assert len(getattr(matrix(AXES, **{field: entries}), field)) == 2
     assert fault(**{field: [{**entry, "when": {"chip": 1}}]}) == f"{field}.0: no axis `chip`: the axes are batch, model"
 
 
 @pytest.mark.parametrize(("field", "entry"), CONDITIONAL)
-def test_a_condition_names_no_secret(field: str, entry: dict[str, Any]) -> None:
+def test_a_condition_with_a_secret_is_refused(field: str, entry: dict[str, Any]) -> None:
     assert "*** is a Secret" in fault(**{field: [{**entry, "when": {"model": Secret("x")}}]})
 
 
@@ -211,7 +211,7 @@ def test_a_price_of_zero_is_allowed() -> None:
     assert (block.resources, block.retries.infrastructure) == ({"gpu": 0}, 0)
 
 
-def test_timeouts_that_are_given_replace_others() -> None:
+def test_given_timeouts_replace_earlier_timeouts() -> None:
     given = PartialTimeouts.model_validate({"run": 5, "wait": None})
     assert given.over(Timeouts(grace=1, silence=9)) == Timeouts(run=5, grace=1, silence=9)
 
@@ -220,12 +220,12 @@ def test_silence_can_be_allowed_again() -> None:
     assert PartialTimeouts(silence=None).over(Timeouts(silence=9)) == Timeouts()
 
 
-def test_retries_that_are_given_replace_others() -> None:
+def test_given_retries_replace_earlier_retries() -> None:
     assert PartialRetries(product=0, check=None).over(Retries(product=3, check=4)) == Retries(product=0, check=4)
 
 
 @pytest.mark.parametrize("target", ["", [], [""]])
-def test_a_target_has_a_name(target: Any) -> None:
+def test_an_empty_target_is_refused(target: Any) -> None:
     block = {"axes": AXES, "workload": {"command": "true"}, "target": target}
     assert all(found.startswith("target.") for found in faults(MatrixBlock, block))
 
@@ -252,17 +252,17 @@ def test_a_variable_is_a_scalar_or_a_secret() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "A B", "Ä"])
-def test_a_variable_has_a_name_that_a_shell_takes(name: str) -> None:
+def test_an_invalid_name_of_a_variable_is_refused(name: str) -> None:
     assert "does not begin with a digit" in fault_of_workload(env={name: "x"})
 
 
 @pytest.mark.parametrize("name", ["", ".", "/etc/x", "..", "../x", "a/../../x", "a\x00b", "a\nb"])
 @pytest.mark.parametrize("field", ["files", "write"])
-def test_a_file_stays_below_its_directory(field: str, name: str) -> None:
+def test_a_file_outside_of_its_directory_is_refused(field: str, name: str) -> None:
     assert "must be a relative path to a file, without `..`" in fault_of_workload(**{field: {name: "x"}})
 
 
-def test_what_is_collected_stays_below_its_directory() -> None:
+def test_collecting_files_outside_of_the_directory_is_refused() -> None:
     assert WorkloadBlock(command="true", collect=["logs/**", "*.json"]).collect == ["logs/**", "*.json"]
     assert fault_of_workload(collect=["../*"]).startswith("collect.0: must be a relative path to a file, without `..`")
 
@@ -272,7 +272,7 @@ def test_a_file_name_in_files_and_write_is_refused() -> None:
     assert twice == ": `files` and `write` name a file twice: a/b"
 
 
-def test_what_is_written_is_text_json_or_yaml() -> None:
+def test_a_written_file_is_text_json_or_yaml() -> None:
     write = {"a": "text", "b.json": {"x": [1, None]}, "c.yaml": [dt.date(2026, 1, 2)], "d.yml": None, "e.json": "{"}
     assert WorkloadBlock(command="true", write=write).write == write
 
@@ -292,7 +292,7 @@ def test_what_is_written_is_text_json_or_yaml() -> None:
         ("a.yaml", {"x": [{"y": Secret("x")}]}, "a secret is never written to a file: pass the secret in `env`"),
     ],
 )
-def test_what_cannot_be_written_is_refused(name: str, content: Any, message: str) -> None:
+def test_content_that_cannot_be_written_is_refused(name: str, content: Any, message: str) -> None:
     assert fault_of_workload(write={name: content}).startswith(f"write: {message}")
 
 

@@ -1,4 +1,4 @@
-"""When a matrix stops: too many failures, and outages."""
+"""A matrix stops after too many failures and after an outage."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_an_outage_is_more_than_one_cell_and_more_than_a_third(cells: int, broke
     assert not rules.note_attempt("another", BROKEN, is_adopted=False)
 
 
-def test_a_cell_that_recovers_and_attempts_that_a_power_failure_took_are_no_outage() -> None:
+def test_a_cell_that_recovers_and_attempts_lost_in_a_power_failure_are_no_outage() -> None:
     rules = StopRules(3, None)
     rules.note_attempt("a", BROKEN, is_adopted=False)
     rules.note_attempt("a", PASSED, is_adopted=False)
@@ -27,7 +27,7 @@ def test_a_cell_that_recovers_and_attempts_that_a_power_failure_took_are_no_outa
     assert not rules.note_attempt("b", BROKEN, is_adopted=False)
 
 
-def test_only_what_did_not_pass_counts_for_the_limit_of_failures() -> None:
+def test_only_cells_that_did_not_pass_count_as_failures() -> None:
     rules = StopRules(9, 2)
     verdicts = [Verdict.FAILED, Verdict.XFAILED, Verdict.SKIPPED, Verdict.CANCELLED, Verdict.PASSED, Verdict.XPASSED]
     assert [rules.note_end(verdict) for verdict in verdicts] == [False] * 5 + [True]

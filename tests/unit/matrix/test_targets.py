@@ -1,11 +1,11 @@
-"""Targets are what the block `targets` describes, each by its backend; this machine needs no description."""
+"""The block `targets` describes targets by the fields of their backends; the local machine needs no description."""
 
 from typing import Any
 
 import pytest
 
 from tests.unit.config.conftest import Load
-from tests.unit.config.conftest import load as load  # noqa: PLC0414  # the fixture, for here too
+from tests.unit.config.conftest import load as load  # noqa: PLC0414  # imports the fixture
 from toolbox.matrix import targets
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.errors import ConfigurationError
@@ -37,7 +37,7 @@ def test_a_price_is_a_number_from_0_on(load: Load, cost: str) -> None:
         targets.read(load(f"targets: {{here: {{cost_per_hour: {cost}}}}}\n"))
 
 
-def test_this_machine_may_be_described_as_another_target_is(load: Load) -> None:
+def test_the_local_machine_may_be_described_like_another_target(load: Load) -> None:
     found = targets.read(load("targets: {local: {capacity: {jobs: 4}}, here: {labels: [x]}}\n"))
     assert [(target.name, target.backend) for target in found.values()] == [("local", "local"), ("here", "local")]
     assert found["local"].capacity == {"jobs": 4}
@@ -75,8 +75,6 @@ def test_a_wrong_target_is_reported_with_its_line(load: Load, block: str, messag
         ({"gpu": 9, "x": 1}, False),
     ],
 )
-def test_a_target_holds_what_its_capacity_allows_and_anything_that_it_does_not_count(
-    needs: dict[str, int], fits: bool
-) -> None:
+def test_the_capacity_of_a_target_limits_only_the_resources_that_it_names(needs: dict[str, int], fits: bool) -> None:
     nothing: Any = None
     assert PlannedTarget("far", "ssh", nothing, capacity={"gpu": 8}).can_hold(needs) is fits
