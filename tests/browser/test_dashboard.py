@@ -110,7 +110,9 @@ def rows(page: Page) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["index", "project", "cell", "hostile"])
-def test_it_opens_clean_and_fits_the_screen(visit: Visit, index: Path, kind: str, size: str, scheme: str) -> None:
+def test_every_page_opens_without_errors_and_fits_the_screen(
+    visit: Visit, index: Path, kind: str, size: str, scheme: str
+) -> None:
     page = visit(page_of(index, kind), viewport=SIZES[size], color_scheme=scheme)
     drawn(page)
     for summary in page.locator("details > summary").all():
@@ -146,7 +148,7 @@ def few(directory: Path, *, count: int, seconds: float) -> Path:
         return dashboard.write(connection, directory / "site", Filter(), now=NOW)
 
 
-def test_the_costs_of_one_day_stand_in_the_month_before_it(visit: Visit, tmp_path: Path) -> None:
+def test_costs_of_a_single_day_are_drawn_within_a_month(visit: Visit, tmp_path: Path) -> None:
     found = labels(visit(few(tmp_path, count=1, seconds=0)))
     assert len(found) > 3
     assert {label.split()[-1] for label in found} <= {"Oct", "Nov", "2026"}
@@ -174,7 +176,7 @@ def test_charts_adapt_to_a_smaller_window_and_other_colours(visit: Visit, index:
     assert page.evaluate(OVERFLOW) <= 0
 
 
-def test_the_keyboard_goes_from_value_to_value(visit: Visit, index: Path) -> None:
+def test_the_keyboard_moves_between_the_values_of_a_chart(visit: Visit, index: Path) -> None:
     page = visit(page_of(index, "cell"))
     drawn(page)
     chart = page.locator("[data-chart]", has=page.get_by_label("step_time by run"))
@@ -237,7 +239,7 @@ def test_hostile_text_is_text(visit: Visit, index: Path, *, is_scripted: bool) -
     assert first.get_by_role("link", name=f"other {HOSTILE[:20]}").is_visible()
 
 
-def test_it_works_without_a_script(visit: Visit, index: Path) -> None:
+def test_the_page_works_without_javascript(visit: Visit, index: Path) -> None:
     page = visit(page_of(index, "cell"), java_script_enabled=False)
     assert page.get_by_text("Without JavaScript there are no charts.").is_visible()
     assert page.locator("[data-chart]").first.is_hidden()

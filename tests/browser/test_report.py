@@ -65,7 +65,7 @@ def chips(page: Page) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("make", [failing, hostile, many, remarkable])
-def test_it_opens_clean_and_fits_the_screen(
+def test_every_page_opens_without_errors_and_fits_the_screen(
     visit: Visit, tmp_path: Path, make: Callable[[Path], RunState], size: str, scheme: str
 ) -> None:
     page = visit(run_page.write(make(tmp_path / "r-1")), viewport=SIZES[size], color_scheme=scheme)
@@ -156,7 +156,7 @@ def test_the_filter_also_applies_to_the_metrics(visit: Visit, tmp_path: Path) ->
     assert page.locator(".numbers tbody tr:visible").count() == 0
 
 
-def test_a_row_of_the_metrics_and_a_remark_open_the_details_of_their_cell(visit: Visit, tmp_path: Path) -> None:
+def test_links_in_metrics_and_remarks_open_the_details_of_the_cell(visit: Visit, tmp_path: Path) -> None:
     page = visit(run_page.write(remarkable(tmp_path / "r-1")))
     for links in (".numbers tbody a", ".remarks a"):
         page.get_by_role("button", name="Close all").click()
@@ -164,7 +164,7 @@ def test_a_row_of_the_metrics_and_a_remark_open_the_details_of_their_cell(visit:
         assert details(page, "x=2").get_attribute("open") is not None
 
 
-def test_lines_of_a_message_stay_apart(visit: Visit, tmp_path: Path) -> None:
+def test_a_message_keeps_its_lines(visit: Visit, tmp_path: Path) -> None:
     page = visit(run_page.write(remarkable(tmp_path / "r-1")))
     assert page.locator(".remarks p").first.inner_text().splitlines()[0] == "it is too slow"
 
@@ -222,7 +222,7 @@ def test_a_bar_of_the_time_line_opens_the_details_of_its_step(visit: Visit, fail
     assert details(page, "test").last.get_attribute("open") is not None
 
 
-def test_it_can_be_used_by_keyboard(visit: Visit, failed: Path) -> None:
+def test_the_report_can_be_used_by_keyboard(visit: Visit, failed: Path) -> None:
     page = visit(failed)
     page.get_by_role("button", name="Close all").click()
     page.keyboard.press("Control+Home")
@@ -254,7 +254,7 @@ def test_failures_are_opened_and_closed_together(visit: Visit, tmp_path: Path) -
     assert page.locator("#details details.step[open]").count() == page.locator("#details .bad").count() > 50
 
 
-def test_it_works_without_a_script(visit: Visit, failed: Path) -> None:
+def test_the_page_works_without_javascript(visit: Visit, failed: Path) -> None:
     page = visit(failed, java_script_enabled=False)
     assert page.get_by_label("Down").is_hidden()
     assert page.get_by_label("Text").is_hidden()

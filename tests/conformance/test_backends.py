@@ -183,7 +183,7 @@ with open("large", "wb") as stream:
     assert (results / "large").stat().st_size == 20 << 20
 
 
-def test_the_same_name_twice_is_one_workload(bench: Bench, tmp_path: Path) -> None:
+def test_repeated_submissions_of_one_name_are_one_workload(bench: Bench, tmp_path: Path) -> None:
     script = f"echo ran >> {tmp_path}/runs; until test -e {tmp_path}/go; do sleep 0.05; done; echo done"
     first = bench.start("sh", "-c", script)
     again = bench.start("sh", "-c", script)

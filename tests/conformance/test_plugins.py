@@ -88,7 +88,7 @@ def test_a_plugin_is_documented(kind: Kind[Any], name: str, method: str) -> None
 
 
 @each_plugin
-def test_a_plugin_is_a_model_that_knows_its_fields(kind: Kind[Any], name: str, method: str) -> None:
+def test_a_plugin_is_a_model_and_refuses_unknown_fields(kind: Kind[Any], name: str, method: str) -> None:
     model = load(kind, name)
     assert issubclass(model, BaseModel)
     assert callable(getattr(model, method))

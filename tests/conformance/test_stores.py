@@ -220,7 +220,7 @@ def test_characters_that_a_database_refuses_are_replaced(store: Store, tmp_path:
     assert row.message == "a\ufffdb\ufffdc 'quoted' \u2028 ☃"
 
 
-def test_the_latest_run_names_a_cell(store: Store, tmp_path: Path) -> None:
+def test_a_cell_has_its_name_in_the_latest_run(store: Store, tmp_path: Path) -> None:
     for days, name in ((1, "x=new"), (0, "x=old")):
         directory = past(days=days, cells={name: [Tried(metrics={"time": 1.0})]}).write(tmp_path)
         for file in ("plan.json", "journal.jsonl"):  # one cell has two names, because its label was changed

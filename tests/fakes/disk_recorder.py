@@ -1,4 +1,4 @@
-"""Records all files below a directory after each system call of a process that changes them.
+"""Records, after each system call that changes or syncs files, all files below a directory.
 
 This module is also injected into the agent, so it imports only the standard library and installs nothing by itself.
 """

@@ -96,7 +96,7 @@ class Grid:
 
     @property
     def phases(self) -> list[str]:
-        """Phases that have run, without `test`."""
+        """Phases that have run, except `test`, which is not recorded."""
         return self._lines("phases")
 
     @property

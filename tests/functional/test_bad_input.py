@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.functional.grid import Grid
-from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 from toolbox.testing import Outcome, Workspace
 
 RUN = ("project", "run", "small")

@@ -1,4 +1,4 @@
-"""Damaged files of a run directory: each damage is reported by every command, and no result is silently lost."""
+"""Damaged files of a run directory: every damage is reported, and no result is silently lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.grid import Grid
-from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 
 CELL_B_ENDED = ('"StepFinished"', '"x=b"')
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.grid import Grid
-from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 from tests.servers import small_disks
 
 WORKING = "working.sqlite"

@@ -11,19 +11,19 @@ from toolbox.testing import Workspace
 
 ECHO = {
     "commands/echo.py": '''
-        """Says things."""
+        """Prints its arguments."""
         import json
 
 
         class Echo:
-            """Says things."""
+            """Prints its arguments."""
 
             def say(self, text: str, times: int = 1, label: str | None = None) -> str:
                 """
                 Say a text.
 
                 Args:
-                    text: what to say.
+                    text: the text to print.
                     times: how often.
                     label: what to put before it.
                 """

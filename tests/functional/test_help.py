@@ -87,11 +87,11 @@ ANSWER = """
             return {"text": "1.10", "numbers": [1, 2], "none": None}
 
         def yes(self) -> bool:
-            '''Return that it is so.'''
+            '''Return true.'''
             return True
 
         def no(self) -> bool:
-            '''Return that it is not so.'''
+            '''Return false.'''
             return False
 
         def number(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.grid import Grid, wait
-from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 
 # Each attempt measures the next value of the file `values`.
 MEASURE = """

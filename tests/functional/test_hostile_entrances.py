@@ -90,7 +90,7 @@ def values(given: list[str]) -> list[str]:
     return [text for text in given if not text.startswith(("@", "*$@")) and "{@" not in text]
 
 
-def test_arguments_of_a_role(watched: Watched) -> None:
+def test_hostile_arguments_of_a_role_arrive_unchanged(watched: Watched) -> None:
     watched.workspace.write(FILES)
     some = [text for text in watched.texts if len(text) < 10_000]
     outcome = watched.run("machine", "write", f"--text={some[0]}", f"--texts={flow(some)}")
@@ -99,7 +99,7 @@ def test_arguments_of_a_role(watched: Watched) -> None:
     assert json.loads(file.read_text()) == [some[0], some, None]
 
 
-def test_values_of_a_configuration_through_a_template(watched: Watched) -> None:
+def test_hostile_values_pass_a_template_unchanged(watched: Watched) -> None:
     some = values(watched.texts)
     config = {"text": some[0], "texts": some}
     watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config, width=10**6)})
@@ -109,7 +109,7 @@ def test_values_of_a_configuration_through_a_template(watched: Watched) -> None:
     assert json.loads(file.read_text())[1] == some
 
 
-def test_hosts_of_a_command_and_of_a_target(watched: Watched) -> None:
+def test_hostile_names_of_hosts_are_refused(watched: Watched) -> None:
     accepted = []
     for text in watched.texts:
         with suppress(ValueError):
@@ -150,7 +150,7 @@ def test_comments_change_only_the_field_that_the_project_lists(
     assert understood > len(watched.texts) // 2
 
 
-def test_a_comment_by_the_command_line(watched: Watched) -> None:
+def test_hostile_comments_on_the_command_line_are_harmless(watched: Watched) -> None:
     config = {"text": "", "texts": [], "ci": {"overridable": ["texts"]}}
     watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
     some = [text for text in values(watched.texts) if len(text) < 400 and "${{" not in text]
@@ -185,7 +185,7 @@ class Page(HTMLParser):
             self.active.append(data)
 
 
-def test_cells_their_commands_logs_files_and_reports(watched: Watched) -> None:
+def test_hostile_cells_run_and_are_reported_as_text(watched: Watched) -> None:
     some = values(watched.texts)
     config: dict[str, Any] = {
         "matrix": {
@@ -226,7 +226,7 @@ def check_reports(directory: Path) -> None:
     assert re.search(r"<(script|img|svg|a href=\"javascript)", comment) is None
 
 
-def test_names_and_links_of_an_archive(watched: Watched) -> None:
+def test_hostile_members_of_an_archive_stay_in_the_directory(watched: Watched) -> None:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for number, text in enumerate(watched.texts):
@@ -243,7 +243,7 @@ def test_names_and_links_of_an_archive(watched: Watched) -> None:
     shutil.rmtree(there)  # its files have names like those that an executed text would create
 
 
-def test_descriptions_of_pods(watched: Watched) -> None:
+def test_hostile_texts_in_descriptions_of_pods_are_refused(watched: Watched) -> None:
     plain = re.compile(r"[-A-Za-z0-9_./]*")
     for text in watched.texts:
         for fields in ({"labels": {"a": text}}, {"labels": {text: "a"}}, {"service_account": text}, {"queue": text}):

@@ -93,7 +93,7 @@ FILES = {
             expand_argument_vars: false
     """,
     "projects/hostile/orchestration.py": '''
-        """Hands texts over."""
+        """Passes texts to programs, variables, roles and directory names."""
         import sys
 
         from toolbox.orchestration import config, env, run
@@ -131,7 +131,7 @@ JINJA_HEADER = (
 PIPE = "{{ lookup('pipe', 'touch {folder}/pwned') }}"
 
 
-# These texts may stand in a configuration. Only there, a text that begins with `*$@` is a reference.
+# A configuration would read texts that begin with `*$@` as references, so these texts are left out here.
 CONFIGURED = [text for text in HOSTILE if not text.startswith("*$@")]
 
 
@@ -209,7 +209,7 @@ def test_a_header_for_jinja_stays_text(hostile: Workspace) -> None:
 @pytest.mark.parametrize(
     "host", [PIPE, JINJA_HEADER, f"{PIPE}@node", "-oProxyCommand=touch pwned", "..", "a/b\x1b[31m"]
 )
-def test_a_host_of_another_form_is_wrong_usage(hostile: Workspace, host: str) -> None:
+def test_a_malformed_host_is_wrong_usage(hostile: Workspace, host: str) -> None:
     text = host.replace("{folder}", str(hostile.directory))
     outcome = hostile.run("machine", "write", "--text=a", "--texts=b", f"--hosts={flow([text])}")
     assert outcome.exit_code == 2, str(outcome)
@@ -232,7 +232,7 @@ def test_a_host_of_another_form_is_wrong_usage(hostile: Workspace, host: str) ->
         (PIPE, {}),
     ],
 )
-def test_a_target_of_another_form_is_wrong_configuration(hostile: Workspace, name: str, target: dict[str, str]) -> None:
+def test_a_malformed_target_is_wrong_configuration(hostile: Workspace, name: str, target: dict[str, str]) -> None:
     config = {
         "targets": {name: {"backend": "ssh", **target}},
         "matrix": {"axes": {"x": [1]}, "workload": {"command": ["true"]}},
@@ -304,7 +304,7 @@ def test_output_of_a_program_steers_neither_a_terminal_nor_a_ci_system(hostile: 
     assert steered(again.stdout + again.stderr) == []
 
 
-def test_a_folder_that_reads_as_a_template_is_a_folder(hostile: Workspace) -> None:
+def test_a_directory_name_is_not_evaluated_as_a_template(hostile: Workspace) -> None:
     folder = hostile.directory / "{{ lookup('pipe', 'touch pwned') }}"
     outcome = hostile.run("machine", "write", "--text=a", "--texts=b", env={"ARTIFACT_DIR": str(folder)})
     assert outcome.exit_code == 0, str(outcome)
@@ -346,7 +346,7 @@ def test_the_return_value_of_a_body_stays_text(hostile: Workspace) -> None:
     assert given(hostile, "toolbox/*__disk__label/artifacts/given.json") == [SHELL, [SHELL, text], {SHELL: text}]
 
 
-def test_a_body_that_refuses_is_wrong_usage(hostile: Workspace) -> None:
+def test_a_value_error_in_a_body_is_wrong_usage(hostile: Workspace) -> None:
     hostile.write({"commands/disk.py": BODY})
     outcome = hostile.run("disk", "label", "--text=wrong")
     assert outcome.exit_code == 2
@@ -362,7 +362,7 @@ def test_an_invalid_name_of_a_node_pool_is_refused(hostile: Workspace, name: str
     assert list(hostile.artifacts.glob("toolbox/*")) == []
 
 
-def test_half_a_secret_for_pulling_images_is_wrong_usage(hostile: Workspace) -> None:
+def test_an_image_pull_secret_without_a_docker_config_is_wrong_usage(hostile: Workspace) -> None:
     outcome = hostile.run("cluster", "prepare_namespace", "x", "--image_pull_secret=pull")
     assert outcome.exit_code == 2
     assert "--docker_config_file or as --docker_config" in outcome.stderr

@@ -32,10 +32,10 @@ WAITING = {
             @role
             def wait(self, fifo: Path) -> None:
                 """
-                Wait for long.
+                Wait for a long time.
 
                 Args:
-                    fifo: told when the waiting begins.
+                    fifo: the named pipe to write to at the beginning.
             """
     ''',
     "roles/machine_wait/tasks/main.yml": """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.functional.grid import Grid, wait
-from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 
 EXCUSED = {"when": {"x": "b"}, "reason": "#7", "owner": "me", "expires": "2999-01-01"}
 EVERY_CELL: dict[str, Any] = {"when": {}, "reason": "#7"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.functional.grid import Grid
-from tests.functional.grid import grid as grid  # noqa: PLC0414  # the fixture, for here too
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 from toolbox.testing import Outcome, Workspace
 
 

@@ -57,15 +57,15 @@ FILES = {
                 Open the vault.
 
                 Args:
-                    token: opens it.
-                    keys: more of them.
-                    options: and more.
-                    fails: whether it stays shut.
+                    token: a secret.
+                    keys: a list of secrets.
+                    options: a mapping with secrets.
+                    fails: whether the command fails.
                 """
     ''',
     # This careless role prints its secrets as text and JSON, and writes them into files and messages.
     "roles/vault_open/tasks/main.yml": r"""
-        - name: Hold the secrets against what they have to be
+        - name: Compare the secrets with the expected ones
           ansible.builtin.shell:
             cmd: >-
               printf %s "$TOKEN" | cmp - "$VAULT/token" && printf %s "$KEY" | cmp - "$VAULT/key" &&
@@ -167,7 +167,7 @@ def test_only_the_reference_of_a_secret_argument_is_saved(vault: Workspace) -> N
 
 
 @pytest.mark.parametrize("reference", ["@held/token", "env:API_TOKEN"])
-def test_a_command_line_names_a_secret(vault: Workspace, reference: str) -> None:
+def test_a_command_line_can_reference_a_secret(vault: Workspace, reference: str) -> None:
     argv = (f"--token={reference}", "--keys=[none]", "--options={bearer: none}")
     outcome = started(vault, "vault", "open", *argv, env={"API_TOKEN": TOKEN})
     assert outcome.exit_code == 3, "the first task compares the arguments with the files, and fails"
@@ -238,7 +238,7 @@ def test_a_multi_line_key_with_quotes_is_masked_everywhere(vault: Workspace, fai
 
 
 WRITING = """
-    '''Writes its secrets down.'''
+    '''Writes its secrets to files.'''
     from toolbox.orchestration import config, env, run
 
 
@@ -296,14 +296,14 @@ def test_a_secret_in_the_name_of_a_step_is_masked(vault: Workspace) -> None:
 
 
 TELLING = """
-    '''Tells what it should keep.'''
+    '''Raises errors that contain a secret.'''
     import threading
 
     from toolbox.model.secrets import Secret
 
 
     class Teller:
-        '''Tells what it should keep.'''
+        '''Raises errors that contain a secret.'''
 
         def tell(self, token: Secret, *, thread: bool = False) -> None:
             '''

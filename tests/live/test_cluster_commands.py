@@ -56,7 +56,7 @@ def test_manifests_are_applied_and_nothing_changes_the_second_time(tools: Tools,
     assert tools.workspace.holding("hunter2") == tools.workspace.holding("aHVudGVyMg") == []
 
 
-def test_a_folder_is_applied_in_the_order_of_its_names(tools: Tools, namespace: str) -> None:
+def test_a_folder_is_applied_in_the_order_of_its_file_names(tools: Tools, namespace: str) -> None:
     tools.workspace.write({f"all/{name}.yaml": config_map(name) for name in "ba"})
     tools("cluster", "apply", "all", f"--namespace={namespace}")
     assert [each["metadata"]["name"] for each in tools.kept("src/applied.yaml")] == ["a", "b"]
@@ -103,7 +103,7 @@ def test_a_missing_kubeconfig_is_an_error_without_a_traceback(tools: Tools) -> N
 # wait_ready
 
 
-def test_a_cluster_that_is_ready_is_not_waited_for(tools: Tools) -> None:
+def test_wait_ready_succeeds_on_a_ready_cluster(tools: Tools) -> None:
     tools("cluster", "wait_ready", "--selector=kubernetes.io/hostname", "--timeout=30")
     assert all(node["metadata"]["name"] for node in tools.kept("artifacts/nodes.yaml"))
 
@@ -113,7 +113,7 @@ def test_a_wait_for_more_nodes_reports_how_many_exist(tools: Tools) -> None:
     assert "is not ready after 2 s: (nodes with nobody=here) 0 of 1 required nodes are ready, 0 exist" in tools.failure
 
 
-def test_a_node_that_is_not_ready_is_named_until_it_is(tools: Tools, cluster: kubernetes.Cluster) -> None:
+def test_a_node_that_is_not_ready_is_named_and_waited_for(tools: Tools, cluster: kubernetes.Cluster) -> None:
     with pool(cluster) as name:
         node = gcloud.add_node(cluster.core, name)
         lost = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no network"}

@@ -57,7 +57,7 @@ def test_a_server_is_deployed_and_removed(tools: Tools, cluster: kubernetes.Clus
     assert changed(tools("cluster", "undeploy_server", "web", f"--namespace={namespace}")) == []
 
 
-def test_a_server_gets_a_readiness_probe_of_another_kind(tools: Tools, namespace: str) -> None:
+def test_the_readiness_probe_of_a_server_can_be_changed(tools: Tools, namespace: str) -> None:
     for readiness in ("/", "tcp", "/", "none"):
         deploy(tools, namespace, WEB, QUICK, f"--readiness={readiness}")
     (container,) = tools.kept("artifacts/objects.yaml")[0]["spec"]["template"]["spec"]["containers"]

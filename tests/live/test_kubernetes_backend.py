@@ -171,7 +171,7 @@ def test_an_attempt_cancelled_during_its_start_does_not_run_to_its_end(bench: Be
 
     with ThreadPoolExecutor() as threads:
         outcomes = list(threads.map(cancel_soon, range(len(attempts))))
-    time.sleep(3)  # a container that was not cancelled would end meanwhile
+    time.sleep(3)  # a short workload that still runs would end meanwhile
     passed = [number for number, outcome in enumerate(outcomes) if outcome.ended_by is EndedBy.EXIT]
     assert sorted(int(end.name) for end in ends.iterdir()) == passed
     assert {outcomes[number].ended_by for number in long} == {EndedBy.CANCELLED}
@@ -284,7 +284,7 @@ echo forged > ../FAILURE
 """
 
 
-def test_links_and_pipes_of_a_pod_are_not_collected(bench: Bench) -> None:
+def test_pipes_and_links_out_of_a_pod_are_not_collected(bench: Bench) -> None:
     attempt, outcome = bench.run("sh", "-c", HOSTILE)
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     assert [path.name for path in (attempt.directory / "files").iterdir()] == ["ok"]
@@ -304,7 +304,7 @@ def test_each_of_two_hosts_has_its_own_log_and_files(bench: Bench) -> None:
     assert bench.site.remains(attempt.handle) == []
 
 
-def test_one_host_that_fails_ends_all_of_them(bench: Bench, tmp_path: Path) -> None:
+def test_one_failing_host_ends_all_hosts_of_a_cell(bench: Bench, tmp_path: Path) -> None:
     script = f"if mkdir {tmp_path}/first; then exit 7; fi; sleep 600"
     attempt = bench.start("sh", "-c", script, backend_fields={"pod": {"hosts": 2}})
     outcome = attempt.wait()

@@ -59,7 +59,7 @@ def check_second_attempt(field: PodGrid, outcome: Outcome) -> None:
 # Components of the cluster
 
 
-def test_an_api_server_that_is_killed_is_waited_for(field: PodGrid) -> None:
+def test_a_run_waits_for_a_killed_api_server(field: PodGrid) -> None:
     grid = field.configure("abcd", jobs=4).mark("hold-b", "hold-c", "hold-d")
     with field.cluster.alone() as components, grid.start() as running:
         grid.wait_for("end a", "begin b", "begin c", "begin d")
@@ -75,7 +75,7 @@ def test_an_api_server_that_is_killed_is_waited_for(field: PodGrid) -> None:
         check_pass(field, outcome, *"abcd")
 
 
-def test_a_kubelet_that_is_killed_is_waited_for(field: PodGrid) -> None:
+def test_a_run_waits_for_a_killed_kubelet(field: PodGrid) -> None:
     grid = field.configure("abcd", jobs=3).mark("hold-b", "hold-c", "hold-d")
     with field.cluster.alone() as components, grid.start() as running:
         grid.wait_for("end a", "begin b", "begin c", "begin d")

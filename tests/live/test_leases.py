@@ -131,7 +131,7 @@ def test_a_lease_of_another_tool_is_respected(place: Place) -> None:
         take([place.lock()], OURS, wait=0, report=print)
 
 
-def test_a_namespace_that_is_not_there_is_named(place: Place) -> None:
+def test_a_missing_namespace_is_named(place: Place) -> None:
     lock = LeaseObject(Cluster(Access(str(place.kubeconfig)), label="sut"), namespace="nowhere")
     with pytest.raises(
         ConfigurationError, match="sut: there is no namespace nowhere for its lease: create it, or name"

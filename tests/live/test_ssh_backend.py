@@ -212,7 +212,7 @@ ln -sf /etc/passwd ../samples.csv
 """
 
 
-def test_links_and_pipes_over_ssh_are_not_collected(bench: Open) -> None:
+def test_pipes_and_links_out_of_the_attempt_are_not_collected(bench: Open) -> None:
     attempt, outcome = bench().run("sh", "-c", HOSTILE)
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     results = attempt.directory / "files"
@@ -261,7 +261,7 @@ def test_files_of_a_hostile_machine_stay_in_the_attempt_directory(
 def test_a_log_truncated_by_a_full_disk_is_fetched_completely(bench: Open) -> None:
     attempt = bench().start("sh", "-c", "seq 1000; until test -e go; do sleep 0.05; done; seq 1000 2000")
     attempt.printed("1000\n")
-    # A full disk may leave the log without its end, so that later lines do not fit where the file ends.
+    # A full disk may leave the log without its end. Later lines then do not continue the file, and are not appended.
     log = attempt.directory / "stdout.log"
     os.truncate(log, 1000)
     (attempt.there / "files/go").touch()

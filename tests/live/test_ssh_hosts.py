@@ -48,7 +48,7 @@ def outcome_of(directory: Path) -> tuple[str, str]:
     return kept["verdict"], kept["cause"]
 
 
-def test_the_state_of_a_host_lands_on_the_controller(server: openssh.Server, workspace: Workspace) -> None:
+def test_the_state_of_a_host_is_saved_on_the_controller(server: openssh.Server, workspace: Workspace) -> None:
     outcome = run(server, workspace, "host", "capture_state", "--packages=numpy")
     assert outcome.exit_code == 0, str(outcome)
     kept = step(workspace, "host__capture_state") / f"artifacts/{name_of(server)}/host.json"
@@ -126,7 +126,7 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
                         Open the vault.
 
                         Args:
-                            token: opens it.
+                            token: a secret.
                         """
             ''',
             "token": "correct-horse\n",

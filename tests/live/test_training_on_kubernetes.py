@@ -41,7 +41,7 @@ def run(workspace: Workspace, account: Account) -> Outcome:
     return workspace.run(*argv, timeout=300)
 
 
-def test_the_cells_are_trained_under_the_documented_role_and_leave_nothing(
+def test_a_training_under_the_documented_role_passes_and_leaves_nothing(
     workspace: Workspace, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     with cluster.account(namespace, tmp_path, role()["rules"]) as account:

@@ -222,7 +222,7 @@ class Cluster:
         try:
             account.renew()
             yield account
-        finally:  # the rest goes with the namespace
+        finally:  # the other objects are deleted with the namespace
             if cluster_rules:
                 self.rbac.delete_cluster_role_binding(name)
                 self.rbac.delete_cluster_role(name)

@@ -31,7 +31,7 @@ ADDRESS: Final = "127.0.0.1"
 _SEARCH: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
 _TOOLS: Final = {name: shutil.which(name, path=_SEARCH) for name in ("sshd", "ssh", "sftp", "scp", "ssh-keygen")}
 _WRAPPED: Final = ("ssh", "sftp", "scp")
-_TRIES: Final = 5  # a port that was free may be taken
+_TRIES: Final = 5  # another process may take the port in between
 _START_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.01
 # New servers delay a client after failed logins or killed sessions. This option lets it connect again at once.
