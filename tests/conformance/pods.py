@@ -63,7 +63,7 @@ class Pods(Site):
 
     def supervisor(self, handle: Handle) -> psutil.Process:
         """See `Site`. The supervisor has recorded its process id in the namespace of its container."""
-        wait_for((self.directory(handle) / "started").exists, "its start")
+        wait_for((self.directory(handle) / "started").exists, "the start of the supervisor")
         number = json.loads((self.directory(handle) / "started").read_text())["pid"]
         words = {
             "supervise",

@@ -140,7 +140,7 @@ def test_a_submission_whose_connection_breaks_is_one_workload(bench: Bench, tmp_
 def test_an_unreachable_target_is_not_treated_as_without_the_attempt(bench: Bench, stop: Path) -> None:
     server = bench.site.server
     if server is None:
-        pytest.skip("this machine is always within reach")
+        pytest.skip("this machine is always reachable")
     attempt = begin(bench, stop, bench.orchestrator())
     server.stop()
     try:
@@ -187,7 +187,7 @@ def test_many_workloads_survive_a_dropped_connection(bench: Bench, stop: Path) -
 def test_a_server_may_be_started_again(bench: Bench, stop: Path) -> None:
     server = bench.site.server
     if server is None:
-        pytest.skip("no server is between here and this machine")
+        pytest.skip("this machine is not reached through a server")
     orchestrator = bench.orchestrator()
     attempt = count(bench, stop, orchestrator)
     for _ in range(2):
@@ -204,7 +204,7 @@ def test_a_server_may_be_started_again(bench: Bench, stop: Path) -> None:
 def test_an_attempt_on_a_target_that_stays_down_is_unreachable(bench: Bench, stop: Path) -> None:
     server = bench.site.server
     if server is None:
-        pytest.skip("this machine is always within reach")
+        pytest.skip("this machine is always reachable")
     orchestrator = bench.orchestrator()
     attempt = bench.start("sh", "-c", COUNT, "sh", str(stop), by=orchestrator, wait=bench.site.quick)
     wait_for_more(attempt)

@@ -153,7 +153,7 @@ def test_the_outcome_of_a_workload_that_deletes_everything_is_known(bench: Bench
 
 def test_a_workload_that_deletes_everything_can_be_cancelled(bench: Bench, tmp_path: Path) -> None:
     attempt = bench.start("sh", "-c", f'rm -rf "$TOPGALLANT_STEP"; touch {tmp_path}/gone; exec sleep 600')
-    wait_for((tmp_path / "gone").exists, "nothing in its directory")
+    wait_for((tmp_path / "gone").exists, "the deletion of its directory")
     assert attempt.cancel().exit_code == 128 + signal.SIGKILL
     assert attempt.left() == []
 
@@ -163,7 +163,7 @@ def test_a_workload_dies_with_its_supervisor_and_is_lost(bench: Bench) -> None:
     attempt.supervisor.kill()
     outcome = attempt.wait()
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.LOST, None)
-    wait_for(lambda: not attempt.left(), "no process of it")
+    wait_for(lambda: not attempt.left(), "the end of its processes")
     attempt.collect()
     assert not (attempt.directory / "exit_code").exists()
 
@@ -183,7 +183,7 @@ def test_a_running_attempt_is_not_removed(bench: Bench, tmp_path: Path) -> None:
             attempt.by.backend.release(attempt.handle)
     assert bench.orchestrator().backend.find(attempt.workload, attempt.handle.name, attempt.directory) == attempt.handle
     (tmp_path / "go").touch()
-    wait_for(lambda: not attempt.left(), "its end")
+    wait_for(lambda: not attempt.left(), "the end of the workload")
 
 
 def test_a_workload_does_not_inherit_ignored_signals(bench: Bench) -> None:

@@ -92,7 +92,7 @@ def test_a_kill_during_prepare_repeats_prepare(grid: Grid) -> None:
     )
     grid.mark("hold-prepare")
     with grid.start() as running:
-        wait(lambda: grid.phases == ["prepare"], "the preparation")
+        wait(lambda: grid.phases == ["prepare"], "the start of the phase prepare")
         running.send(signal.SIGKILL)
         running.wait()
     assert grid.alive()

@@ -31,7 +31,7 @@ def test_a_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) 
     first, second = teams
     first.hold()
     with first.start() as holder:
-        wait(lambda: first.lines == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
         with second.start() as waiter:
             assert "for 'nightly' (run " in waiter.wait_for("waiting for the lease of dgx: held by ")
             first.let_go()
@@ -43,7 +43,7 @@ def test_the_machine_of_a_killed_run_is_free_at_once(teams: tuple[Team, Team]) -
     first, second = teams
     first.hold()
     with first.start() as killed:
-        wait(lambda: first.lines == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
         killed.send(signal.SIGKILL)
         killed.wait()
         outcome = second.workspace.run("project", "run", "team", timeout=50)
@@ -55,7 +55,7 @@ def test_a_run_that_lost_its_machine_ends_without_using_it(tmp_path: Path) -> No
     team = team_on(tmp_path / "one", tmp_path / "lock", ttl=3)
     team.hold()
     with team.start() as running:
-        wait(lambda: team.lines == ["begin"], "the test")
+        wait(lambda: team.lines == ["begin"], "the start of the test phase")
         (tmp_path / "lock").write_text("{}\n")  # as a forced release does
         outcome = running.wait(30)
     assert outcome.exit_code == 3, str(outcome)

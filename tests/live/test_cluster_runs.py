@@ -77,7 +77,7 @@ def test_a_second_run_names_the_holder_and_starts_when_the_first_run_ends(
     first.configure(shared.entry(lease={"purpose": "nightly"})).hold()
     second.configure(shared.entry())
     with first.start() as holder:
-        wait(lambda: first.lines == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
         with second.start() as waiter:
             line = waiter.wait_for("waiting for the lease of sut: held by ")
             assert f"for 'nightly' (run {first.workspace.run_directory().name}) since" in line
@@ -99,12 +99,12 @@ def test_a_second_run_names_the_holder_and_starts_when_the_first_run_ends(
 def test_the_lease_of_a_killed_run_expires_and_the_resumed_run_waits(shared: Shared, teams: tuple[Team, Team]) -> None:
     first, second = (team.configure(shared.entry()).hold() for team in teams)
     with first.start() as killed:
-        wait(lambda: first.lines == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
         killed.send(signal.SIGKILL)
         killed.wait()
     with second.start() as holder:
         holder.wait_for("waiting for the lease of sut")
-        wait(lambda: second.lines == ["begin"], "the second, for which the lease has to expire")
+        wait(lambda: second.lines == ["begin"], "the start of the second run after the expiry")
         first.let_go()
         with first.resume() as waiter:
             waiter.wait_for("waiting for the lease of sut: held by ")
@@ -117,7 +117,7 @@ def test_the_lease_of_a_killed_run_expires_and_the_resumed_run_waits(shared: Sha
 def test_a_resumed_run_gets_its_own_lease_back_at_once(shared: Shared, teams: tuple[Team, Team]) -> None:
     team = teams[0].configure(shared.entry(lease={"ttl": 3600})).hold()
     with team.start() as killed:
-        wait(lambda: team.lines == ["begin"], "the test")
+        wait(lambda: team.lines == ["begin"], "the start of the test phase")
         killed.send(signal.SIGKILL)
         killed.wait()
     team.let_go()
@@ -131,7 +131,7 @@ def test_a_run_whose_lease_is_taken_by_force_ends_without_a_cleanup(shared: Shar
     team = teams[0].configure(shared.entry()).hold()
     place = [f"--kubeconfig={shared.kubeconfig}", f"--namespace={shared.namespace}"]
     with team.start() as running:
-        wait(lambda: team.lines == ["begin"], "the test")
+        wait(lambda: team.lines == ["begin"], "the start of the test phase")
         forced = team.workspace.run("cluster", "take_lease", "--purpose=debugging", "--force", *place)
         assert forced.exit_code == 0, str(forced)
         outcome = running.wait(20)
@@ -155,7 +155,7 @@ def test_a_run_that_does_not_get_the_lease_in_time_ends_with_cause_capacity(
     first.configure(shared.entry()).hold()
     second.configure(shared.entry(lease={"wait": 1}))
     with first.start():
-        wait(lambda: first.lines == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
         outcome = second.run()
     assert (outcome.exit_code, second.workspace.summary()["cause"]) == (3, "capacity")
     assert "the lease of sut did not become free within 1 s: held by" in outcome.stdout
@@ -166,7 +166,7 @@ def test_a_waiting_run_is_interrupted_at_once(shared: Shared, teams: tuple[Team,
     first, second = (team.configure(shared.entry()) for team in teams)
     first.hold()
     with first.start() as holder:
-        wait(lambda: first.lines == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
         with second.start() as waiter:
             waiter.wait_for("waiting for the lease of sut")
             waiter.send(signal.SIGINT)
@@ -218,7 +218,7 @@ def test_a_run_takes_any_free_cluster_of_a_pool_and_waits_for_all(
     first, second = (team.configure(pool).hold() for team in teams)
     third = Team.of(tmp_path / "third").configure(pool)
     with first.start() as one, second.start() as other:
-        wait(lambda: first.lines == second.lines == ["begin"], "the first two")
+        wait(lambda: first.lines == second.lines == ["begin"], "the start of two runs")
         has_a = ["cluster sut: a of its pool" in team.status() for team in (first, second)]
         has_b = ["cluster sut: b of its pool" in team.status() for team in (first, second)]
         assert sorted(has_a) == sorted(has_b) == [False, True]
@@ -237,9 +237,9 @@ def test_a_resumed_run_gets_the_same_cluster_of_the_pool(pool: dict[str, Any], t
     first.configure(pool).hold()
     second.configure(pool).hold()
     with first.start() as one:
-        wait(lambda: first.lines == ["begin"], "the first")
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
         with second.start() as killed:
-            wait(lambda: second.lines == ["begin"], "the second, which has the other one")
+            wait(lambda: second.lines == ["begin"], "the start of the second run")
             killed.send(signal.SIGKILL)
             killed.wait()
         first.let_go()
@@ -344,7 +344,7 @@ def test_a_cluster_whose_creation_was_killed_is_removed_and_created_again(maker:
     gate = maker.team.workspace.directory / "hold-create"
     gate.touch()
     with maker.team.start() as killed:
-        wait(lambda: len(maker.lines) == 1, "the command")
+        wait(lambda: len(maker.lines) == 1, "the command that creates the cluster")
         killed.send(signal.SIGKILL)
         killed.wait()
     gate.unlink()
@@ -362,7 +362,7 @@ def test_a_run_killed_after_the_creation_keeps_its_cluster(maker: Maker) -> None
     maker.team.configure({"create": {"command": f"{CREATE}\n{daemon}", "destroy": f"{DESTROY}; kill $(cat daemon)"}})
     maker.team.hold()
     with maker.team.start() as killed:
-        wait(lambda: "begin" in maker.lines, "the test")
+        wait(lambda: "begin" in maker.lines, "the start of the test phase")
         killed.send(signal.SIGKILL)
         killed.wait()
     maker.team.let_go()
@@ -378,7 +378,7 @@ def test_a_run_killed_after_the_creation_keeps_its_cluster(maker: Maker) -> None
 def test_an_interrupted_run_removes_its_cluster(maker: Maker) -> None:
     maker.team.hold()
     with maker.team.start() as running:
-        wait(lambda: "begin" in maker.lines, "the test")
+        wait(lambda: "begin" in maker.lines, "the start of the test phase")
         running.send(signal.SIGINT)
         assert running.wait().exit_code == 130
     assert maker.lines[-1] == f"destroy {maker.name}"

@@ -309,7 +309,7 @@ def test_one_failing_host_ends_all_hosts_of_a_cell(bench: Bench, tmp_path: Path)
     attempt = bench.start("sh", "-c", script, backend_fields={"pod": {"hosts": 2}})
     outcome = attempt.wait()
     assert (outcome.ended_by, outcome.exit_code) == (EndedBy.EXIT, 7)
-    wait_for(lambda: not attempt.left(), "the end of the other one")
+    wait_for(lambda: not attempt.left(), "the end of the other host")
 
 
 def test_long_lines_and_binary_output_arrive_unchanged(bench: Bench) -> None:
@@ -319,7 +319,7 @@ def test_long_lines_and_binary_output_arrive_unchanged(bench: Bench) -> None:
     assert (attempt.directory / "stdout.log").read_bytes() == expected
 
 
-@pytest.mark.parametrize("collect", [("**",), ()], ids=["with files", "without"])
+@pytest.mark.parametrize("collect", [("**",), ()], ids=["with files", "without files"])
 def test_a_log_that_the_kubelet_rotates_arrives_complete(bench: Bench, collect: tuple[str, ...]) -> None:
     """A kubelet rotates the log at 10 MB, and a reader of the log does not follow it into the next file."""
     source = "for number in range(300_000): print(f'{number:099d}')"

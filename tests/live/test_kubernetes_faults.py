@@ -266,7 +266,7 @@ def test_the_client_waits_as_long_as_retry_after_says(field: PodGrid, http: Http
     with grid.start() as running:
         wait(lambda: busy.used == 1, "the first request")
         began = time.monotonic()
-        wait(lambda: http.requests["POST", "jobs"] > 1, "the second one")
+        wait(lambda: http.requests["POST", "jobs"] > 1, "the second request")
         seconds = time.monotonic() - began
         outcome = running.wait(TIMEOUT)
     assert 3.8 <= seconds < 6

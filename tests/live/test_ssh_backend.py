@@ -141,7 +141,7 @@ def interpreter(version: str) -> str | None:
 def test_the_agent_runs_on_every_python_from_3_8_on(bench: Open, version: str) -> None:
     python = interpreter(version)
     if python is None:
-        pytest.skip(f"no Python {version} is here")
+        pytest.skip(f"Python {version} is not installed")
     target = bench(python=python)
     written = {"lines": "".join(f"{n}\n" for n in range(1000))}
     script = (
@@ -166,7 +166,7 @@ def test_the_agent_runs_on_every_python_from_3_8_on(bench: Open, version: str) -
 def test_a_python_that_is_too_old_is_refused_at_once(bench: Open, version: str) -> None:
     python = interpreter(version)
     if python is None:
-        pytest.skip(f"no Python {version} is here")
+        pytest.skip(f"Python {version} is not installed")
     error, seconds = refusal(bench(python=python))
     assert f"the agent needs Python 3.8 or later, and this is {version}" in error
     assert seconds < AT_ONCE

@@ -64,7 +64,7 @@ def cluster() -> Iterator[Cluster]:
     try:
         from kubernetes import config
     except ImportError:
-        raise ClusterError("no client of Kubernetes here: pip install 'topgallant[kubernetes]'") from None
+        raise ClusterError("the client of Kubernetes is not installed: pip install 'topgallant[kubernetes]'") from None
     turns = _turns(Path(named).resolve())
     with turns.together(), config.new_client_from_config(named) as api:
         yield Cluster(Path(named), api, turns)
@@ -82,7 +82,7 @@ def for_tests(*, is_here: bool = False) -> Iterator[Cluster]:
     try:
         with cluster() as found:
             if is_here and not found.is_here:
-                pytest.skip("no node of the cluster is this machine")
+                pytest.skip("this machine is not a node of the cluster")
             yield found
     except ClusterError as error:
         pytest.skip(str(error))
@@ -148,7 +148,7 @@ class Cluster:
             ClusterError: this machine is not a node of the cluster.
         """
         if not self.is_here:
-            raise ClusterError(f"no node of the cluster is this machine: there is no {self.kubelet}")
+            raise ClusterError(f"this machine is not a node of the cluster: {self.kubelet} does not exist")
         kept = [Path("/usr"), Path("/lib"), Path("/lib64")]
         kept += [folder for folder in (Path(sys.base_prefix), Path(sys.prefix)) if not folder.is_relative_to("/usr")]
         folders = {**dict.fromkeys(map(str, kept), True), **dict.fromkeys(map(str, shared), False)}

@@ -53,7 +53,7 @@ class Server:
 
     def __init__(self, directory: Path, *, path: str | None = None, options: str = "") -> None:
         if missing := [name for name, found in _TOOLS.items() if found is None]:
-            raise ServerError(f"no {', '.join(missing)} here: install OpenSSH's server and client")
+            raise ServerError(f"{', '.join(missing)} not found: install OpenSSH's server and client")
         self.directory = directory
         self.known_hosts = directory / "known_hosts"
         self.port = 0
@@ -158,7 +158,7 @@ class Server:
         while f"Server listening on {ADDRESS}" not in log.read_text():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                return log.read_text() or f"it does not listen within {_START_SECONDS:g} s"
+                return log.read_text() or f"the server does not listen within {_START_SECONDS:g} s"
             time.sleep(_LOOK_SECONDS)
         return ""
 

@@ -97,7 +97,7 @@ def _program(name: str) -> Path:
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
     found = next(iter(places), None) or shutil.which(name)
     if found is None:
-        raise ServerError(f"no {name} here: install PostgreSQL's server")
+        raise ServerError(f"{name} is not installed: install PostgreSQL's server")
     return Path(found)
 
 

@@ -13,7 +13,7 @@ import pytest
 def mounted(place: Path, size: int) -> Iterator[Path]:
     """Mount a disk of `size` bytes at a new directory, or skip the test if that is not possible."""
     if os.geteuid() != 0:
-        pytest.skip("to mount a small disk needs root")
+        pytest.skip("only root can mount a small disk")
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(place)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
