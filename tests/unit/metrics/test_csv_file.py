@@ -1,4 +1,4 @@
-"""A metric from a column of a CSV file."""
+"""The source `csv_file` reads a metric from a column of a CSV file."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from toolbox.metrics.csv_file import Source
 
 
 def read(directory: Path, content: bytes, **spec: Any) -> float | tuple[float, ...]:
-    """Return what the column `loss` of a file of this content comes to."""
+    """Return the metric that the column `loss` of a file with this content gives."""
     (directory / "m.csv").write_bytes(content)
     return Source(file="m.csv", **{"column": "loss", "aggregate": "each", **spec}).read(directory)
 

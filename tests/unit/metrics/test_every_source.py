@@ -48,6 +48,6 @@ def test_a_wrong_field_is_refused_and_named(source: str, field: str, values: lis
 
 
 @pytest.mark.parametrize("source", ["csv_file", "json_file", "log", "yaml_file"])
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, source: str) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, source: str) -> None:
     with pytest.raises(ValueError, match=r"^m does not exist$"):
         importlib.import_module(f"toolbox.metrics.{source}").Source(**VALID[source]).read(tmp_path)

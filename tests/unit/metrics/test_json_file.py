@@ -1,4 +1,4 @@
-"""A metric from a JSON file."""
+"""The source `json_file` reads a metric from a JSON file."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ DOCUMENT = (
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where the document is."""
+    """Return the directory of the document."""
     (tmp_path / "metrics.json").write_text(DOCUMENT)
     return tmp_path
 
@@ -39,7 +39,7 @@ def test_a_value_that_is_not_a_finite_number_is_refused(directory: Path, path: s
 
 
 @pytest.mark.parametrize("path", ["missing", "step.time.mean", "losses[2]", "losses.first", "step.time.median.x"])
-def test_a_path_that_leads_nowhere_is_named(directory: Path, path: str) -> None:
+def test_a_path_to_no_value_is_named(directory: Path, path: str) -> None:
     with pytest.raises(ValueError, match=r"metrics\.json has no"):
         Source(file="metrics.json", path=path).read(directory)
 

@@ -1,4 +1,4 @@
-"""A metric from the lines of a log."""
+"""The source `log` reads a metric from the lines of a log."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ step 3: step_time 1.0 s, loss 3.0 (step_time 4.0 before)"""
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where the log is."""
+    """Return the directory of the log."""
     (tmp_path / "stdout.log").write_bytes(LOG)
     return tmp_path
 
@@ -65,7 +65,9 @@ def test_the_number_is_the_named_group_or_the_first_or_the_match(
         (r"step \d|caf(x)?", r"^stdout\.log:1: the match of .* must be a finite number, not ''$"),
     ],
 )
-def test_a_match_that_is_no_finite_number_is_shown_with_its_line(directory: Path, pattern: str, message: str) -> None:
+def test_a_match_that_is_not_a_finite_number_is_shown_with_its_line(
+    directory: Path, pattern: str, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Source(pattern=pattern).read(directory)
 

@@ -1,4 +1,4 @@
-"""A step time from a profile, whose bytes are written here field by field."""
+"""The source `xplane` reads step times from a profile, which these tests encode field by field."""
 
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ SECOND = 10**12  # in picoseconds
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the top bit says that more follow."""
+    """Return a number in seven bits per byte, the lowest first; the top bit is set if more bytes follow."""
     head, low = value >> 7, value & 0x7F
     return bytes([low | 0x80]) + varint(head) if head else bytes([low])
 
 
 def field(number: int, value: int | str | bytes) -> bytes:
-    """One field of a message: a number, or a text or a message with its length."""
+    """Return one field of a message: a number, or a text or a nested message with its length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     content = value.encode() if isinstance(value, str) else value
@@ -25,23 +25,23 @@ def field(number: int, value: int | str | bytes) -> bytes:
 
 
 def event(start: float, **more: int) -> bytes:
-    """An event that starts so many seconds after its line."""
+    """Return an event that starts `start` seconds after its line."""
     counts = field(5, more["num_occurrences"]) if more else b""
     return field(4, field(1, 1) + field(2, round(start * SECOND)) + field(3, 7) + counts)
 
 
 def line(*starts: float, name: str = "XLA Modules", timestamp_ns: int = 1_795_225_623_000_000_000) -> bytes:
-    """A line with an event at each start."""
+    """Return a line with an event at each start, in seconds."""
     return field(3, field(1, 9) + field(2, name) + field(3, timestamp_ns) + b"".join(map(event, starts)))
 
 
 def plane(*lines: bytes, name: str = "/device:TPU:0") -> bytes:
-    """A plane of the profile."""
+    """Return a plane of the profile with these lines."""
     return field(1, field(1, 3) + field(2, name) + b"".join(lines) + field(4, field(1, 1) + field(2, b"\x12\x01x")))
 
 
 def read(directory: Path, *planes: bytes, **spec: Any) -> float | tuple[float, ...]:
-    """Return what a profile with these planes comes to."""
+    """Return the metric that a profile with these planes gives."""
     file = directory / "profile" / "plugins" / "host.xplane.pb"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"".join(planes) + field(4, "host"))
@@ -59,7 +59,7 @@ def read(directory: Path, *planes: bytes, **spec: Any) -> float | tuple[float, .
         ({"aggregate": "count"}, 4.0),
     ],
 )
-def test_a_step_is_from_one_start_to_the_next_in_seconds(tmp_path: Path, spec: dict[str, Any], value: Any) -> None:
+def test_a_step_time_is_the_seconds_between_two_starts(tmp_path: Path, spec: dict[str, Any], value: Any) -> None:
     steps = line(0, 5.5, 3, 4, 4.5)  # events need not be in order
     assert read(tmp_path, plane(name="/host:CPU"), plane(line(1, name="Steps"), steps), **spec) == value
 
@@ -74,13 +74,13 @@ def test_another_line_of_another_plane_may_be_named(tmp_path: Path) -> None:
     assert read(tmp_path, host, plane(line(0, 2)), plane="/host:CPU", line="train steps") == 0.25
 
 
-def test_an_event_that_stands_for_several_has_no_start(tmp_path: Path) -> None:
+def test_an_aggregated_event_has_no_start(tmp_path: Path) -> None:
     events = event(0) + event(0, num_occurrences=9) + event(2)
     assert read(tmp_path, plane(field(3, field(2, "XLA Modules") + events))) == 2
 
 
 def named(*events: tuple[str, float]) -> bytes:
-    """A plane whose line has events with these names and starts."""
+    """Return a plane with one line, which has events with these names and starts."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in events), start=1)}
     starts = b"".join(field(4, field(1, numbers[name]) + field(2, round(start * SECOND))) for name, start in events)
     metadata = b"".join(
@@ -160,7 +160,7 @@ def test_a_line_with_events_of_several_names_is_refused_with_the_names(
     assert str(caught.value).endswith(message)
 
 
-def test_a_name_that_is_not_utf_8_is_a_name(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_accepted(tmp_path: Path) -> None:
     metadata = field(4, field(1, 1) + field(2, field(2, b"\xff")))
     events = event(0) + event(1)
     content = field(1, field(2, "/device:TPU:0") + field(3, field(2, "XLA Modules") + events) + metadata)
@@ -197,7 +197,7 @@ PROFILE = "profile/plugins/host.xplane.pb"
         ([plane(line())], f"`XLA Modules` of {PROFILE} has 0 events, but at least 2 are needed"),
     ],
 )
-def test_what_is_not_there_exactly_once_is_told_with_what_is_there(
+def test_a_missing_or_repeated_plane_or_line_is_reported_with_all_names(
     tmp_path: Path, planes: list[bytes], message: str
 ) -> None:
     with pytest.raises(ValueError, match=PROFILE) as caught:
@@ -205,7 +205,7 @@ def test_what_is_not_there_exactly_once_is_told_with_what_is_there(
     assert str(caught.value) == message
 
 
-def test_a_warmup_that_leaves_no_interval_is_told(tmp_path: Path) -> None:
+def test_a_warmup_that_leaves_no_interval_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"`XLA Modules` of .*: 2 numbers were found, and the warm-up of 2 removes all"
     ):
@@ -213,20 +213,20 @@ def test_a_warmup_that_leaves_no_interval_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff" * 20, b"\x0a\x05abc", b"\x0a\x03\x12\x01\xff"])
-def test_a_file_that_is_no_profile_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_profile_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.xplane.pb").write_bytes(content)
     with pytest.raises(ValueError, match=r"^a\.xplane\.pb is not an XSpace profile: "):
         Source().read(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"(some text"])
-def test_a_file_of_something_else_has_no_planes(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_planes_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.xplane.pb").write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.xplane\.pb"):
         Source().read(tmp_path)
 
 
-def test_one_profile_has_to_match(tmp_path: Path) -> None:
+def test_exactly_one_profile_must_match(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^0 files match \*\*/\*\.xplane\.pb, but exactly 1 must match$"):
         Source().read(tmp_path)
     for name in ("a", "b"):

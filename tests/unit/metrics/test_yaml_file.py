@@ -1,4 +1,4 @@
-"""A metric from a YAML file."""
+"""The source `yaml_file` reads a metric from a YAML file."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ LAUGHS = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where the document is."""
+    """Return the directory of the document."""
     (tmp_path / "m.yaml").write_text(DOCUMENT)
     return tmp_path
 
@@ -35,7 +35,7 @@ def test_a_number_is_found_by_its_path(directory: Path, path: str, value: float)
     assert (found, type(found)) == (value, float)
 
 
-def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
+def test_a_list_is_reduced_by_its_aggregate(directory: Path) -> None:
     assert Source(file="m.yaml", path="losses", aggregate="min").read(directory) == 1.5
     assert Source(file="m.yaml", path="losses", aggregate="each", warmup=1).read(directory) == (3.0, 1.5)
 
@@ -52,7 +52,7 @@ def test_a_list_comes_to_a_number_by_its_aggregate(directory: Path) -> None:
         ("step.mean", "m.yaml has no step.mean"),
     ],
 )
-def test_what_is_no_finite_number_is_refused_with_what_it_is(directory: Path, path: str, message: str) -> None:
+def test_a_value_that_is_not_a_finite_number_is_shown(directory: Path, path: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"m\.yaml") as caught:
         Source(file="m.yaml", path=path).read(directory)
     assert str(caught.value) == message
@@ -66,14 +66,14 @@ def test_what_is_no_finite_number_is_refused_with_what_it_is(directory: Path, pa
     ],
     ids=range(14),
 )  # fmt: skip
-def test_a_file_that_is_no_yaml_is_said_to_be_none_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_yaml_is_refused_on_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.yaml").write_bytes(content)
     with pytest.raises(ValueError, match=r"^m\.yaml is not YAML: \S.*$"):
         Source(file="m.yaml", path="a").read(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["a: &a [*a]", LAUGHS + "a: *a59", "a: [0x" + "f" * 5000 + "]"], ids=range(3))
-def test_values_without_end_are_refused_at_once(tmp_path: Path, content: str) -> None:
+def test_endless_values_are_refused_at_once(tmp_path: Path, content: str) -> None:
     (tmp_path / "m.yaml").write_text(content)
     with pytest.raises(ValueError, match=r"a\[0\] in m\.yaml must be a finite number, not (a list|inf)"):
         Source(file="m.yaml", path="a", aggregate="sum").read(tmp_path)

@@ -1,4 +1,4 @@
-"""Valid and invalid hosts and users."""
+"""Addresses of hosts and users are parsed and validated."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from toolbox.model.addresses import Address
         ("root@[2001:db8::7]:65535", Address("2001:db8::7", "root", 65535)),
     ],
 )
-def test_an_address_is_read_and_written(text: str, address: Address) -> None:
+def test_an_address_is_parsed_and_rendered(text: str, address: Address) -> None:
     assert Address.parse(text) == address
     assert str(address) == text
 
@@ -73,7 +73,7 @@ def test_an_address_is_read_and_written(text: str, address: Address) -> None:
         "x" * 65 + "@node",
     ],
 )
-def test_other_text_is_no_address(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a (host|user)"):
         Address.parse(text)
 

@@ -1,4 +1,4 @@
-"""The aggregates of several numbers."""
+"""Several numbers are reduced to one by an aggregate."""
 
 import math
 from typing import get_args
@@ -16,7 +16,7 @@ PERCENTS: list[tuple[Aggregate, int]] = [("p50", 50), ("p90", 90), ("p95", 95), 
 
 
 def of(values: list[float], how: Aggregate) -> float:
-    """Return the aggregate, which is one number."""
+    """Return the aggregate of values, which must be a single number."""
     result = aggregates.aggregate(values, how, source="x")
     assert isinstance(result, float)
     return result
@@ -64,13 +64,13 @@ def test_percentiles_rise_and_stay_between_the_extremes(values: list[float]) -> 
 
 
 @pytest.mark.parametrize("how", get_args(Aggregate))
-def test_no_numbers_are_an_error(how: Aggregate) -> None:
+def test_the_aggregate_of_no_numbers_is_an_error(how: Aggregate) -> None:
     with pytest.raises(ValueError, match=r"^m\.json: 0 numbers were found$"):
         aggregates.aggregate([], how, source="m.json")
 
 
 @pytest.mark.parametrize("how", ["sum", "median", "p50"])
-def test_a_result_that_is_no_finite_number_is_refused(how: Aggregate) -> None:
+def test_a_result_that_is_not_a_finite_number_is_refused(how: Aggregate) -> None:
     with pytest.raises(ValueError, match=rf"^x: the {how} of 4 numbers is too large"):
         of([-1.7e308, -1.7e308, 1.7e308, 1.7e308] if how == "p50" else [1.7e308] * 4, how)
 
@@ -94,12 +94,12 @@ def test_a_warmup_that_leaves_no_number_is_an_error(found: list[int], warmup: in
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1.0), (" -2.5e-3\n", -0.0025), ("+0", 0.0), (".5", 0.5)])
-def test_a_text_that_writes_a_number_is_parsed(text: str, value: float) -> None:
+def test_a_text_with_a_number_is_parsed(text: str, value: float) -> None:
     assert aggregates.parse_number(text, source="x") == value
 
 
 @pytest.mark.parametrize("text", ["", "-", "1.2.3", "n/a", "nan", "-inf", "1e999", "1,5", "0x10", "1 2", "12s"])
-def test_a_text_that_writes_no_finite_number_is_shown(text: str) -> None:
+def test_a_text_without_a_finite_number_is_shown(text: str) -> None:
     with pytest.raises(ValueError, match=r"^log:3 must be a finite number, not .+$"):
         aggregates.parse_number(text, source="log:3")
 
@@ -110,7 +110,7 @@ def test_a_value_that_is_not_a_finite_number_is_refused(value: object) -> None:
         aggregates.number(value, source="x")
 
 
-def test_a_list_of_lists_without_end_is_not_written_out() -> None:
+def test_a_huge_list_of_lists_is_not_shown() -> None:
     laughs: list[object] = ["ha"]
     for _ in range(60):
         laughs = [laughs, laughs]

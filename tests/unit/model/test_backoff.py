@@ -1,4 +1,4 @@
-"""The pauses between tries."""
+"""The pauses between tries grow up to a limit."""
 
 import pytest
 

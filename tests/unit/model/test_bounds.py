@@ -1,4 +1,4 @@
-"""Bounds: on which side a value is, which side is better, and when bounds gate."""
+"""Bounds have sides, of which one may be better, and gate only with enough samples."""
 
 import pytest
 
@@ -12,11 +12,11 @@ def bound(lower: float | None = 1, upper: float | None = 2, samples: int | None 
 @pytest.mark.parametrize(
     ("value", "side"), [(0.9, Side.BELOW), (1.0, None), (1.5, None), (2.0, None), (2.1, Side.ABOVE)]
 )
-def test_a_value_at_a_bound_is_within(value: float, side: Side | None) -> None:
+def test_a_value_equal_to_a_bound_is_within_the_bounds(value: float, side: Side | None) -> None:
     assert bound().side(value) is side
 
 
-def test_without_a_bound_on_a_side_nothing_is_out_there() -> None:
+def test_no_value_is_out_on_a_side_without_a_bound() -> None:
     assert bound(lower=None).side(-1e9) is None
     assert bound(upper=None).side(1e9) is None
 
@@ -33,14 +33,14 @@ def test_the_good_side_is_that_of_the_direction(direction: Direction | None, bel
     ("samples", "is_reported", "is_gating"),
     [(1, False, False), (4, False, False), (5, True, False), (9, True, False), (10, True, True), (30, True, True)],
 )
-def test_bounds_from_few_samples_report_and_from_more_they_gate(
+def test_bounds_from_few_samples_only_report_and_bounds_from_many_gate(
     samples: int, is_reported: bool, is_gating: bool
 ) -> None:
     assert (bound(samples=samples).is_reported, bound(samples=samples).is_gating) == (is_reported, is_gating)
 
 
 @pytest.mark.parametrize(("unit", "of"), [(None, {"s", ""}), ("s", {"s"}), ("", {""})])
-def test_bounds_without_a_unit_are_in_that_of_the_metric(unit: str | None, of: set[str]) -> None:
+def test_bounds_without_a_unit_have_the_unit_of_the_metric(unit: str | None, of: set[str]) -> None:
     found = Bound(1, 2, None, None, Method.MANUAL, unit)
     assert {metric for metric in ("s", "") if found.is_in(metric)} == of
 

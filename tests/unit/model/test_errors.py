@@ -1,4 +1,4 @@
-"""The verdict, the cause and the exit code of each expected error."""
+"""Each expected error has a verdict, a cause and an exit code."""
 
 import errno
 import signal
@@ -22,7 +22,7 @@ from toolbox.model.verdicts import Cause, Verdict
 
 
 def step(verdict: Verdict, cause: Cause) -> StepError:
-    """A step that ended without passing."""
+    """Return the error of a step that did not pass."""
     return StepError("no", verdict=verdict, cause=cause)
 
 
@@ -57,7 +57,7 @@ def test_several_errors_have_the_verdict_of_the_first_error() -> None:
     assert (errors.outcome_of(error), errors.exit_code_of(error)) == (("failed", "check"), 1)
 
 
-def test_one_of_several_errors_is_not_counted_further() -> None:
+def test_a_single_error_has_no_count() -> None:
     assert str(SeveralErrors("models", [ValueError("odd")])) == "models: ValueError: odd"
 
 

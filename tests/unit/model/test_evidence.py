@@ -1,4 +1,4 @@
-"""A metric as text."""
+"""A metric is rendered as text."""
 
 import pytest
 
@@ -14,5 +14,5 @@ from toolbox.model.evidence import Metric
         (Metric("gone", None, unit="s", fault="no such file"), "unknown (no such file)"),
     ],
 )
-def test_a_metric_is_written_with_its_unit_or_why_it_is_unknown(metric: Metric, text: str) -> None:
+def test_a_metric_is_rendered_with_its_unit_or_the_reason_why_it_is_unknown(metric: Metric, text: str) -> None:
     assert str(metric) == text

@@ -1,11 +1,11 @@
-"""The known names that are most similar to an unknown name."""
+"""Messages about an unknown name offer the most similar known names."""
 
 import pytest
 
 from toolbox.model.nearest import did_you_mean, misspelled, nearest
 
 
-def test_the_most_alike_name_comes_first() -> None:
+def test_the_most_similar_name_comes_first() -> None:
     assert nearest("capture_stat", ["capture", "capture_state", "cluster"]) == ["capture_state", "capture"]
 
 
@@ -34,7 +34,7 @@ def test_two_near_names_are_both_offered() -> None:
     )
 
 
-def test_a_long_list_is_cut_and_counted() -> None:
+def test_a_long_list_is_truncated_with_the_number_of_omitted_names() -> None:
     hint = did_you_mean("zzz", [f"n{index:02}" for index in range(20)], label="names", most=3)
     assert hint == "the names are n00, n01, n02 and 17 more"
 

@@ -19,7 +19,7 @@ SHOWN_BY: dict[str, Callable[[Secret], str]] = {
     "repr": repr,
     "format": "{}".format,
     "format with a conversion": "{!r:>10}".format,
-    "percent": lambda secret: "%s" % secret,  # noqa: UP031  # people write it
+    "percent": lambda secret: "%s" % secret,  # noqa: UP031  # users write it
     "repr of a list": lambda secret: repr([secret]),
     "repr of a mapping": lambda secret: repr({"key": secret}),
     "json": lambda secret: json.dumps({"key": secret}, default=str),
@@ -56,7 +56,7 @@ def test_a_copy_in_this_process_keeps_the_value(copied: Callable[[Secret], Secre
     assert copied(Secret(VALUE)).reveal() == VALUE
 
 
-def test_a_secret_is_no_text_that_json_would_take() -> None:
+def test_a_secret_cannot_be_written_as_json() -> None:
     with pytest.raises(TypeError):
         json.dumps(Secret(VALUE))
 
@@ -66,7 +66,7 @@ def test_yaml_contains_the_reference_of_a_secret() -> None:
     assert yaml.safe_load(dumped) == {"token": "*$@secrets.token"}
 
 
-def test_a_value_is_read_once_and_only_when_it_is_asked_for() -> None:
+def test_a_value_is_read_once_and_only_when_it_is_revealed() -> None:
     reads: list[str] = []
     secret = Secret(lambda: reads.append("read") or VALUE)  # type: ignore[func-returns-value]
     assert (str(secret), reads) == (MASK, [])

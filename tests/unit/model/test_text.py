@@ -1,4 +1,4 @@
-"""Values as messages show them."""
+"""Values, durations and long texts are rendered for messages."""
 
 import datetime as dt
 import math
@@ -27,7 +27,7 @@ from toolbox.model.text import abbreviated, as_text, duration, truncate, without
         ({"on": None, dt.date(2027, 1, 31): [dt.date(2027, 2, 1)]}, '{"on": null, "2027-01-31": ["2027-02-01"]}'),
     ],
 )
-def test_a_value_becomes_the_text_that_yaml_has_for_it(value: Any, text: str) -> None:
+def test_a_value_is_rendered_as_in_yaml(value: Any, text: str) -> None:
     assert as_text(value) == text
 
 
@@ -39,7 +39,7 @@ def test_yaml_reads_the_text_of_a_value_back(value: Any) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(None, ""), (0.04, "0.0 s"), (59.9, "59.9 s"), (125, "2 min 5 s"), (3700, "1 h 1 min")]
 )
-def test_durations_are_written_as_people_do(seconds: float | None, text: str) -> None:
+def test_durations_have_readable_units(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -51,7 +51,7 @@ def test_an_estimate_has_no_fractions(seconds: float, text: str) -> None:
     assert duration(seconds, digits=0) == text
 
 
-def test_a_text_that_is_truncated_is_as_long_as_it_may_be() -> None:
+def test_a_truncated_text_has_the_maximum_length() -> None:
     assert truncate("x" * 160) == "x" * 160
     assert truncate("x" * 161) == "x" * 157 + "..."
     assert truncate("abcdef", 5) == "ab..."

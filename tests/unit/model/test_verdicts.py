@@ -1,4 +1,4 @@
-"""The order of the verdicts, and the exit code of each."""
+"""Verdicts have an order and exit codes."""
 
 from itertools import combinations
 

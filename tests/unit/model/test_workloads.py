@@ -1,4 +1,4 @@
-"""The record of a supervisor; a malformed record means a lost workload."""
+"""The record of a supervisor gives the outcome of a workload; without a valid record, the workload is lost."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_without_a_record_the_workload_is_lost() -> None:
 
 
 @pytest.mark.parametrize("how", EndedBy)
-def test_every_end_has_the_name_that_a_supervisor_gives_it(how: EndedBy) -> None:
+def test_every_end_that_a_supervisor_records_is_known(how: EndedBy) -> None:
     assert WorkloadOutcome.parse({**RECORD, "ended_by": how.value}).ended_by is how
 
 
@@ -91,7 +91,7 @@ def test_only_an_ended_or_unreachable_attempt_is_over() -> None:
     assert {state for state in AttemptState if state.is_over} == {AttemptState.ENDED, AttemptState.UNREACHABLE}
 
 
-def test_an_attempt_becomes_one_state_after_the_other() -> None:
+def test_an_attempt_may_enter_each_state_in_order() -> None:
     status = AttemptStatus(AttemptState.SUBMITTED, message="waiting for a node")
     for state in (AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.ENDING, AttemptState.ENDED):
         status = status.become(state, WorkloadOutcome(EndedBy.EXIT, 0))
@@ -99,7 +99,7 @@ def test_an_attempt_becomes_one_state_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("past", [AttemptState.SUBMITTED, AttemptState.RUNNING, AttemptState.STOPPING])
-def test_an_attempt_does_not_become_what_it_was(past: AttemptState) -> None:
+def test_an_attempt_does_not_return_to_an_earlier_state(past: AttemptState) -> None:
     for state in (AttemptState.ENDING, AttemptState.ENDED, AttemptState.UNREACHABLE):
         with pytest.raises(AssertionError, match=f"cannot become {past}: it is {state}"):
             AttemptStatus(state).become(past)

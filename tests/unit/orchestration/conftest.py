@@ -1,4 +1,4 @@
-"""What the tests of the orchestration share: a step at the top, what a view is told, and a project at work."""
+"""Fixtures for the tests of the orchestration: the top step, the events of a view, and an opened project."""
 
 import sys
 import textwrap
@@ -22,21 +22,21 @@ Kind = TypeVar("Kind")
 
 
 class Seen:
-    """What a view is told, and a way to wait for it."""
+    """A view that records events, and can wait for a line."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self._news = threading.Condition()
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Record an event."""
         with self._news:
             self.events.append(event)
             self._news.notify_all()
 
     @property
     def lines(self) -> list[str]:
-        """The lines that a person is shown."""
+        """The texts of the notes that the view shows."""
         return [event.text for event in self.of(Note)]
 
     def of(self, kind: type[Kind]) -> list[Kind]:
@@ -56,21 +56,21 @@ def seen() -> Seen:
 
 @pytest.fixture
 def top(tmp_path: Path, seen: Seen) -> Iterator[Step]:
-    """The step at the top of a run in the test's directory."""
+    """Yield the top step of a run in `tmp_path`."""
     step = Step(tmp_path, Recorder(tmp_path, Redactor(), [seen]), "top")
     with steps.entered(step):
         yield step
 
 
 def forget_modules() -> None:
-    """Have the orchestration of `tiny` imported again, as another process would."""
+    """Forget the imported orchestration of `tiny`, so that it is imported again as in a new process."""
     for name in [name for name in sys.modules if name.startswith("projects.tiny")]:
         del sys.modules[name]
 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The repository of a team, as the working directory."""
+    """Yield the repository of a team, which is the working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
@@ -82,7 +82,7 @@ Work = Callable[[str], Session]
 
 @pytest.fixture
 def work(tmp_path: Path, top: Step) -> Iterator[Work]:
-    """Have a project at work with a configuration in YAML."""
+    """Yield a function that opens a session of a project with a configuration in YAML."""
     opened = []
 
     def begin(text: str) -> Session:

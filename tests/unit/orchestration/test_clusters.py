@@ -1,4 +1,4 @@
-"""How an orchestration reaches its clusters, in which order they are taken, and what a loss does to a phase."""
+"""An orchestration acquires its clusters in order, and a lost lease cancels its phase."""
 
 import signal
 import threading
@@ -27,7 +27,7 @@ def machine(file: str, **lease: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def reserve(work: Work, top: Step) -> Any:
-    """Reserve what a block `clusters` says."""
+    """Yield a function that acquires the clusters of a block `clusters`."""
     reserved: list[Reservation] = []
 
     def begin(block: dict[str, Any]) -> Reservation:
@@ -42,7 +42,7 @@ def reserve(work: Work, top: Step) -> Any:
 
 
 def lose(file: Path, seen: Seen) -> None:
-    """Release a lease by force, and wait until the run knows."""
+    """Release a lease by force, and wait until the run has noticed the loss."""
     file.write_text("{}\n")
     deadline = time.monotonic() + 10
     while not seen.of(LeaseLost):
@@ -123,7 +123,7 @@ def test_a_signal_is_reported_even_after_a_lost_lease(reserve: Any, seen: Seen, 
         interrupted()
 
 
-def test_a_failed_acquisition_releases_the_leases_it_took(reserve: Any, work: Work, top: Step, tmp_path: Path) -> None:
+def test_a_failed_acquisition_releases_the_acquired_leases(reserve: Any, work: Work, top: Step, tmp_path: Path) -> None:
     reserve({"dgx": machine(str(tmp_path / "2"))})
     opened = work(
         yaml.safe_dump({"clusters": {"a": machine(str(tmp_path / "1")), "b": machine(str(tmp_path / "none/2"))}})

@@ -1,4 +1,4 @@
-"""`config.project`: read anywhere, replaced on the main thread alone, and never in a parallel region."""
+"""`config.project` may be read anywhere, but changed only on the main thread outside of parallel regions."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

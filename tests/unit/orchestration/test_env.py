@@ -1,4 +1,4 @@
-"""Where the artifacts go: the directory of the step, which belongs to the thread."""
+"""The artifacts are in the directory of the current step, which depends on the thread."""
 
 from pathlib import Path
 

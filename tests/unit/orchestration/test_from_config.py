@@ -1,4 +1,4 @@
-"""The arguments of a toolbox command from a configuration and a template."""
+"""The arguments of a toolbox command are rendered from a configuration and a template."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a workload left is judged by the checks and metrics that the configuration names."""
+"""The files of a workload are judged by the checks and metrics of the configuration."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ SLOW = {"check": "metric", "metric": "step_time", "upper": 1}
 
 @pytest.fixture
 def attempt(tmp_path: Path, top: Step) -> Path:
-    """What a workload left: it ended well, and took 2.5 seconds a step."""
+    """Return the directory of a workload with the exit status 0 and a step time of 2.5 seconds."""
     assert top.directory == tmp_path
     directory = tmp_path / "attempt"
     filesystem.write_text(directory / "exit_code", "0\n")

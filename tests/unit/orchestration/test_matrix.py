@@ -1,4 +1,4 @@
-"""`matrix.run()` runs the cells of the plan as steps of the current one, and says how they ended."""
+"""`matrix.run()` runs the cells of the plan as steps of the current step, and returns their results."""
 
 import datetime as dt
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.backend import BROKEN, CRASH, Machines
 from tests.fakes.bench import AT_ONCE
 from tests.unit.matrix.conftest import Planned
-from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # the fixture, for here too
+from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
@@ -32,7 +32,7 @@ AtWork = Callable[..., Plan]
 
 @pytest.fixture
 def top(tmp_path: Path, seen: Seen) -> Iterator[Step]:
-    """The top of a run that has a place among others."""
+    """Yield the top step of a run whose directory is beside the directories of other runs."""
     root = filesystem.make_directory(tmp_path / "runs/20260105")
     step = Step(root, Recorder(root, Redactor(), [seen]), "top")
     with steps.entered(step):
@@ -41,7 +41,7 @@ def top(tmp_path: Path, seen: Seen) -> Iterator[Step]:
 
 @pytest.fixture
 def at_work(work: Work, planned: Planned) -> AtWork:
-    """Have a project at work with a matrix: `at_work("ab", machines)`."""
+    """Return a function that opens a session of a project with a matrix: `at_work("ab", machines)`."""
 
     def begin(x: str, machines: Machines, *, options: Options = Options(1), **fields: Any) -> Plan:  # noqa: B008
         selection = fields.pop("selection", Selection())
@@ -55,7 +55,7 @@ def at_work(work: Work, planned: Planned) -> AtWork:
 
 
 def fail() -> StepError:
-    """Run the matrix, and return how that fails."""
+    """Run the matrix, and return the error that it raises."""
     with pytest.raises(StepError) as caught:
         matrix.run()
     return caught.value
@@ -153,7 +153,7 @@ def test_workloads_on_this_machine_find_the_configuration(at_work: AtWork, monke
     assert given == session.current().variables
 
 
-# The machines
+# The hosts of the targets
 
 
 def test_machines_returns_the_hosts_of_all_targets(work: Work, planned: Planned) -> None:
@@ -166,11 +166,11 @@ def test_machines_returns_the_hosts_of_all_targets(work: Work, planned: Planned)
     assert matrix.machines() == [None]
 
 
-# How long cells took earlier
+# The durations of cells in earlier runs
 
 
 def earlier(directory: Path, run: str, **seconds: float) -> None:
-    """Write the summary of another run of the project."""
+    """Write the summary of an earlier run of the project with these durations of cells."""
     cells = [{"name": f"x={x}", "kind": "cell", "verdict": "passed", "seconds": took} for x, took in seconds.items()]
     filesystem.write_json(directory.parent / run / "summary.json", {"steps": cells})
 

@@ -1,4 +1,4 @@
-"""`run.Parallel`: a structured region. Nothing that it started outlives it, and no failure is lost."""
+"""The tasks and processes of a region `run.Parallel` end with it, and no failure is lost."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from .conftest import Seen
 
 
 def long() -> None:
-    """Run programs that take a minute, one of which leaves its session."""
+    """Run programs that take a minute; one of them leaves its session."""
     run.run("echo up; (setsid sleep 60 &); sleep 60; echo finished")
 
 
@@ -37,7 +37,7 @@ def _top(top: Step) -> Step:
 
 @pytest.fixture
 def fail(seen: Seen) -> Callable[[], None]:
-    """A task that fails once `long` or another program has begun."""
+    """Return a task that fails after `long` or another program has printed `up`."""
 
     def call() -> None:
         seen.wait_for("up")

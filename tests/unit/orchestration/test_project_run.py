@@ -1,4 +1,4 @@
-"""One run of a small project: its phases, its end, its exit code, and the files that it leaves."""
+"""The run of a small project has phases, a verdict, an exit code and files."""
 
 import json
 import re
@@ -31,7 +31,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class Project:
-    """A small project in a repository of its own, and how to run it."""
+    """A small project in its own repository."""
 
     def __init__(self, root: Path, seen: Seen) -> None:
         self.root = root
@@ -39,20 +39,20 @@ class Project:
         self.write("", CONFIG)
 
     def write(self, orchestration: str, config: str = CONFIG) -> None:
-        """Write its orchestration and its configuration."""
+        """Write the orchestration and the configuration of the project."""
         for name, text in (("projects/tiny/orchestration.py", orchestration), ("config/tiny.yaml", config)):
             file = self.root / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(textwrap.dedent(text))
 
     def run(self, **request: Any) -> tuple[RunState, int]:
-        """Run it, and return the summary and the exit code."""
+        """Run the project, and return the summary and the exit code."""
         run_request = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
         return project_run.execute(run_request, [self.seen], Redactor())
 
     @property
     def phases(self) -> dict[str, str]:
-        """The phases that ended, with their verdicts, in their order."""
+        """The phases that have ended, in order, with their verdicts."""
         ends = self.seen.of(StepFinished)
         return {event.step: str(event.verdict) for event in ends if event.kind is StepKind.PHASE}
 
@@ -94,7 +94,7 @@ def test_only_requested_phases_run(project: Project) -> None:
     assert list(project.phases) == ["000__prepare", "001__post_cleanup"]
 
 
-def test_a_run_of_nothing_has_its_own_exit_code(project: Project) -> None:
+def test_a_run_without_phases_has_its_own_exit_code(project: Project) -> None:
     project.write("def helper(): ...")
     summary, code = project.run()
     assert code == 4
@@ -203,7 +203,7 @@ def test_a_signal_that_arrived_between_the_phases_ends_the_run(
     assert project.run()[1] == 130
 
 
-def test_a_process_that_a_phase_left_is_ended_and_reported(project: Project) -> None:
+def test_a_process_that_a_phase_leaves_is_ended_and_reported(project: Project) -> None:
     project.write(
         """
         import subprocess
@@ -336,7 +336,7 @@ def test_a_wrong_configuration_starts_nothing(project: Project, config: str, mes
 
 
 def on_clusters(block: dict[str, Any], cluster: str) -> str:
-    """Return the configuration of a project with these clusters, and with a cell on one of them."""
+    """Return the configuration of a project with these clusters and a cell on the cluster `cluster`."""
     target = {"backend": "kubernetes", "cluster": cluster, "pod": {"image": "any"}}
     matrix = {"axes": {"x": ["a"]}, "target": "there", "workload": {"command": "true"}}
     return yaml.safe_dump({"clusters": block, "targets": {"there": target}, "matrix": matrix})
@@ -418,7 +418,7 @@ def test_the_environment_sets_the_directory_of_runs(
 
 
 def test_a_user_id_without_a_name_is_not_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that runs under a number of its own."""
+    """A container may run under a user id that has no entry in the user database."""
 
     def unknown() -> str:
         raise KeyError("getpwuid(): uid not found: 1000680000")

@@ -1,4 +1,4 @@
-"""A run goes on after any end: what it finished is not done again, and its verdict is that of a run without the end."""
+"""A run can be resumed after any interruption: finished work is not repeated, and the verdict is the same."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def log(word):
 
 
 class Project:
-    """A project in a repository of its own, a run of it, and what its phases have written to the file `log`."""
+    """A project in its own repository, one run of it, and the file `log` to which its phases write."""
 
     def __init__(self, root: Path, seen: Seen) -> None:
         self.root = root
@@ -58,7 +58,7 @@ class Project:
         self.write("def test(): ...", "a: 1\n")
 
     def write(self, orchestration: str, config: str = "") -> None:
-        """Write its orchestration, and its configuration where one is given."""
+        """Write the orchestration of the project, and its configuration if one is given."""
         texts = {"projects/tiny/orchestration.py": BEGIN + textwrap.dedent(orchestration)}
         texts |= {"config/tiny.yaml": textwrap.dedent(config)} if config else {}
         for name, text in texts.items():
@@ -66,7 +66,7 @@ class Project:
             (self.root / name).write_text(text)
 
     def run(self, **request: Any) -> int:
-        """Run it, and return the exit code."""
+        """Run the project, and return the exit code."""
         forget_modules()
         requested = RunRequest("tiny", artifact_dir=self.root / "artifacts", **request)
         found, code = project_run.execute(requested, [], Redactor())
@@ -74,7 +74,7 @@ class Project:
         return code
 
     def resume(self, **how: Any) -> int:
-        """Go on with that run, and return the exit code. `log` begins anew."""
+        """Delete the file `log`, resume the run, and return the exit code."""
         forget_modules()
         (self.root / "log").unlink(missing_ok=True)
         self.seen.events.clear()
@@ -82,12 +82,12 @@ class Project:
 
     @property
     def log(self) -> list[str]:
-        """What was written there."""
+        """The words in the file `log`."""
         file = self.root / "log"
         return file.read_text().split() if file.exists() else []
 
     def cut(self, kind: type[Event], **fields: str) -> None:
-        """Cut the journal before the first event of a kind with some fields: as if the run had been killed there."""
+        """Truncate the journal before the first event of a kind with these fields, as if the run had been killed."""
         file = RunDirectory(self.directory).journal
         lines = file.read_text().splitlines(keepends=True)
         wanted = {"event": kind.__name__, **fields}
@@ -198,7 +198,7 @@ def test_a_resumed_run_uses_the_corrected_orchestration(project: Project) -> Non
     assert (project.resume(), project.log) == (0, ["mended"])
 
 
-# Steps inside of the phases
+# Steps inside phases
 
 
 GROUPS = """
@@ -269,7 +269,7 @@ def test(): log(f"a={config.project.get_config('a')}")
 
 
 def written(project: Project) -> Any:
-    """Return the configuration that child processes find."""
+    """Return the configuration file that child processes read."""
     return yaml.safe_load((project.directory / "config.yaml").read_text())
 
 
@@ -300,7 +300,7 @@ def test_resuming_a_finished_run_changes_no_files(project: Project) -> None:
 
 @pytest.mark.parametrize("at", [StepStarted, StepFinished])
 def test_a_run_killed_during_set_config_can_be_resumed(project: Project, at: type[Event]) -> None:
-    """The journal says of the change before the file does, and a run that is resumed begins with the file as it was."""
+    """The change is in the journal before it is in the file, and a resumed run begins with the old file."""
     project.write(SETTING, "a: 1\n")
     project.run()
     project.cut(at, name="prepare" if at is StepFinished else "test")
@@ -347,7 +347,7 @@ def test_a_secret_that_is_also_a_name_does_not_repeat_finished_work(
     ]
 
 
-# What cannot be gone on with
+# Runs that cannot be resumed
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])
@@ -366,7 +366,7 @@ def test_a_removed_project_is_named(project: Project) -> None:
         project.resume()
 
 
-# What was left running
+# Processes that are still running
 
 
 def test_orphaned_processes_are_ended_except_workloads_of_cells(project: Project) -> None:
@@ -385,7 +385,7 @@ def test_orphaned_processes_are_ended_except_workloads_of_cells(project: Project
             process.wait()
 
 
-# A matrix, killed anywhere
+# A matrix that was killed at any point
 
 
 MATRIX_PHASES = """
@@ -396,7 +396,7 @@ def post_cleanup(): ...
 
 
 def matrix_of(root: Path) -> str:
-    """A matrix of three cells, of which one fails. Each writes to the file `log` that it was run."""
+    """Return a matrix of three cells, one of which fails; each cell writes its name to the file `log`."""
     return f"""
         matrix:
           axes: {{x: [a, b, c]}}
@@ -429,14 +429,14 @@ def test_a_resumed_run_may_change_jobs(project: Project) -> None:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run of a small matrix that went through, in a repository of its own."""
+    """A finished run of a small matrix in its own repository, and the content of its journal."""
 
     root: Path
     directory: Path
     content: bytes
 
     def torn(self, place: Path, cut: int) -> Path:
-        """Return a copy of the run whose journal ends after so many bytes."""
+        """Return a copy of the run whose journal ends after `cut` bytes."""
         directory = place / self.directory.name
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self.directory, directory)
@@ -445,7 +445,7 @@ class Recorded:
 
     @property
     def ends(self) -> list[int]:
-        """Where each event of the journal ends."""
+        """The offset at which each event of the journal ends."""
         return [index + 1 for index, byte in enumerate(self.content) if byte == ord("\n")]
 
 
@@ -463,7 +463,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 
 
 def test_a_journal_that_is_truncated_anywhere_can_be_read(recorded: Recorded, tmp_path: Path) -> None:
-    first = recorded.ends[0] - 1  # a line is whole also without its end
+    first = recorded.ends[0] - 1  # a line is complete without its line end too
     RunDirectory(tmp_path).journal.write_bytes(recorded.content)
     for cut in reversed(range(len(recorded.content) + 1)):
         os.truncate(RunDirectory(tmp_path).journal, cut)
@@ -482,7 +482,7 @@ Resume = Callable[[int], None]
 
 @pytest.fixture(scope="module")
 def resume(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Resume:
-    """Go on with the run from a cut, and hold the outcome against what is promised."""
+    """Return a function that resumes the run with a truncated journal, and checks the result."""
     place = tmp_path_factory.mktemp("torn")
 
     def call(cut: int) -> None:
@@ -501,16 +501,18 @@ def resume(recorded: Recorded, tmp_path_factory: pytest.TempPathFactory) -> Resu
 
 
 def hold(found: RunState, code: int, kept: list[JournalEvent], executed: list[str]) -> None:
-    """Hold a run that was gone on with against what is promised.
+    """Check the result of a resumed run.
 
     Args:
-        kept: what its journal said before.
-        executed: the cells whose workload was executed since.
+        found: the state of the run at its end.
+        code: its exit code.
+        kept: the events that its journal had before.
+        executed: the cells whose workloads were executed by the resumed run.
     """
     verdicts = {step.name: str(step.verdict) for step in found.cells}
     assert (code, verdicts) == (1, {"x=a": "passed", "x=b": "failed", "x=c": "passed"})
     submitted = {event.step[-1] for event in kept if isinstance(event, AttemptSubmitted)}
-    assert not submitted & set(executed), "what may have been executed was executed again"
+    assert not submitted & set(executed), "a workload that may have been executed was executed again"
     assert len(executed) == len(set(executed))
     assert {str(step.verdict) for step in found.steps.values() if step.kind is StepKind.PHASE} == {"passed", "failed"}
     ends = [entry.event for entry in journal.read(found.directory) if isinstance(entry.event, RunFinished)]

@@ -1,4 +1,4 @@
-"""Projects are found by their place, and their phases by their names."""
+"""Projects are found by their location, and phases by their names."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ def write(root: Path, source: str) -> projects.ProjectFiles:
     return projects.find("tiny")
 
 
-def test_the_files_of_a_project_are_those_of_its_root(root: Path) -> None:
+def test_the_files_of_a_project_are_below_its_root(root: Path) -> None:
     found = write(root, "")
     assert found.folder == root / "projects/tiny"
     assert found.config == root / "config/tiny.yaml"

@@ -1,4 +1,4 @@
-"""Whether the code runs in a parallel region."""
+"""The current parallel region belongs to the context of a thread."""
 
 import contextvars
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What is asked of a run is kept so that the run can be resumed, and what has changed since is refused."""
+"""The request for a run is stored so that the run can be resumed, and later changes are refused."""
 
 import datetime as dt
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.matrix.conftest import Planned
-from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # the fixture, for here too
+from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, UsageError
@@ -29,7 +29,7 @@ REQUEST = RunRequest(
 
 
 def kept(request: RunRequest, directory: Path) -> RunRequest:
-    """Return a request as a resumed run reads it."""
+    """Store a request, and return it as a resumed run reads it."""
     overrides = filesystem.dump_yaml(dict(request.overrides))
     filesystem.write_json(directory / "run.json", {**request.as_json(), "overrides_text": overrides})
     return RunRequest.read(directory)
@@ -56,7 +56,7 @@ def test_an_unreadable_request_is_named(tmp_path: Path, text: str | None) -> Non
         RunRequest.read(tmp_path)
 
 
-# What is loaded of it
+# The configuration and the plan of a request
 
 
 MATRIX = """
@@ -69,7 +69,7 @@ matrix:
 
 @pytest.fixture
 def tiny(repository: Path) -> Path:
-    """The configuration of a project."""
+    """Return the configuration file of a project."""
     (repository / "projects/tiny").mkdir(parents=True)
     (repository / "projects/tiny/orchestration.py").write_text("def test(): ...\n")
     (repository / "config").mkdir()
@@ -114,11 +114,11 @@ def test_targets_are_checked_before_anything_starts(tiny: Path) -> None:
         request.load(RunRequest("tiny"))
 
 
-# What has changed since
+# Changes since the run began
 
 
 def refusal(directory: Path, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return the changes that are named."""
+    """Return the changes that the error names."""
     with pytest.raises(ConfigurationError) as caught:
         request.refuse_changes(directory, was, now, None)
     head, *changes = str(caught.value).splitlines()
@@ -168,7 +168,7 @@ def test_a_changed_plan_is_refused(tmp_path: Path, planned: Planned) -> None:
         request.refuse_changes(tmp_path, {}, {}, planned(block))
 
 
-def test_the_notes_of_a_plan_may_have_other_words(tmp_path: Path, planned: Planned) -> None:
+def test_the_notes_of_a_plan_may_change(tmp_path: Path, planned: Planned) -> None:
     block: dict[str, Any] = {"axes": {"x": ["a"]}}
     planned(block).write(tmp_path)
     frozen = json.loads((tmp_path / "plan.json").read_text())

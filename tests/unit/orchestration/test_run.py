@@ -1,4 +1,4 @@
-"""`run.run` and `run.run_all`: programs and functions, and how their failure is told."""
+"""`run.run` runs programs and `run.run_all` calls functions; both report failures."""
 
 import signal
 import sys
@@ -70,7 +70,7 @@ def test_bash_is_strict(command: str) -> None:
         run.run(command)
 
 
-def test_a_failure_names_the_command_its_status_and_the_end_of_its_errors(tmp_path: Path) -> None:
+def test_a_failure_has_the_command_the_status_and_the_last_errors(tmp_path: Path) -> None:
     with pytest.raises(StepError) as caught:
         run.run("seq 1 50 >&2; exit 3", capture_stderr=True)
     assert str(caught.value).splitlines() == [
@@ -121,7 +121,9 @@ def test_a_program_runs_in_cwd(tmp_path: Path) -> None:
         assert run.run(["pwd"], cwd=folder, capture_stdout=True).stdout == f"{tmp_path / 'inside'}\n"
 
 
-def test_a_program_gets_our_environment_and_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_gets_the_environment_of_this_process_and_env(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("INHERITED", "1")
     done = run.run('echo "$INHERITED $GIVEN $ARTIFACT_DIR"', env={"GIVEN": HOSTILE}, capture_stdout=True)
     assert done.stdout == f"1 {HOSTILE} {tmp_path}\n"
@@ -226,7 +228,7 @@ class Failing:
 
 @pytest.fixture
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A team's repository with a command without a role that fails."""
+    """Work in the repository of a team with commands that have no role, one of which fails."""
     for folder in ("projects", "commands"):
         (tmp_path / folder).mkdir()
     (tmp_path / "commands/failing.py").write_text(FAILING)

@@ -1,4 +1,4 @@
-"""The session: a project at work, found from every thread; and the step of a command by itself."""
+"""The session of a project is visible in all threads; a command outside of a run has its own step."""
 
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
@@ -23,13 +23,13 @@ def test_without_a_project_the_error_says_how_to_start_one() -> None:
         session.current()
 
 
-def test_a_thread_that_the_orchestration_starts_has_the_project_and_its_top(work: Work, top: Step) -> None:
+def test_a_thread_that_the_orchestration_starts_has_the_session_and_the_top_step(work: Work, top: Step) -> None:
     opened = work("a: 1")
     with ThreadPoolExecutor() as threads:
         assert threads.submit(lambda: (session.current(), session.step())).result() == (opened, top)
 
 
-def test_the_project_ends_with_its_block(work: Work, top: Step) -> None:
+def test_a_session_ends_with_its_block(work: Work, top: Step) -> None:
     outer = work("a: 1")
     with session.opened(Session("inner", outer.configuration, outer.command_args), top) as inner:
         assert session.current() is inner

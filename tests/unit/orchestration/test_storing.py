@@ -1,4 +1,4 @@
-"""What the store of earlier runs tells an orchestration."""
+"""An orchestration reads the flaky cells from the store of earlier runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILED = Tried(Verdict.FAILED, Cause.PRODUCT)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store in which `x=a` passed and failed at each of ten revisions, and `x=b` always failed."""
+    """Return a store in which `x=a` passed and failed at each of ten revisions, and `x=b` always failed."""
     file, begin = tmp_path / "store.db", datetime.now(UTC) - timedelta(days=20)
     with Store(str(file)) as opened:
         for number in range(20):

@@ -1,4 +1,4 @@
-"""What the tests of the training workload share: its modules, importable as its own script imports them."""
+"""Fixtures for the tests of the training workload, whose modules are importable as in its own script."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 WORKLOAD = Path(__file__).parents[4] / "projects" / "training_e2e" / "workload"
 sys.path.insert(0, str(WORKLOAD))
-sys.dont_write_bytecode = True  # the workload's folder is copied whole to hosts
+sys.dont_write_bytecode = True  # the folder is sent to hosts
 
 SMALL: dict[str, Any] = {
     "layers": 1,
@@ -28,20 +28,20 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture
 def workload() -> Path:
-    """The folder of the workload's scripts."""
+    """Return the folder of the workload's scripts."""
     return WORKLOAD
 
 
 @pytest.fixture
 def small() -> dict[str, Any]:
-    """The settings that `train` starts from: a fraction of a second."""
+    """Return the default settings of `train`, with which a training takes a fraction of a second."""
     return dict(SMALL)
 
 
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., int]:
-    """Train in `tmp_path / "output"`, by the command line, with changes to `small`; the exit status."""
-    import train as script  # not at the top: it wants the folder of the workload on the path
+    """Return a function that trains with changes to `small` in `tmp_path / "output"`, and returns the exit status."""
+    import train as script  # needs the folder of the workload in `sys.path`
 
     def run(text: str = "to be or not to be, that is the question. " * 20, **changes: Any) -> int:
         settings, corpus = tmp_path / "settings.json", tmp_path / "corpus.txt"

@@ -1,4 +1,4 @@
-"""The cells of the project: those that are meant, with settings that its workload takes, whatever the preset."""
+"""The cells of the project are valid and complete with each preset."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_smoke_has_two_models_and_their_reference_cells() -> None:
 
 
 @each_preset
-def test_the_workload_takes_the_settings_of_every_cell(presets: Sequence[str], tmp_path: Path) -> None:
+def test_the_workload_accepts_the_settings_of_every_cell(presets: Sequence[str], tmp_path: Path) -> None:
     from train_settings import read_settings
 
     for cell in planned(*presets).cells:
@@ -74,7 +74,7 @@ def test_every_relation_has_a_reference_cell(presets: Sequence[str]) -> None:
 
 @each_preset
 def test_every_entry_of_the_matrix_has_an_effect_in_each_preset(presets: Sequence[str]) -> None:
-    without = [note for note in planned(*presets).notes if "have no bounds yet" not in note]  # nobody has measured here
+    without = [note for note in planned(*presets).notes if "have no bounds yet" not in note]  # not measured yet
     assert without == []
 
 

@@ -1,4 +1,4 @@
-"""The script that writes the corpus."""
+"""The script writes a corpus of the requested length."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ def test_requesting_too_many_characters_writes_the_whole_text(
     assert 200_000 < answer["characters"] < answer["requested"]
 
 
-def test_too_short_a_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corpus_that_is_too_short_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--output", str(tmp_path / "corpus.txt"), "--characters", "999"]) == 2
     assert "--characters must be 1000 or more, not 999" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

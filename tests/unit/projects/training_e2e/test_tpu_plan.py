@@ -1,7 +1,7 @@
-"""The preset `gke_tpu_multislice`: from its plan to what would be applied, as a whole file.
+"""The preset `gke_tpu_multislice` has a plan without a cluster, and its manifest is compared with a file.
 
-After a change that is meant, TOPGALLANT_TEST_WRITE_MANIFESTS=1 writes it anew: read the difference before it is
-committed.
+TOPGALLANT_TEST_WRITE_MANIFESTS=1 writes the file again after an intended change; read the difference before you commit
+it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def plan() -> Plan:
 
 
 def pod(plan: Plan, cell: Cell) -> Pod:
-    """Return the pods of a cell, as its backend reads them."""
+    """Return the description of a cell's pods from its backend."""
     target = plan.targets["kubernetes"].description
     assert isinstance(target, Target)
     return target.pod_of(cell.workload)
 
 
 def manifest(plan: Plan, cell: Cell) -> dict[str, Any]:
-    """Return what would be applied for the first attempt at a cell."""
+    """Return the manifest of the first attempt of a cell."""
     attempt, workload = f"{RUN}-{cell.id}-1", cell.workload
     job, owner = manifests.job_name(RUN, attempt), manifests.job_name(RUN, f"topgallant-{RUN}")
     request = JobRequest(
@@ -61,20 +61,20 @@ def manifest(plan: Plan, cell: Cell) -> dict[str, Any]:
         sources=f"{owner}-sources",
         keeps_files=True,
         collect=workload.collect,
-        deadline_seconds=5770,  # 1800 to start, 300 to run, 10 to end, 3600 for its files, and a minute
+        deadline_seconds=5770,  # 1800 to start, 300 to run, 10 to end, 3600 to fetch files, 60 spare
         grace_seconds=workload.timeouts.grace,
     )
     return manifests.manifest(request, pod(plan, cell))
 
 
-def test_it_plans_without_a_cluster(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_preset_has_a_plan_without_a_cluster(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     again = planned("gke_tpu_multislice")
     assert [cell.name for cell in again.cells] == [cell.name for cell in plan.cells]
     assert [note for note in plan.notes if "have no bounds yet" not in note] == []
 
 
-def test_the_first_cell_becomes_this_job_set(plan: Plan) -> None:
+def test_the_first_cell_has_the_job_set_of_the_file(plan: Plan) -> None:
     found = manifest(plan, plan.cells[0])
     if os.environ.get("TOPGALLANT_TEST_WRITE_MANIFESTS"):
         FILE.write_text(yaml.dump(found, Dumper=Indented, sort_keys=False, width=100))
@@ -90,14 +90,14 @@ def test_the_other_cells_differ_only_in_their_names(plan: Plan) -> None:
     assert len({unnamed(cell) for cell in plan.cells}) == 1
 
 
-def test_its_slices_have_the_chips_of_their_topology(plan: Plan) -> None:
+def test_the_slices_have_the_chips_of_their_topology(plan: Plan) -> None:
     for cell in plan.cells:
         found = pod(plan, cell)
         assert found.tpu is not None
         assert (found.slices, found.hosts, found.tpu.chips, found.tpu.all_chips) == (2, 2, 4, 8)
 
 
-def test_it_runs_in_an_image_of_the_users_own() -> None:
+def test_an_override_can_set_the_image() -> None:
     image = "registry.example/train:2"
     plan = planned("gke_tpu_multislice", **{"targets.kubernetes.pod.image": image})
     template = manifest(plan, plan.cells[0])["spec"]["replicatedJobs"][0]["template"]
@@ -105,7 +105,7 @@ def test_it_runs_in_an_image_of_the_users_own() -> None:
     assert {container["image"] for container in containers} == {image}
 
 
-def test_it_can_be_combined_with_another_preset() -> None:
+def test_the_preset_can_be_combined_with_another_preset() -> None:
     here, there = planned("smoke"), planned("smoke", "gke_tpu_multislice")
     assert [cell.id for cell in there.cells] == [cell.id for cell in here.cells]
     assert {cell.targets for cell in there.cells} == {("kubernetes",)}

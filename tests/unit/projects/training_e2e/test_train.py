@@ -1,4 +1,4 @@
-"""The training workload as its users run it: settings in, lines, metrics and an exit status out."""
+"""The training workload reads settings, prints lines, writes metrics and returns an exit status."""
 
 import json
 import subprocess
@@ -62,7 +62,7 @@ def test_a_seed_gives_the_same_losses_again(train: Train, tmp_path: Path, precis
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_a_single_step_is_a_run(train: Train, tmp_path: Path) -> None:
+def test_a_training_of_a_single_step_succeeds(train: Train, tmp_path: Path) -> None:
     assert train(steps=1, warmup_steps=0) == 0
     assert metrics(tmp_path)["loss_drop"] == 0
 
@@ -103,7 +103,7 @@ def test_settings_must_be_a_json_object(tmp_path: Path, content: str) -> None:
         read_settings(path)
 
 
-def test_a_training_that_diverges_fails_and_leaves_no_result(
+def test_a_training_that_diverges_fails_without_a_result(
     train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train() == 0
@@ -117,14 +117,14 @@ def test_a_training_that_diverges_fails_and_leaves_no_result(
 def test_the_corpus_path_may_begin_with_a_tilde(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from train import main
 
-    train()  # leaves the settings and the corpus
+    train()  # writes the settings and the corpus
     monkeypatch.setenv("HOME", str(tmp_path))
     files = {"settings": tmp_path / "settings.json", "corpus": "~/corpus.txt", "output": tmp_path / "again"}
     assert main([f"--{name}={file}" for name, file in files.items()]) == 0
 
 
 def test_the_script_runs_from_any_directory(train: Train, workload: Path, tmp_path: Path) -> None:
-    train()  # leaves the settings and the corpus
+    train()  # writes the settings and the corpus
     program = [sys.executable, str(workload / "train.py"), "--settings=settings.json", "--corpus=corpus.txt"]
     ended = subprocess.run([*program, "--output=again"], cwd=tmp_path, check=True, capture_output=True)
     assert ended.stdout.endswith(b"\nFinished training run\n")

@@ -1,4 +1,4 @@
-"""The model of the training workload: its gradients are those of its loss."""
+"""The gradients of the training workload's model are the slopes of its loss."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ NAMES = sorted(initial_parameters(SHAPE, np.random.default_rng(0), "float64"))
 
 
 def model() -> Transformer:
-    """A model off its initial point, where zero biases and unit norms would hide mistakes."""
+    """Return a model with changed parameters: initial zero biases and unit norms would hide mistakes."""
     generator = np.random.default_rng(1)
     parameters = initial_parameters(SHAPE, generator, "float64")
     for value in parameters.values():

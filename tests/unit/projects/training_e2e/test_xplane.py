@@ -1,4 +1,4 @@
-"""The profile of a training run, read back with protobuf by the message definitions of xplane.proto."""
+"""The profile of a training run is decoded by protobuf with the message definitions of xplane.proto."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,7 +12,7 @@ from xplane import Span, encode_profile
 
 Train = Callable[..., int]
 
-# Field numbers of tsl/profiler/protobuf/xplane.proto. A type that is no scalar is a repeated message.
+# The field numbers of tsl/profiler/protobuf/xplane.proto. A type that is not a scalar is a repeated message.
 MESSAGES = {
     "XSpace": {"planes": (1, "XPlane"), "hostnames": (4, "strings")},
     "XPlane": {
@@ -34,7 +34,7 @@ MESSAGES = {
 
 
 def decode(content: bytes) -> Any:
-    """The content as an XSpace; raises where it is none."""
+    """Return the content as an XSpace, or raise an error if it is not one."""
     kinds = descriptor_pb2.FieldDescriptorProto
     scalars = {"int64": kinds.TYPE_INT64, "string": kinds.TYPE_STRING, "strings": kinds.TYPE_STRING}
     file = descriptor_pb2.FileDescriptorProto(name="xplane.proto", package="profiler", syntax="proto3")
@@ -82,10 +82,10 @@ def test_a_span_before_the_start_is_an_error() -> None:
         encode_profile([Span(-1, 1)], start_ns=1, hostname="h")
 
 
-def test_a_training_leaves_one_profile_with_an_event_a_step(
+def test_a_training_writes_one_profile_with_an_event_per_step(
     train: Train, small: dict[str, Any], tmp_path: Path
 ) -> None:
-    for _ in range(2):  # the profile of the first one is gone
+    for _ in range(2):  # the profile of the first training is gone
         assert train() == 0
     (path,) = (tmp_path / "output").rglob("*.pb")
     assert path.match("profile/plugins/profile/????_??_??_??_??_??/*.xplane.pb")
