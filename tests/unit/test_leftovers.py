@@ -1,4 +1,4 @@
-"""A session of tests that leaves a process fails, and names it; processes of other sessions are not its affair."""
+"""A session of tests fails if it leaves processes, and names them; it ignores processes of other sessions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_that_leaves_one_without_variables(tmp_path):
 
 
 def session(directory: Path, detail: str, *options: str) -> tuple[int, str]:
-    """Run a session of tests, and return its exit status and what it prints."""
+    """Run a session of tests, and return its exit status and its output."""
     (directory / "conftest.py").write_text(CONFTEST)
     (directory / "test_it.py").write_text(TESTS.format(detail=detail))
     command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={directory / 'temp'}", *options, str(directory)]
@@ -57,11 +57,11 @@ def test_a_session_that_leaves_processes_fails_and_names_them(tmp_path: Path, op
     assert list(leftovers.find("", tmp_path)) == []
 
 
-def test_a_session_that_leaves_none_passes(tmp_path: Path) -> None:
+def test_a_session_that_leaves_no_process_passes(tmp_path: Path) -> None:
     assert session(tmp_path, ".kill()", "-W", "ignore")[0] == 0
 
 
-def test_the_processes_of_another_session_are_left_alone(tmp_path: Path) -> None:
+def test_the_processes_of_another_session_are_ignored(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"], env={leftovers.VARIABLE: "another"}, cwd=tmp_path) as process:
         assert list(leftovers.find("ours", tmp_path)) == []
         assert [each.process.pid for each in leftovers.find("another", tmp_path)] == [process.pid]

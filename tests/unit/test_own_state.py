@@ -1,4 +1,4 @@
-"""The tests have a store of their own, also for fixtures that are made before the first test."""
+"""The tests use their own store, also in fixtures that are created before the first test."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def state_of_a_module() -> str:
-    """The place of the store as a fixture of a module sees it."""
+    """Return the directory of the store as a fixture with module scope sees it."""
     return os.environ.get("XDG_STATE_HOME", "")
 
 

@@ -1,4 +1,4 @@
-"""Excerpts of logs for a page."""
+"""Excerpts of logs are read for a page."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from toolbox.runs.run_state import StepState
 
 @pytest.mark.parametrize("withheld", [set(), {"000__a/run.log"}], ids=["shown", "withheld"])
 @pytest.mark.parametrize("line", [None, 1], ids=["its end", "evidence"])
-def test_a_page_takes_nothing_from_a_file_that_holds_a_secret(
+def test_there_is_no_excerpt_of_a_file_that_contains_a_secret(
     tmp_path: Path, withheld: set[str], line: int | None
 ) -> None:
     (tmp_path / "000__a").mkdir()

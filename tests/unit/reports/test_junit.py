@@ -1,4 +1,4 @@
-"""`junit.xml`, held against the schema, and read back as the CI servers read it."""
+"""The report `junit.xml` is valid by its schema, and is parsed as CI servers parse it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cell(name: str, verdict: Verdict | None, message: str = "", cause: Cause | N
 
 
 def summary(*steps: StepState, **fields: Any) -> RunState:
-    """Return a run with a phase around these steps."""
+    """Return a run with a phase that contains these steps."""
     phase = StepState("000__test", "test", StepKind.PHASE, Verdict.FAILED)
     end = RunFinished(Verdict.FAILED, None, 1, "", 3.0)
     found = {step.step: step for step in (phase, *steps)}
@@ -40,7 +40,7 @@ def summary(*steps: StepState, **fields: Any) -> RunState:
 
 
 def valid(run: RunState) -> ET.Element:
-    """Return the report of a run, held against the schema."""
+    """Return the report of a run after its validation by the schema."""
     text = junit.render(run)
     SCHEMA.assertValid(etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True)))
     return ET.fromstring(text)
@@ -104,7 +104,7 @@ def test_invalid_xml_characters_are_replaced_and_markup_is_text() -> None:
     assert (found[0].text or "").startswith('a\ufffdb\ufffd[31m <script>"&\ufffd\ufffd\n')
 
 
-def test_phases_and_uncounted_steps_are_no_cases() -> None:
+def test_phases_and_uncounted_steps_are_not_cases() -> None:
     ignored = cell("a", Verdict.FAILED, kind=StepKind.COMMAND, counts=False)
     assert len(read(ignored)) == 0
 
@@ -114,7 +114,7 @@ def test_a_cell_in_quarantine_is_a_case_that_cannot_fail() -> None:
     assert (case_of(summary(kept)))[0].tag == "skipped"
 
 
-def test_it_is_written_beside_the_summary(tmp_path: Path) -> None:
+def test_the_report_is_written_beside_the_summary(tmp_path: Path) -> None:
     run = summary(cell("a", Verdict.PASSED), directory=tmp_path)
     assert junit.write(run) == tmp_path / "junit.xml"
     assert ET.parse(tmp_path / "junit.xml").getroot().tag == "testsuites"
@@ -144,7 +144,7 @@ def test_a_case_has_its_settings_target_and_metrics() -> None:
     ]
 
 
-def test_a_failure_has_the_lines_of_the_log_that_show_it(tmp_path: Path) -> None:
+def test_a_failure_has_the_relevant_lines_of_the_log(tmp_path: Path) -> None:
     step = cell("a", Verdict.FAILED, "loss is nan", Cause.CHECK, attempts=[CellAttempt(1, "gpu-1", STARTED)])
     step = replace(
         step, checks=[CheckJudged(step.step, "log_lacks", passed=False, message="x", file="stdout.log", line=2)]
@@ -160,7 +160,7 @@ def test_a_failure_has_the_lines_of_the_log_that_show_it(tmp_path: Path) -> None
     ]
 
 
-def test_a_label_ends_no_property() -> None:
+def test_a_label_cannot_end_a_property() -> None:
     step = cell("a", Verdict.PASSED, labels={"shape": "[[2, 3]]\n[[PROPERTY|target=mine]]"})
     assert output(step) == ["[[PROPERTY|settings.shape=[ [2, 3] ] [ [PROPERTY|target=mine] ] ]]"]
 

@@ -1,4 +1,4 @@
-"""`report.html`, read back as a browser reads it. That a real one shows it well is in `tests/browser/`."""
+"""The page `report.html` is parsed as HTML; `tests/browser/` tests it in a real browser."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def read(summary: RunState) -> Element:
 
 
 def text_of(element: Element) -> str:
-    """Return the text that an element shows, on one line."""
+    """Return the text of an element on one line."""
     return " ".join("".join(map(str, element.itertext())).split())
 
 
 def all_of(page: Element, xpath: str) -> list[Element]:
-    """Return the elements that an XPath finds."""
+    """Return the elements that an XPath selects."""
     return [each for each in _found(page, xpath) if isinstance(each, Element)]
 
 
 def addresses(page: Element) -> list[str]:
-    """Return what the page refers to."""
+    """Return all addresses to which the page refers."""
     return [str(each) for each in _found(page, "//@href | //@src")]
 
 
@@ -67,7 +67,7 @@ def _found(page: Element, xpath: str) -> list[object]:
 
 
 def one(page: Element, xpath: str) -> Element:
-    """Return the one element that an XPath finds."""
+    """Return the only element that an XPath selects."""
     (found,) = all_of(page, xpath)
     return found
 
@@ -78,7 +78,7 @@ def details(page: Element, name: str) -> Element:
 
 
 def data_of(page: Element) -> dict[str, list[list[object]]]:
-    """Return what the script is given."""
+    """Return the data for the script of the page."""
     found = json.loads(one(page, '//script[@type="application/json"]').text or "")
     assert isinstance(found, dict)
     return found
@@ -86,13 +86,13 @@ def data_of(page: Element) -> dict[str, list[list[object]]]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """A run without cells."""
+    """Return a run without cells."""
     return Run(tmp_path / "r-1")
 
 
 @pytest.fixture
 def failed(tmp_path: Path) -> Element:
-    """The page of `failing`."""
+    """Return the page of the run `failing`."""
     return read(failing(tmp_path / "r-1"))
 
 
@@ -109,7 +109,7 @@ def test_a_failure_leads_to_the_details_of_its_cell(failed: Element) -> None:
     assert target.getparent() is details(failed, "model=large,batch=16,precision=float64")
 
 
-def test_the_grid_has_the_first_two_axes_and_each_cell_in_its_box(failed: Element) -> None:
+def test_the_grid_has_two_axes_and_each_cell_in_its_box(failed: Element) -> None:
     rows = all_of(failed, '//table[@id="grid"]//tr')
     assert [text_of(each) for each in rows[0]] == ["model ↓ batch →", "8", "16"]
     assert [text_of(each) for each in rows[2]] == [
@@ -126,7 +126,7 @@ def test_the_grid_does_not_begin_with_an_axis_of_one_value(run: Run) -> None:
     assert [text_of(row) for row in rows] == ["batch ↓cells", "8✓ passed", "16✓ passed"]
 
 
-def test_a_box_with_many_cells_holds_their_symbols(run: Run) -> None:
+def test_a_box_with_many_cells_has_one_symbol_per_cell(run: Run) -> None:
     for seed in range(26):
         run.cell(batch=seed % 2, model=seed % 2, seed=seed)
     first = all_of(read(run.write()), '//table[@id="grid"]//td/a')[0]
@@ -141,7 +141,7 @@ def test_the_evidence_is_marked_between_its_lines(failed: Element) -> None:
     assert one(found, ".//a").get("href", "").endswith("/attempt-1/stdout.log")
 
 
-def test_a_cell_that_passed_shows_the_lines_that_its_checks_name(failed: Element) -> None:
+def test_a_passed_cell_shows_the_lines_that_its_checks_name(failed: Element) -> None:
     found = one(details(failed, "model=small,batch=8,precision=float32"), './/figure[@class="excerpt"]//pre')
     assert text_of(found) == "19line 19 20line 20 21line 21"
 
@@ -163,7 +163,7 @@ def test_a_log_may_be_huge(run: Run) -> None:
     assert "the very last line" in text_of(one(read(run.write(Verdict.FAILED)), "//figure//pre"))
 
 
-def test_a_log_may_hold_anything(run: Run) -> None:
+def test_a_log_may_have_any_content(run: Run) -> None:
     run.cell(Verdict.FAILED, log=b"\xff\xfe\x00\x1b[31mred\x1b[0m\x9b\xe2\x80\xae\n" + b"x" * 5000, x=1)
     found = text_of(one(read(run.write(Verdict.FAILED)), "//figure//pre"))
     assert found.startswith("1��red�")
@@ -195,7 +195,7 @@ def test_hostile_text_reaches_the_script_as_data(tmp_path: Path) -> None:
     assert HOSTILE in json.dumps(data["axes"]).replace('\\"', '"')
 
 
-def test_the_page_allows_its_own_script_and_style_alone_and_loads_nothing(failed: Element) -> None:
+def test_the_page_allows_only_its_own_script_and_style_and_loads_nothing(failed: Element) -> None:
     policy = one(failed, '//meta[@http-equiv="Content-Security-Policy"]').get("content") or ""
     script, style = (one(failed, xpath).text or "" for xpath in ("//script[not(@type)]", "//style"))
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
@@ -204,13 +204,13 @@ def test_the_page_allows_its_own_script_and_style_alone_and_loads_nothing(failed
     assert all(each.startswith(("#", "./", "data:image/svg+xml,")) for each in addresses(failed))
 
 
-def test_links_lead_to_files_that_are_there(failed: Element, tmp_path: Path) -> None:
+def test_links_lead_to_existing_files(failed: Element, tmp_path: Path) -> None:
     links = [each for each in addresses(failed) if each.startswith("./")]
     assert len(links) > 16
     assert [link for link in links if not (tmp_path / "r-1" / unquote(link)).exists()] == []
 
 
-def test_a_name_is_no_scheme(tmp_path: Path) -> None:
+def test_a_file_name_is_not_used_as_the_scheme_of_a_link(tmp_path: Path) -> None:
     page = read(hostile(tmp_path / "r-1"))
     link = one(page, '//a[text()="files/javascript:alert(1)"]').get("href") or ""
     assert link.startswith("./000__test/")
@@ -228,14 +228,14 @@ def test_nothing_outside_of_the_run_is_linked(run: Run, tmp_path: Path, file: st
     assert [each for each in addresses(page) if "stdout" in each or "files" in each] == []
 
 
-def test_what_lies_in_a_directory_that_is_a_link_is_not_shown(run: Run, tmp_path: Path) -> None:
+def test_files_in_a_linked_directory_are_not_shown(run: Run, tmp_path: Path) -> None:
     attempt = run.cell(Verdict.FAILED, x=1)
     attempt.rename(tmp_path / "elsewhere")
     attempt.symlink_to(tmp_path / "elsewhere")
     assert all_of(read(run.write(Verdict.FAILED)), "//figure") == []
 
 
-def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(run: Run) -> None:
+def test_a_secret_in_a_log_or_in_the_name_of_a_file_is_masked(run: Run) -> None:
     before, redactor = redaction.current(), Redactor()
     redactor.add(["hunter22"])
     attempt = run.cell(Verdict.FAILED, log="the password is hunter22\n", x=1)
@@ -251,7 +251,7 @@ def test_a_secret_that_a_program_printed_or_named_a_file_by_is_masked(run: Run) 
         redaction.use(before)
 
 
-def test_a_run_of_which_nothing_is_left_has_a_page(tmp_path: Path) -> None:
+def test_a_run_whose_directory_is_gone_has_a_page(tmp_path: Path) -> None:
     end = RunFinished(Verdict.ERROR, None, 3, "the disk is gone", 1.0)
     page = read(RunState("r-1", "grid", tmp_path / "gone", State.FINISHED, finished=end))
     assert text_of(one(page, "//h1")) == "! error grid"
@@ -360,7 +360,7 @@ def test_a_range_is_shown_if_the_plan_has_it_in_the_same_unit(run: Run, bound: o
     assert text_of(one(read(run.write()), '//table[contains(@class, "numbers")]//td')) == text
 
 
-def test_metrics_that_have_no_room_are_counted(run: Run) -> None:
+def test_omitted_metrics_are_counted(run: Run) -> None:
     for x in range(252):
         run.cell(x=x, metrics=[(f"m{number}", 1.0, "", "") for number in range(31 if x == 0 else 1)])
     page = read(run.write())
@@ -402,7 +402,7 @@ def test_the_marks_of_the_time_line_differ(run: Run, seconds: float, marks: list
     assert [text_of(each) for each in all_of(read(summary), '//*[@class="marks"]/span')] == marks
 
 
-def test_a_dead_run_says_so(run: Run) -> None:
+def test_the_page_of_a_dead_run_says_so(run: Run) -> None:
     run.cell(None, x=1)
     page = read(run.write(None))
     assert text_of(one(page, "//h1")) == "? not ended grid"
@@ -423,7 +423,7 @@ def test_remarks_of_the_plan_are_shown(run: Run) -> None:
     assert "train --fast" in found
 
 
-def test_each_attempt_leads_to_its_directory(run: Run) -> None:
+def test_each_attempt_links_to_its_directory(run: Run) -> None:
     first = run.cell(Verdict.FAILED, message="too slow", x=1)
     (first.parent / "attempt-2").mkdir()
     step = f"{PHASE}/{first.parent.name}"
@@ -470,7 +470,7 @@ def test_the_last_author_of_a_field_is_shown_for_all_its_lines(tmp_path: Path) -
     assert "set" not in (lines[-1].get("class") or "").split()
 
 
-def test_a_thousand_cells_make_a_page_that_a_browser_likes(run: Run) -> None:
+def test_the_page_of_a_thousand_cells_is_limited_in_size(run: Run) -> None:
     log = "".join(f"{'x' * 100} {number}\n" for number in range(1, 31))
     for seed in range(1000):
         verdict = Verdict.FAILED if seed % 2 else Verdict.PASSED
@@ -484,7 +484,7 @@ def test_a_thousand_cells_make_a_page_that_a_browser_likes(run: Run) -> None:
     assert "no room for excerpts of all logs" in page
 
 
-def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_cells_are_kept_on_a_page_with_too_many_cells(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolbox.reports.page.step_details.MOST_CELLS", 2)
     for x in range(4):
         run.cell(Verdict.FAILED if x == 3 else Verdict.PASSED, x=x)
@@ -493,7 +493,7 @@ def test_of_more_cells_than_a_page_holds_those_that_failed_are_kept(run: Run, mo
     assert "2 cells that passed are not shown here" in text_of(page)
 
 
-def test_cells_that_overlap_are_in_lanes_of_their_own(run: Run) -> None:
+def test_cells_that_overlap_are_in_separate_lanes(run: Run) -> None:
     for x in range(3):
         run.cell(x=x)
     summary = run.write()
@@ -519,13 +519,15 @@ def test_a_cell_with_a_foreign_key_has_a_hashed_anchor(run: Run) -> None:
     assert [each.get("id", "")[:2] for each in all_of(page, '//*[@class="body"]')] == ["s-", "s-"]
 
 
-def test_it_is_private_and_lies_beside_the_summary(tmp_path: Path) -> None:
+def test_the_page_is_private_and_beside_the_summary(tmp_path: Path) -> None:
     path = run_page.write(failing(tmp_path / "r-1"))
     assert path == tmp_path / "r-1" / "report.html"
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_report_that_cannot_be_made_leaves_no_outdated_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_cannot_be_rendered_leaves_no_outdated_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     summary = failing(tmp_path / "r-1")
     run_page.write(summary)
     monkeypatch.setattr("toolbox.reports._web_page._environment", lambda _: None)
@@ -534,7 +536,7 @@ def test_a_report_that_cannot_be_made_leaves_no_outdated_one(tmp_path: Path, mon
     assert not (summary.directory / "report.html").exists()
 
 
-def test_a_report_that_cannot_be_written_does_not_change_how_the_run_ended(
+def test_a_report_that_cannot_be_written_does_not_change_the_exit_code(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     summary = failing(tmp_path / "r-1")
@@ -559,8 +561,8 @@ def test_sizes_have_readable_units(count: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_text_can_be_told_from_what_it_stands_on(scheme: int) -> None:
-    """WCAG 2.2, 1.4.3: a ratio of 4.5 at least, by its formula of relative luminance."""
+def test_text_has_enough_contrast_to_its_background(scheme: int) -> None:
+    """WCAG 2.2, section 1.4.3, requires a contrast ratio of at least 4.5 by the formula of relative luminance."""
     blocks = re.findall(r":root \{(.*?)\}", BASE_STYLES.read_text(), re.DOTALL)
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
     pairs = [(ink, on) for ink in ("ink", "quiet", "accent") for on in ("ground", "paper")]

@@ -1,4 +1,4 @@
-"""Nights of a cell in short: a run each, judged by the bounds in force, and an update of the bounds after it."""
+"""A simulated cell with nightly runs, each of which is judged by the bounds and followed by their update."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Nights:
     """A cell whose metric is better when it is lower.
 
     Args:
+        seed: the seed of the random values.
         noise: the spread of the values, as a share of their level.
-        level: of the metric in the next nights.
+        level: the level of the metric in the next nights.
     """
 
     seed: int
@@ -37,18 +38,18 @@ class Nights:
 
     @property
     def now(self) -> datetime:
-        """The noon after the latest run."""
+        """The time ten hours after the latest run."""
         return BEGAN + timedelta(days=len(self.values) - 1, hours=10)
 
     @property
     def series(self) -> Series:
-        """The values so far."""
+        """The series of all values so far."""
         runs = tuple(RunReference(f"run-{night}", BEGAN + timedelta(days=night)) for night in range(len(self.values)))
         values = np.array(self.values)
         return Series("p", "3f2a", "x=a", {}, "time", "s", Direction.LOWER, runs, values, tuple(self.confirmed))
 
     def run(self) -> bool:
-        """Measure, confirm a value that is out of bounds, and return whether the cell failed."""
+        """Measure a value, repeat the measurement if the value is out of bounds, and return whether the cell failed."""
         value, again = self.level * (1 + self.noise * self._rng.standard_normal(2))
         self.values.append(float(value))
         if self.bound is None or not self.bound.is_gating:
@@ -60,14 +61,14 @@ class Nights:
         return True
 
     def update(self, *, accept: bool = False, may_widen: bool = False) -> Decision:
-        """Update the bounds, as a person or a nightly job does."""
+        """Update the bounds as a user or a nightly job does, and return the decision."""
         acceptance = Acceptance(lambda _: True, "ada", "a faster kernel", self.now) if accept else None
         decision = Update(acceptance=acceptance, may_widen=may_widen).decide(self.series, self.bound)
         self.bound = decision.after
         return decision
 
     def nights(self, count: int, level: float | None = None) -> list[bool]:
-        """Run and update for some nights, at another level if one is given; return which of the runs failed."""
+        """Run and update for some nights, at another level if given; return for each run whether it failed."""
         self.level = level or self.level
         failed = []
         for _ in range(count):
@@ -77,7 +78,7 @@ class Nights:
 
 
 def with_history(seed: int, noise: float = 0.01, count: int = HISTORY) -> Nights:
-    """Return a cell with a history at one level, and the bounds from that."""
+    """Return a cell with a history at one level, and with the bounds from this history."""
     nights = Nights(seed, noise)
     for _ in range(count):
         nights.run()

@@ -1,4 +1,4 @@
-"""The files of bounds: what they say, what is wrong with them, and what an update writes and leaves alone."""
+"""The files of bounds are read and validated, and an update changes only generated lines."""
 
 import dataclasses
 import datetime as dt
@@ -78,7 +78,7 @@ def fields(column: int) -> str:
 
 
 def moved(by: float) -> Bound:
-    """Return the bound with its numbers moved."""
+    """Return the bound with its numbers moved by a value."""
     return dataclasses.replace(BOUND, lower=0.0051 + by, upper=0.0058 + by, mean=0.00545 + by)
 
 
@@ -108,7 +108,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["SafeLoader", "CSafeLoader"])
 def _plain_and_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read with and without libyaml, which is not everywhere."""
+    """Read YAML with and without libyaml, which some systems lack."""
     monkeypatch.setattr(bounds_parser, "Loader", getattr(yaml, request.param))
     monkeypatch.setattr(bounds_split, "Loader", getattr(yaml, request.param))
 
@@ -126,7 +126,7 @@ def written(file: Path, text: str) -> Path:
     return file
 
 
-# What a file says
+# The content of a file
 
 
 def test_a_missing_file_has_no_bounds(file: Path) -> None:
@@ -265,7 +265,7 @@ def test_manual_and_locked_bounds_are_distinguished_from_generated_bounds(file: 
     assert bounds_file.load(file.with_name("q.yaml")).manual == {}
 
 
-def test_a_new_file_can_be_read_by_all(file: Path) -> None:
+def test_a_new_file_is_readable_by_all_users(file: Path) -> None:
     update(file, [SMALL])
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
@@ -286,7 +286,7 @@ def test_small_and_large_numbers_are_written_as_yaml_numbers(file: Path) -> None
 # An update
 
 
-def test_an_update_changes_values_and_adds_what_is_missing(file: Path) -> None:
+def test_an_update_changes_values_and_adds_missing_bounds(file: Path) -> None:
     update(file, [entry("2", "b"), entry("1", "a", "m")])
     update(file, [entry("2", "b", bound=moved(1)), entry("1", "a", "x")])
     expected = [entry("2", "b", bound=moved(1)), entry("1", "a", "m"), entry("1", "a", "x")]
@@ -319,7 +319,7 @@ def test_an_entry_that_was_edited_out_of_order_is_put_in_order(file: Path) -> No
     assert file.read_text() == text
 
 
-def test_a_byte_order_mark_does_no_harm(file: Path) -> None:
+def test_a_byte_order_mark_is_ignored(file: Path) -> None:
     update(file, [SMALL])
     file.write_text(f"\ufeff{file.read_text()}")
     update(file, [SMALL._replace(bound=moved(1))])
@@ -362,7 +362,7 @@ def own_words(text: str) -> set[str]:
         "cells: {z: {cell: 9}, small: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: 1, upper: }}, own: 1}}\n",
         "cells:\n  small:\n    metrics: {step_time: {upper: 3}}   # unknown\n    cell: 3f2a9c0d1e4b\n",
         "cells:\n  small:\n    metrics:\n      step_time:\n        upper:\n        lower: 1\n    cell: 3f2a9c0d1e4b\n",
-        # with anchors and tags
+        # this text has anchors and tags
         "low: &low 5\ncells: {a: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: *low}}}}\n",
         "cells:\n  a: &a\n    cell: 3f2a9c0d1e4b\n    metrics: &m {step_time: {lower: &l 1, own: *l}}\n",
         "cells:\n  a: {cell: 3f2a9c0d1e4b, metrics: &m {step_time: {lower: 1}}}\n  b: {cell: 2, metrics: *m}\n",
@@ -371,7 +371,7 @@ def own_words(text: str) -> set[str]:
     ],
 )
 @pytest.mark.usefixtures("_plain_and_c")
-def test_an_update_moves_what_a_person_wrote_and_writes_the_rest(file: Path, text: str) -> None:
+def test_an_update_moves_manual_text_and_writes_generated_bounds(file: Path, text: str) -> None:
     written(file, text)
     entries = [SMALL, SMALL._replace(metric="a, b"), entry("2", "y,z", "loss")]
     before = bounds_file.read(file)
@@ -402,7 +402,7 @@ def test_a_missing_value_is_omitted(file: Path) -> None:
     ("written_as", "unit"),
     [("lower: 1", None), ("lower: 1, unit: ~", None), ("lower: 1, unit: ''", ""), ("lower: 1, unit: s", "s")],
 )
-def test_a_unit_is_bare_or_not_written(file: Path, written_as: str, unit: str | None) -> None:
+def test_an_empty_unit_is_distinguished_from_a_missing_unit(file: Path, written_as: str, unit: str | None) -> None:
     written(file, f"cells: {{a: {{cell: c, metrics: {{m: {{{written_as}}}}}}}}}\n")
     assert bounds_file.read(file)["c", "m"].unit == unit
 
@@ -434,7 +434,7 @@ def test_bounds_with_locked_false_are_updated(file: Path) -> None:
     assert "locked" not in file.read_text()
 
 
-def test_a_bound_that_cannot_be_moved_is_named_and_left(file: Path) -> None:
+def test_a_manual_bound_that_cannot_be_moved_is_named_and_kept(file: Path) -> None:
     text = "cells:\n  a:\n    cell: 3f2a9c0d1e4b\n    metrics:\n      step_time: {lower: !!float 1}\n"
     written(file, text)
     with pytest.raises(ConfigurationError, match=r"p\.yaml:5: this line is not generated: move it to p\.manual"):
@@ -462,9 +462,9 @@ def keys(file: Path) -> dict[str, str]:
         (["cb=same", "ca=same", "cb=same ca=same"], {"cb": "same", "ca": "same (ca)"}),
         (["ca=x cb=y", "ca=y cb=x"], {"ca": "y", "cb": "x"}),
     ],
-    ids=["renamed", "told apart by their ids", "the first keeps its name", "swapped"],
+    ids=["renamed", "distinguished by their ids", "the first keeps its name", "swapped"],
 )
-def test_a_new_name_of_a_cell_is_written_but_is_no_difference(
+def test_a_new_name_of_a_cell_is_written_but_not_reported_as_a_difference(
     file: Path, updates: list[str], expected: dict[str, str]
 ) -> None:
     for names in updates:
@@ -479,7 +479,7 @@ def test_the_latest_name_of_a_cell_counts(file: Path) -> None:
     assert keys(file) == {"c": "new"}
 
 
-# What changed
+# The reported differences
 
 
 def test_differences_contain_the_bounds_before_and_after(file: Path) -> None:
@@ -496,7 +496,7 @@ def test_differences_are_sorted_by_name(file: Path) -> None:
     assert [(one.name, one.metric) for one in found] == [("a", "y"), ("a", "z"), ("b", "step_time")]
 
 
-# The file itself
+# Writing the file
 
 
 def test_an_update_keeps_the_mode_of_the_file(by_hand: Path) -> None:
@@ -729,7 +729,7 @@ def lint(file: Path) -> str:
     return subprocess.run(args, capture_output=True, text=True, check=False).stdout
 
 
-def test_what_is_written_passes_yamllint(file: Path) -> None:
+def test_a_new_file_passes_yamllint(file: Path) -> None:
     names = ["on", "1e3", "012345670123", "a: b", "x" * 300, "#", "ünï ☃", "model=small,batch=8"]
     entries = [entry(f"{index:012}", name, name) for index, name in enumerate(names)]
     file = file.with_name(f"{'training_e2e' * 3}.yaml")
@@ -737,14 +737,14 @@ def test_what_is_written_passes_yamllint(file: Path) -> None:
     assert lint(file) == ""
 
 
-def test_what_an_update_changes_passes_yamllint(file: Path) -> None:
+def test_an_updated_file_passes_yamllint(file: Path) -> None:
     text = BY_HAND.replace("[2026-10-01,   2026-11-01]", "[]").replace("upper:  2", "upper: 2")
     written(file, text.replace("on: ~", "own: ~"))
     update(file, [SMALL, entry("44a", "large"), entry("44a", "large", "a"), entry("7", "new")])
     assert lint(file) == lint(manual_of(file)) == ""
 
 
-# Whatever is written there
+# Random content
 
 ODD_NAMES = [*"~1'\"\x85\u2028😀 ?", "on", "null", "1e3", "a: b", "a #b", "- a", "a\nb", "{a}", "&a"]
 names = st.text(max_size=30) | st.sampled_from(ODD_NAMES)
@@ -777,7 +777,7 @@ def is_text(entries: Sequence[Entry]) -> bool:
 
 
 def commented(text: str, comments: Sequence[str]) -> str:
-    """Return a text with comments between its lines, each with a number of its own."""
+    """Return a text with numbered comments between its lines."""
     lines = text.splitlines(keepends=True)
     above = [comments[index % len(comments)].format(f"c{index}") for index in range(len(lines))]
     return "".join(f"{comment}\n{line}" if comment else line for comment, line in zip(above, lines, strict=True))

@@ -1,4 +1,4 @@
-"""The formulas of bounds, the example of the manual, and the false alarms that they give."""
+"""The formulas of bounds give the examples of docs/bounds.md and the stated rates of false alarms."""
 
 import datetime as dt
 import math
@@ -15,7 +15,7 @@ from toolbox.results import bounds_formulas, changes
 from toolbox.results.series import RunReference, Series
 
 MANUAL = Path(__file__).parents[3] / "docs" / "bounds.md"
-SAMPLE = [5.20, 4.90, 4.90, 5.10, 4.90, 5.05, 4.95, 5.05, 4.95, 5.00]  # of the manual
+SAMPLE = [5.20, 4.90, 4.90, 5.10, 4.90, 5.05, 4.95, 5.05, 4.95, 5.00]  # from docs/bounds.md
 BEGIN = dt.datetime(2026, 10, 21, 2, tzinfo=dt.UTC)
 METHODS = [Method.TORCHPRIME, Method.PREDICTION, Method.RATIO]
 
@@ -48,7 +48,7 @@ def test_ratio_on_the_sample_of_the_manual() -> None:
     assert "[4.16667, 6.00000]" in MANUAL.read_text()
 
 
-def test_torchprime_is_the_interval_of_the_mean_where_that_is_the_widest() -> None:
+def test_torchprime_is_the_interval_of_the_mean_if_this_is_the_widest() -> None:
     half = 8.610302 * math.sqrt(0.025 / 5)  # the critical value for 4 degrees of freedom, from a table
     assert bounds_formulas.interval([10, 10.2, 9.9, 10.1, 9.8], Method.TORCHPRIME) == pytest.approx(
         (10 - half, 10 + half, 10)
@@ -57,7 +57,7 @@ def test_torchprime_is_the_interval_of_the_mean_where_that_is_the_widest() -> No
 
 @pytest.mark.parametrize("method", [Method.TORCHPRIME, Method.PREDICTION])
 @pytest.mark.parametrize("value", [10.0, -10.0])
-def test_values_without_spread_get_a_share_of_the_mean(method: Method, value: float) -> None:
+def test_bounds_of_values_without_spread_are_a_share_of_the_mean(method: Method, value: float) -> None:
     assert bounds_formulas.interval([value] * 6, method) == pytest.approx((value - 0.15, value + 0.15, value))
 
 
@@ -101,7 +101,7 @@ def test_bounds_of_mirrored_values_are_mirrored(values: list[float], method: Met
 
 @given(samples)
 @example([4.6e-90, -1.1e11, -1.8e11, -2.2e11, -1.9e11, -1.5e11, -2.8e11, -1.4e11])
-def test_torchprime_never_rules_out_a_value_that_it_was_computed_from(values: list[float]) -> None:
+def test_torchprime_bounds_contain_all_values_that_they_are_computed_from(values: list[float]) -> None:
     bound = bounds_formulas.bound_of(series(np.array(values)), method=Method.TORCHPRIME)
     assert bound is not None
     assert {bound.side(value) for value in values} == {None}
@@ -122,7 +122,7 @@ def test_rounding_goes_outward_and_keeps_six_digits(values: list[float], method:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_series_with_a_value_that_is_too_large_is_refused_and_left_to_the_caller_to_name(method: Method) -> None:
+def test_a_series_with_a_value_that_is_too_large_is_refused(method: Method) -> None:
     with pytest.raises(ValueError, match=r"^bounds need finite numbers below 1e\+150, but one number is 1e\+200$"):
         bounds_formulas.bound_of(series(np.array([*SAMPLE, 1e200])), method=method)
 
@@ -174,7 +174,7 @@ def test_bounds_contain_their_method_and_confidence() -> None:
 
 
 def false_alarms(method: Method, n: int, draws: int = 200_000) -> float:
-    """Return the share of values out of the bounds of n others that are just like them."""
+    """Return the share of values that are out of the bounds of n values from the same distribution."""
     drawn = np.random.default_rng(20_261_121).normal(10, 1, (draws, n + 1))
     values, new = drawn[:, :n], drawn[:, n]
     return float((np.abs(new - values.mean(axis=1)) > bounds_formulas.half_width(values, method)).mean())

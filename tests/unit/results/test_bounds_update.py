@@ -1,4 +1,4 @@
-"""What an update does with bounds, night by night: a change of level is a person's to accept."""
+"""An update follows the values of accepted levels; only a user can accept a changed level."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def width(bound: Bound | None) -> float:
 
 
 def share_outside(bound: Bound | None, level: float, noise: float = 0.01) -> float:
-    """Return how likely a run at a level is out of bounds."""
+    """Return the probability that a run at a level is out of bounds."""
     assert bound is not None
     assert bound.lower is not None
     assert bound.upper is not None
@@ -33,7 +33,7 @@ def share_outside(bound: Bound | None, level: float, noise: float = 0.01) -> flo
     return float(run.cdf(bound.lower) + run.sf(bound.upper))
 
 
-# A loss that nobody accepts
+# A loss that is not accepted
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -72,7 +72,7 @@ def test_a_changed_level_is_not_adopted_and_nothing_widens(factor: float, count:
     assert share_outside(nights.bound, 0.8 * LEVEL) > 0.999
 
 
-def test_values_that_came_in_before_a_small_change_was_found_go_again() -> None:
+def test_values_after_a_small_change_are_removed_when_the_change_is_found() -> None:
     nights = with_history(3)
     before = nights.bound
     nights.nights(25, 1.03 * LEVEL)
@@ -118,7 +118,7 @@ def test_a_first_update_begins_at_the_last_confirmed_change() -> None:
 
 
 def accepted_after(count: int, seed: int = 7, noise: float = 0.01) -> Nights:
-    """Return a cell whose improvement of 10% was accepted after some nights."""
+    """Return a cell whose improvement of 10% was accepted after `count` nights."""
     nights = with_history(seed, noise)
     nights.nights(count, 0.9 * LEVEL)
     assert nights.update(accept=True).is_accepted
@@ -178,7 +178,7 @@ def test_an_accepted_loss_passes_and_a_second_one_does_not() -> None:
     assert sum(nights.nights(10, 1.18 * LEVEL)) == 10
 
 
-def test_a_level_without_a_history_to_tell_its_noise_is_not_accepted() -> None:
+def test_a_level_is_not_accepted_without_a_history_that_gives_its_noise() -> None:
     nights = with_history(9)
     short = replace(nights.series, values=np.array([10.0, 10.1, 30.0]), confirmed=(2,), runs=nights.series.runs[:3])
     decision = Update(acceptance=Acceptance(lambda _: True, "ada", "why", BEGAN)).decide(short, nights.bound)
@@ -203,7 +203,7 @@ def test_bounds_that_widen_by_more_than_half_are_refused_without_a_flag() -> Non
     assert width(decision.after) > LARGEST_WIDENING * width(before)
 
 
-def test_a_mean_that_left_the_bounds_of_a_person_is_refused() -> None:
+def test_an_update_whose_mean_is_out_of_manual_bounds_is_refused() -> None:
     manual = Bound(1, 2, None, None, Method.MANUAL, "s")
     decision = Update().decide(with_history(12).series, manual)
     assert (decision.action, decision.after) == (Action.REFUSED, manual)
@@ -216,7 +216,7 @@ def test_manual_bounds_are_kept() -> None:
     assert (decision.action, decision.after, decision.why) == (Action.KEPT, None, "manual bounds are never changed")
 
 
-def test_only_the_values_of_the_runs_that_count_make_bounds() -> None:
+def test_bounds_use_only_the_values_of_the_chosen_runs() -> None:
     series = with_history(14).series
     decision = Update(runs=series.runs[-12:]).decide(series, None)
     assert decision.after is not None
@@ -244,7 +244,7 @@ def test_an_old_value_that_is_too_large_does_not_stop_an_update() -> None:
     assert nights.update(accept=True).is_accepted
 
 
-# What bounds detect
+# The smallest detectable change
 
 
 @pytest.mark.parametrize(("direction", "reach"), [(Direction.LOWER, 3.0), (Direction.HIGHER, 1.0), (None, 3.0)])
@@ -268,7 +268,7 @@ def test_bounds_contain_the_smallest_detectable_change() -> None:
 
 
 def test_the_interval_with_earlier_noise_has_its_confidence() -> None:
-    # The chance that a further value is out, over what the earlier spread may have been: chi-squared with f degrees.
+    # Integrate the chance that a new value is out over the chi-squared distribution of the earlier variance.
     freedom, count, confidence = 20, 3, 0.99
     variance = 1 + 1 / count
 
@@ -293,7 +293,7 @@ def test_pooled_noise_is_that_of_each_level() -> None:
     assert noise.at(10) / 10**2 == pytest.approx(np.mean(parts))
 
 
-def test_a_change_that_moves_by_a_few_values_is_the_same_beginning() -> None:
+def test_an_accepted_level_is_recognized_if_its_beginning_moves_by_a_few_values() -> None:
     nights = with_history(19)
     nights.nights(30, 0.9 * LEVEL)
     nights.update(accept=True)

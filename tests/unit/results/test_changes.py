@@ -1,4 +1,4 @@
-"""Where the level of a series shifted: on real series, on generated ones, and by properties."""
+"""Shifts of the level are found in real series and in generated series, and have general properties."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.results import labelled_series
 from tests.unit.results.labelled_series import Rng, Score, Values, score
 from toolbox.results.changes import Change, State, detect
 
-# SAP's performance-regression data set of 2021 (CC-BY-4.0): 25 series of a database's nightly runs.
+# This is SAP's performance-regression data set of 2021 (CC-BY-4.0): 25 series of a database's nightly runs.
 REAL: Final = Path(__file__).parents[4] / "shared" / "data" / "sap_small_2021.jsonl"
 whole = st.integers(-1000, 1000)
 
@@ -27,7 +27,7 @@ def places(values: Any) -> list[int]:
 
 
 def noisy(*levels: tuple[float, int], seed: int = 0) -> Values:
-    """Return normal noise of spread 1 about levels of so many points each."""
+    """Return normal noise of spread 1 around levels, each of which is a height and a number of points."""
     level = np.repeat([float(height) for height, _ in levels], [count for _, count in levels])
     return level + np.random.default_rng(seed).standard_normal(len(level))
 
@@ -45,7 +45,7 @@ def test_the_regressions_of_real_series_are_found(real: list[dict[str, Any]]) ->
     assert results == [Score(hits=1)] * 5
 
 
-def test_real_series_without_a_regression_raise_hardly_an_alarm(real: list[dict[str, Any]]) -> None:
+def test_real_series_without_a_regression_raise_at_most_one_alarm(real: list[dict[str, Any]]) -> None:
     decoys = [series for series in real if series["type"] != "regression"]
     assert len(decoys) == 20
     assert sum(len(places(series["values"])) for series in decoys) <= 1
@@ -111,7 +111,7 @@ def test_a_step_in_drift_is_found() -> None:
     assert not places(noisy((0, 100)) + drift)
 
 
-def test_two_short_levels_are_told_apart_when_no_value_is_in_both() -> None:
+def test_two_short_levels_without_a_common_value_are_distinguished() -> None:
     assert places([*noisy((0, 7), (9, 7))]) == [7]
 
 
@@ -134,7 +134,7 @@ def test_a_shift_at_the_end_is_a_suspect_until_it_lasts(points: int, state: Stat
     assert [change.after for change in found] == [pytest.approx(110, abs=2)] * len(found)
 
 
-def test_an_end_like_earlier_excursions_is_no_suspect() -> None:
+def test_an_end_like_earlier_excursions_is_not_a_suspect() -> None:
     assert detect(noisy((100, 30), (110, 4), (100, 30), (110, 4))) == []
 
 
@@ -144,7 +144,7 @@ def test_a_suspect_is_measured_from_the_last_level() -> None:
 
 
 @pytest.mark.parametrize("count", range(12))
-def test_a_series_too_short_to_tell_has_no_changes(count: int) -> None:
+def test_a_series_that_is_too_short_has_no_changes(count: int) -> None:
     assert detect([1.0] * (count // 2) + [9.0] * (count - count // 2)) == []
 
 
@@ -162,7 +162,7 @@ def test_an_invalid_series_is_refused(values: Any, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_rounding_errors_are_no_changes() -> None:
+def test_rounding_errors_are_not_changes() -> None:
     assert detect([0.3] * 30 + [0.1 + 0.2] * 30) == []
 
 
@@ -195,7 +195,7 @@ def test_unit_sign_and_origin_do_not_matter(levels: list[tuple[int, int]], seed:
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(-1e6, 1e6), max_size=80))
-def test_changes_are_in_order_with_room_between_them_and_suspects_only_at_the_end(values: list[float]) -> None:
+def test_changes_are_sorted_and_separated_and_suspects_are_at_the_end(values: list[float]) -> None:
     found = detect(values)
     confirmed = [0, *(change.index for change in found if change.state is State.CONFIRMED), len(values)]
     assert not found or np.diff(confirmed).min() >= 6
@@ -205,14 +205,14 @@ def test_changes_are_in_order_with_room_between_them_and_suspects_only_at_the_en
 
 
 @given(st.lists(st.tuples(st.integers(0, 39), st.floats(-1e9, 1e9)), max_size=2))
-def test_single_outliers_raise_nothing(outliers: list[tuple[int, float]]) -> None:
+def test_single_outliers_are_not_changes(outliers: list[tuple[int, float]]) -> None:
     values = noisy((0, 40), seed=1)
     for index, value in outliers:
         values[index] = value
     assert detect(values) == []
 
 
-def test_the_same_values_give_the_same_changes_and_stay_as_they_are() -> None:
+def test_detection_is_deterministic_and_does_not_modify_the_values() -> None:
     values = noisy((0, 50), (4, 50))
     before = values.copy()
     assert detect(values) == detect(values.tolist()) == detect(tuple(values))

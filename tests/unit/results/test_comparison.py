@@ -1,4 +1,4 @@
-"""Two sets of runs against each other: what became better, worse, or cannot be told."""
+"""Two sets of runs are compared: a metric is better, worse, the same, or unsure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def history(values: Sequence[float] | NDArray[np.float64], name: str = "x=a", co
 
 
 def split(whole: Series, runs: int) -> tuple[Series, Series]:
-    """Return the last runs of a series before the last ones, and the last ones: so many to a side."""
+    """Return the last `runs` runs of a series, and the `runs` runs before them, in order of time."""
     first, second = slice(-2 * runs, -runs), slice(-runs, None)
     return (
         replace(whole, values=whole.values[first], runs=whole.runs[first], confirmed=()),
@@ -96,7 +96,7 @@ def compared(cells: Sequence[Series], runs: int) -> list[Comparison]:
 
 
 def noisy(count: int, rng: np.random.Generator, loss: float = 0.0, runs: int = 2) -> list[Series]:
-    """Return series of 1% noise whose last runs are slower, at levels that differ a million times."""
+    """Return series with 1% noise whose last runs are slower by `loss`, at levels from 0.001 to 1000."""
     levels = 10 ** rng.uniform(-3, 3, count)
     shapes = 1 + 0.01 * rng.standard_normal((count, NIGHTS + 2 * runs))
     shapes[:, -runs:] *= 1 + loss
@@ -107,18 +107,18 @@ def noisy(count: int, rng: np.random.Generator, loss: float = 0.0, runs: int = 2
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-def test_of_a_thousand_cells_without_a_change_at_most_one_is_called_worse(runs: int) -> None:
+def test_at_most_one_of_a_thousand_cells_without_a_change_is_reported(runs: int) -> None:
     counts = Counter(one.change for one in compared(noisy(1000, np.random.default_rng(1), runs=runs), runs))
     assert counts[Change.WORSE] + counts[Change.BETTER] <= 1
     assert counts[Change.SAME] >= 900
 
 
-def test_two_runs_to_a_side_show_a_loss_of_8_percent_at_1_percent_noise() -> None:
+def test_two_runs_per_side_show_a_loss_of_8_percent_at_1_percent_noise() -> None:
     counts = Counter(one.change for one in compared(noisy(200, np.random.default_rng(2), loss=0.08), 2))
     assert counts[Change.WORSE] >= 0.9 * 200
 
 
-def test_more_runs_to_a_side_are_never_weaker() -> None:
+def test_more_runs_per_side_find_more_losses() -> None:
     found = [
         Counter(one.change for one in compared(noisy(200, np.random.default_rng(3), loss=0.04, runs=runs), runs))
         for runs in (1, 2, 5)
@@ -133,7 +133,7 @@ def test_without_a_change_the_p_values_are_uniform() -> None:
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
 
 
-def test_an_old_shift_is_no_noise() -> None:
+def test_an_old_shift_is_not_counted_as_noise() -> None:
     rng = np.random.default_rng(5)
     values = np.concatenate([rng.normal(20, 0.2, 40), rng.normal(10, 0.1, 20), [10, 10.1, 10.8, 10.9]])
     (found,) = compared([history(values)], 2)
@@ -141,14 +141,14 @@ def test_an_old_shift_is_no_noise() -> None:
     assert found.error == pytest.approx(0.1, rel=0.3)
 
 
-def test_an_unaccepted_level_is_no_noise() -> None:
+def test_an_unaccepted_level_is_not_counted_as_noise() -> None:
     rng = np.random.default_rng(6)
     values = np.concatenate([rng.normal(10, 0.1, 30), [12.0, 12.1], [10, 10.1, 10.8, 10.9]])
     assert compared([history(values)], 2)[0].change is not Change.WORSE
     assert compared([history(values, confirmed=[30, 31])], 2)[0].change is Change.WORSE
 
 
-def test_one_run_against_another_is_judged_by_the_noise_of_the_runs_before() -> None:
+def test_two_single_runs_are_compared_by_the_noise_of_earlier_runs() -> None:
     before = [1.0, 1.02, 0.98, 1.01, 0.99, 1.0]
     (found,) = compared([history([*before, 1.0, 1.1])], 1)
     spread = np.std(before, ddof=1) * np.sqrt(2)
@@ -159,7 +159,7 @@ def test_too_few_runs_have_no_p_value() -> None:
     assert compared([history([1.0, 1.0, 1.1])], 1)[0].change is Change.UNSURE
 
 
-def test_many_values_against_one_are_students_t_test() -> None:
+def test_many_values_are_compared_with_one_by_students_t_test() -> None:
     many, single = [1.0, 1.4, 1.1, 1.3, 1.2], [1.5]
     expected = stats.ttest_ind(many, single).pvalue
     assert one(series(many), series(single)).p_value == pytest.approx(expected)

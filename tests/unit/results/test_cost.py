@@ -1,4 +1,4 @@
-"""Costs by day and by month, by project and by currency."""
+"""Costs are summed by day or month, by project and by currency."""
 
 from __future__ import annotations
 

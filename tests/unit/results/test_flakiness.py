@@ -1,4 +1,4 @@
-"""Which cells are flaky, told from what many runs saw of them."""
+"""Flaky cells are found from the observations of many runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OUTCOMES = {"p": True, "f": False, "o": False, "-": None}
 
 
 def seen(keys: str, *, cell: str = "c", quarantined: bool = False, since: int = 0) -> list[Observation]:
-    """Return what was seen of a cell: a word per key, a letter per run.
+    """Return observations of a cell; `keys` has a word per key and a letter per run.
 
-    The letters are p(assed), f(ailed), o(ut of range, a failure as well), and - for neither.
+    The letters are p(assed), f(ailed), o(ut of range, which is a failure too), and - for no evidence.
     """
     return [
         Observation(
@@ -38,19 +38,19 @@ def seen(keys: str, *, cell: str = "c", quarantined: bool = False, since: int = 
 
 
 def one(*observations: Observation) -> Flakiness:
-    """Return how flaky the only cell is."""
+    """Return the flakiness of the only observed cell."""
     (found,) = assess(observations)
     return found
 
 
 def same(observation: Observation, **changes: object) -> Observation:
-    """Return an observation with other values in some of its fields."""
+    """Return a copy of an observation with changed fields."""
     fields = {name: getattr(observation, name) for name in Observation.__slots__}
     return Observation(**{**fields, **changes})
 
 
 def without_key(letters: str, revision: str | None = None) -> list[Observation]:
-    """Return what was seen of a cell whose revision does not say what code it is."""
+    """Return observations of a cell at a revision that does not identify the code."""
     return [same(observation, revision=revision) for observation in seen(letters)]
 
 

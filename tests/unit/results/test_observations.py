@@ -1,4 +1,4 @@
-"""Which attempts say something of the product, and what."""
+"""An attempt is an observation of the product: a pass, a failure, or no evidence."""
 
 from __future__ import annotations
 

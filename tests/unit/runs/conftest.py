@@ -1,4 +1,4 @@
-"""What the tests of a run on disk share."""
+"""Fixtures for the tests of a run on disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,20 +15,20 @@ from toolbox.system.redaction import Redactor
 
 @pytest.fixture
 def events() -> list[Event]:
-    """What a view is told of."""
+    """Return the list of the events that a view receives."""
     return []
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    """The journal of a run in the test's directory."""
+    """Yield the journal of a run in `tmp_path`."""
     with Journal(tmp_path) as found:
         yield found
 
 
 @pytest.fixture
 def top(tmp_path: Path, events: list[Event], journal: Journal) -> Iterator[Step]:
-    """The top of that run, as the current step."""
+    """Yield the top step of the run, which is the current step."""
     step = Step(tmp_path, Recorder(tmp_path, Redactor(), [events.append], journal), "top")
     with steps.entered(step):
         yield step

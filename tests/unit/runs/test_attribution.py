@@ -1,4 +1,4 @@
-"""What failed cells have in common, held against brute force, planted causes and noise."""
+"""Conditions that failed cells have in common are found; the tests use brute force, planted causes and noise."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FOUR: Sequence[str] = "1234"
 
 
 def grid(**axes: Sequence[str]) -> list[Labels]:
-    """Return every combination."""
+    """Return all combinations of the labels of some axes."""
     return [dict(zip(axes, labels, strict=True)) for labels in itertools.product(*axes.values())]
 
 
 def explanations(cells: Sequence[Labels], failed: Callable[[Labels], bool]) -> list[str]:
-    """Return the findings as a person reads them."""
+    """Return the findings as text."""
     return [str(finding) for finding in attribute([Case(labels, failed(labels)) for labels in cells])]
 
 
@@ -34,12 +34,12 @@ def test_two_axes_that_fail_together_are_named_together() -> None:
     assert found == ["machine=A100 and runtime=2.4: 4 of 4 failed; elsewhere 0 of 28"]
 
 
-def test_one_axis_is_enough_where_it_separates() -> None:
+def test_one_axis_is_named_if_it_separates_the_failures() -> None:
     found = explanations(grid(a="12", b="12"), lambda labels: labels["a"] == "1")
     assert found == ["a=1: 2 of 2 failed; elsewhere 0 of 2"]
 
 
-def test_three_axes_are_named_where_fewer_do_not_separate() -> None:
+def test_three_axes_are_named_if_fewer_do_not_separate_the_failures() -> None:
     found = explanations(
         grid(a="12", b="12", c="12", d="12"), lambda labels: labels["a"] + labels["b"] + labels["c"] == "121"
     )
@@ -77,13 +77,13 @@ def test_a_range_and_a_label_are_named_together() -> None:
     assert found == ["model=large and batch ≥ 32: 4 of 4 failed; elsewhere 0 of 20"]
 
 
-def test_versions_are_no_numbers() -> None:
+def test_versions_are_not_compared_as_numbers() -> None:
     cells = grid(runtime=["2.9", "2.10", "2.11", "2.8"], model=["a", "b", "c"])
     assert not any("≥" in text for text in explanations(cells, lambda labels: labels["runtime"] in {"2.10", "2.11"}))
 
 
 def by_failure(cells: Sequence[Labels], failure: Callable[[Labels], str | None]) -> list[str]:
-    """Return the findings for cells of which each failed in a way of its own; None where it passed."""
+    """Return the findings as text; `failure` returns the error of a cell, or None if the cell passed."""
     return [str(finding) for finding in attribute([Case(c, failure(c) is not None, failure(c) or "") for c in cells])]
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_found_if_all_cells_failed(failure: str | None) -> None:
 
 
 @pytest.mark.parametrize("failures", [2, 3, 4, 6])
-def test_random_failures_of_a_small_matrix_are_seldom_explained_by_more_than_labels(failures: int) -> None:
+def test_random_failures_of_a_small_matrix_are_seldom_explained_by_operators(failures: int) -> None:
     cells, rng = grid(model=MODELS, batch=["8", "16", "32", "64"], seed="12"), random.Random(failures)
     explained = 0
     for _ in range(200):
@@ -151,7 +151,7 @@ def test_two_narrow_causes_are_not_taken_for_a_broad_one() -> None:
 
 
 def test_a_cause_with_noise_is_found() -> None:
-    odd = {("1", "1", "1"), ("3", "2", "4")}  # one that should have failed, and one that should not
+    odd = {("1", "1", "1"), ("3", "2", "4")}  # one cell passes and one cell fails against the condition
     found = explanations(
         grid(a=FOUR, b=FOUR, c=FOUR), lambda labels: (labels["a"] == "1") is not (tuple(labels.values()) in odd)
     )
@@ -204,7 +204,7 @@ def test_random_failures_are_seldom_explained() -> None:
     assert sum(explained) / 200 <= 0.05
 
 
-def test_ten_thousand_cells_take_well_under_a_second() -> None:
+def test_ten_thousand_cells_take_less_than_a_second() -> None:
     cells, rng = grid(a="12345", b="12345", c="12345", d="12345", e=FOUR, f=FOUR), random.Random(0)
     cases = [Case(labels, labels["c"] == "1" or rng.random() < 0.1) for labels in cells]
     began = time.process_time()
@@ -215,7 +215,7 @@ def test_ten_thousand_cells_take_well_under_a_second() -> None:
 
 @st.composite
 def matrices(draw: st.DrawFn) -> list[Case]:
-    """Small matrices, of which some cells failed: any of them, or those that meet a condition."""
+    """Draw a small matrix in which random cells failed, or all cells that meet a condition."""
     axes = {name: "1234"[: draw(st.integers(1, 4))] for name in "abcd"[: draw(st.integers(1, 4))]}
     cells = draw(st.lists(st.sampled_from(grid(**axes)), unique_by=lambda labels: tuple(labels.values()), min_size=1))
     if draw(st.booleans()):
@@ -238,7 +238,7 @@ def meets(case: Case, condition: Labels, operators: Labels | None = None) -> boo
 
 
 def separating(cases: Sequence[Case]) -> Iterator[Labels]:
-    """Yield, by trying all, the conditions that the failed cells meet and no other does, the shortest first."""
+    """Yield all conditions that exactly the failed cells meet, the shortest first, by brute force."""
     axes = list(cases[0].labels)
     for size in (1, 2, 3):
         for names in itertools.combinations(axes, size):
@@ -278,9 +278,7 @@ def test_the_counts_of_a_finding_match_the_cells(cases: list[Case]) -> None:
 
 @settings(deadline=None)
 @given(matrices(), st.randoms())
-def test_the_order_of_the_cells_does_not_matter_where_one_condition_separates(
-    cases: list[Case], rng: random.Random
-) -> None:
+def test_the_order_of_the_cells_does_not_matter_if_a_condition_separates(cases: list[Case], rng: random.Random) -> None:
     shuffled = rng.sample(cases, len(cases))
     for before, after in itertools.zip_longest(attribute(cases), attribute(shuffled)):
         if before.failed == before.cells and not before.failed_elsewhere:

@@ -1,4 +1,4 @@
-"""The files that a workload left, found, opened and searched."""
+"""The files of a workload are found, opened and searched safely."""
 
 import os
 import tracemalloc
@@ -50,7 +50,7 @@ def test_each_match_in_each_line_is_found_in_order(
     [PIECE + shift for shift in (-LONGEST_MATCH - 3, -LONGEST_MATCH, -7, -5, -4, -1, 0, 1)]
     + [2 * PIECE - 2, 3 * PIECE],
 )
-def test_a_match_is_found_once_wherever_a_long_line_is_cut(tmp_path: Path, before: int, ending: str) -> None:
+def test_a_match_is_found_once_wherever_a_long_line_is_split(tmp_path: Path, before: int, ending: str) -> None:
     content = "-" * before + "(12345)" + ending
     assert [text for _, text in found(tmp_path, content, r"\(\d+\)")] == ["(12345)"]
     assert found(tmp_path, content, r"(?<=-\()\b\d+\b(?=\))") == [(1, "12345")]
@@ -58,13 +58,13 @@ def test_a_match_is_found_once_wherever_a_long_line_is_cut(tmp_path: Path, befor
     assert found(tmp_path, content, r"^-") == [(1, "-")]
 
 
-def test_as_many_matches_are_found_in_a_long_line_as_there_are(tmp_path: Path) -> None:
+def test_all_matches_in_a_long_line_are_found(tmp_path: Path) -> None:
     numbers = [f"<{number}>" for number in range(40_000)]
     assert [text for _, text in found(tmp_path, "".join(numbers), r"<\d+>")] == numbers
     assert len(found(tmp_path, "x" * (2 * PIECE), "x")) == 2 * PIECE
 
 
-def test_the_end_of_a_line_is_only_where_it_ends(tmp_path: Path) -> None:
+def test_a_pattern_for_the_end_of_a_line_matches_once_in_a_long_line(tmp_path: Path) -> None:
     content = ("x" * PIECE + "\n") * 3
     assert found(tmp_path, content, "x$") == [(1, "x"), (2, "x"), (3, "x")]
 
@@ -104,7 +104,7 @@ def test_a_fault_while_reading_names_the_file(tmp_path: Path) -> None:
 
     def read() -> None:
         with readable(tmp_path, "a") as path:
-            path.unlink()  # it vanishes after it was found
+            path.unlink()  # the file is deleted after it was found
             path.read_bytes()
 
     with pytest.raises(ValueError, match=r"^a cannot be read: No such file or directory$"):
@@ -129,7 +129,7 @@ def test_a_file_outside_of_the_directory_is_refused(kind: Any, name: str) -> Non
 
 @pytest.mark.parametrize("name", ["a", "a/b", "./a", ".a", "a..b", "...", "a b\n", "**/*", "a/**/b*"])
 @pytest.mark.parametrize("kind", [RelativeFile, RelativeGlob])
-def test_a_file_inside_is_kept_as_it_is_written(kind: Any, name: str) -> None:
+def test_a_file_inside_of_the_directory_is_accepted_unchanged(kind: Any, name: str) -> None:
     assert TypeAdapter(kind).validate_python(name) == name
 
 

@@ -1,4 +1,4 @@
-"""Failures are told apart by what they are, and not by what differs from cell to cell."""
+"""The signature of a failure is the same for the same failure in different cells."""
 
 import pytest
 

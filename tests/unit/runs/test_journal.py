@@ -1,4 +1,4 @@
-"""The journal: whole lines, one writer, and nothing lost but what a crash tore."""
+"""The journal has one writer and whole lines, and only a torn last line is lost in a crash."""
 
 import json
 import math
@@ -74,7 +74,7 @@ def test_a_torn_last_line_is_dropped_before_the_next_append(tmp_path: Path) -> N
     start = content.rindex(b"\n", 0, -1) + 1
     for cut in range(start, len(content)):
         RunDirectory(tmp_path).journal.write_bytes(content[:cut])
-        is_whole = cut == len(content) - 1  # all but its line end
+        is_whole = cut == len(content) - 1  # the line lacks only its line end
         assert read(tmp_path) == EVENTS[: 6 if is_whole else 5], cut
         write(tmp_path, EVENTS[0])
         assert read(tmp_path) == [*EVENTS[: 6 if is_whole else 5], EVENTS[0]], cut
@@ -103,7 +103,7 @@ DAMAGED = {
 
 
 def insert(file: Path, line: bytes, number: int) -> None:
-    """Insert a line, so that it has this number."""
+    """Insert a line that gets this line number."""
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join([*lines[: number - 1], line + b"\n", *lines[number - 1 :]]))
 

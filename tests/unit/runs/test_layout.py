@@ -1,4 +1,4 @@
-"""Numbered directories: each number once, whoever asks at the same time and for whatever name."""
+"""Directories are numbered: each number is used once, also by concurrent processes and with odd names."""
 
 import ast
 import re
@@ -78,7 +78,7 @@ def test_the_number_after_999_has_four_digits(tmp_path: Path) -> None:
     assert layout.next_directory(tmp_path, "x").name == "1000__x"
 
 
-# Fifty threads, which begin together; the directory comes from $ARTIFACT_DIR.
+# Fifty threads take directories at the same time in the directory $ARTIFACT_DIR.
 TAKE_FIFTY = """
 import sys, threading
 sys.path.insert(0, sys.argv[1])
@@ -98,7 +98,7 @@ sys.exit(repr(faults) if faults else 0)
 """
 
 
-def test_200_threads_of_4_processes_take_200_numbers_and_none_is_missing(
+def test_200_threads_of_4_processes_take_200_successive_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARTIFACT_DIR", str(tmp_path))
@@ -119,12 +119,20 @@ def test_numbers_in_the_journal_are_reserved(tmp_path: Path) -> None:
     assert layout.next_directory(tmp_path / "001__test", "next", after=3).name == "005__next"
 
 
-_NAMESAKES = {("ansible/modules/cluster_state.py", "summary.json")}  # the summary of a cluster, in another directory
-_WORDS = {RESULTS, SOURCES, EXIT_CODE, LOCK, STARTED, StepDirectory.state, "hosts"}  # names only where a path is built
+_NAMESAKES = {("ansible/modules/cluster_state.py", "summary.json")}  # the summary of a cluster is in another directory
+_WORDS = {
+    RESULTS,
+    SOURCES,
+    EXIT_CODE,
+    LOCK,
+    STARTED,
+    StepDirectory.state,
+    "hosts",
+}  # these words are names only in paths
 
 
 def _literals(tree: ast.AST) -> Iterator[str]:
-    """Yield the names of files in a module: whole texts, and beginnings and ends of f-strings."""
+    """Yield all texts in a module that may be file names; placeholders of f-strings are `{}`."""
     parts = {id(node.right) for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""Events go to the journal and to the views, without secrets."""
+"""A recorder sends events to the journal and to the views, without secrets."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The state of a run: which steps need not be done again, and what is left to do."""
+"""The state of a run says which steps can be replayed and which work is unfinished."""
 
 import pytest
 
@@ -26,7 +26,7 @@ KINDS = {"c": StepKind.CELL, "h": StepKind.COMMAND, "g": StepKind.GROUP}
 
 
 def began(step: str, fingerprint: str = "") -> StepStarted:
-    """A step begins: `test` is a phase, `test/c` a cell, `test/h` a command, `test/g` a group."""
+    """Return the start of a step: `test` is a phase, `test/c` a cell, `test/h` a command, `test/g` a group."""
     name = step.rpartition("/")[2]
     return StepStarted(
         step, name, KINDS.get(name[0], StepKind.PHASE) if "/" in step else StepKind.PHASE, "", f"/{step}", fingerprint
@@ -41,7 +41,7 @@ def ended(step: str, verdict: Verdict = Verdict.PASSED) -> StepFinished:
 
 
 def whole(step: str, *inside: JournalEvent, verdict: Verdict = Verdict.PASSED) -> list[JournalEvent]:
-    """A step from its beginning to its end."""
+    """Return the events of a step from its start to its end."""
     return [began(step), *inside, ended(step, verdict)]
 
 
@@ -143,7 +143,7 @@ def test_events_of_a_step_without_a_start_are_ignored() -> None:
     assert list(folded([submitted(1), attempt_ended(1), ended("test/c1")]).latest) == []
 
 
-# What is left to do
+# Unfinished work
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,8 @@ def test_metrics_of_an_earlier_attempt_are_dropped() -> None:
     assert [dict(attempt.metrics) for attempt in found.attempts] == [{"t": measured}, {}]
 
 
-def test_a_cell_inside_a_command_that_is_run_again_stays_where_it_was() -> None:
-    """The command gets a new directory; a group or a cell inside it goes on in its own one."""
+def test_a_cell_inside_a_repeated_command_keeps_its_directory() -> None:
+    """The repeated command gets a new directory, but a group or a cell inside the command keeps its directory."""
 
     def cell(step: str) -> StepStarted:
         return StepStarted(step, "c1", StepKind.CELL, "", "/test/h/c1")

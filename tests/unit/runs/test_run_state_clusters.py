@@ -1,4 +1,4 @@
-"""The clusters of a run, from its journal."""
+"""The state of the clusters of a run is derived from its journal."""
 
 from tests.fakes.history import folded
 from toolbox.model.clusters import Access

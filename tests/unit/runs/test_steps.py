@@ -1,4 +1,4 @@
-"""Steps: a directory, a verdict and a cause each; the verdict is the worst of what happened inside."""
+"""Each step has a directory, a verdict and a cause; its verdict is the worst verdict inside the step."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,7 +130,7 @@ def test_inner_steps_inherit_the_meaning_of_a_failure(top: Step) -> None:
         assert inner.failure == PRODUCT
 
 
-def test_steps_nest_in_directories_and_in_what_is_recorded(top: Step, tmp_path: Path, events: list[Event]) -> None:
+def test_steps_are_nested_in_directories_and_in_events(top: Step, tmp_path: Path, events: list[Event]) -> None:
     with steps.opened("a", kind=StepKind.PHASE), steps.opened("b", kind=StepKind.GROUP) as inner:
         assert inner.directory == tmp_path / "000__a/000__b"
         assert steps.current() is inner
@@ -154,7 +154,7 @@ def test_a_step_needs_an_enclosing_step() -> None:
         pytest.fail("it was opened")
 
 
-def test_a_step_belongs_to_its_thread_and_new_threads_begin_at_that_of_the_process(top: Step) -> None:
+def test_a_step_belongs_to_its_thread_and_new_threads_have_the_top_step(top: Step) -> None:
     with steps.opened("deploy", kind=StepKind.GROUP), ThreadPoolExecutor() as threads:
         assert threads.submit(steps.current).result() is None
         with steps.entered_by_process(top):
@@ -162,7 +162,7 @@ def test_a_step_belongs_to_its_thread_and_new_threads_begin_at_that_of_the_proce
         assert threads.submit(steps.current).result() is None
 
 
-def test_secrets_are_in_no_file_of_a_step(top: Step, tmp_path: Path) -> None:
+def test_files_of_a_step_contain_no_secrets(top: Step, tmp_path: Path) -> None:
     top.recorder.redactor.add(["hunter2"])
     with pytest.raises(CheckFailed), steps.opened("x", kind=StepKind.GROUP, detail="--token=hunter2"):
         raise CheckFailed("hunter2 is wrong")
@@ -186,11 +186,11 @@ def test_a_step_whose_directory_was_removed_still_ends(tmp_path: Path) -> None:
     assert filesystem.read_json(tmp_path / "000__x/step.json")["verdict"] == "passed"
 
 
-# In a run that is resumed
+# Steps of a resumed run
 
 
 def before(top: Step, *steps: tuple[str, str, StepKind, Verdict]) -> None:
-    """Have a run done this before it was resumed: directory, key, kind and verdict of each step."""
+    """Set the past of a resumed run: the directory, the key, the kind and the verdict of each ended step."""
     events: list[JournalEvent] = []
     for directory, key, kind, verdict in steps:
         name = key.rpartition("/")[2]

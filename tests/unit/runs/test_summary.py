@@ -1,4 +1,4 @@
-"""The summary of a run is derived from its journal, while it goes on, when it has ended, and when it died."""
+"""The summary of a run is derived from its journal, whether the run is running, finished or dead."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_a_journal_without_run_started_is_refused(tmp_path: Path, events: list[J
         run_reader.read(tmp_path)
 
 
-def test_a_missing_directory_is_no_run(tmp_path: Path) -> None:
+def test_a_missing_directory_is_not_a_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="missing"):
         run_reader.read(tmp_path / "missing")
 
@@ -198,7 +198,7 @@ def test_a_broken_plan_leaves_the_rest_of_the_summary(tmp_path: Path, text: str)
     assert (cell.verdict, cell.labels) == (Verdict.PASSED, {})
 
 
-def test_an_attempt_that_has_not_started_says_why_until_it_ends(tmp_path: Path) -> None:
+def test_an_attempt_that_has_not_started_has_a_reason_until_it_ends(tmp_path: Path) -> None:
     cell = StepStarted("0__t/0__a", "a", StepKind.CELL)
     submitted = AttemptSubmitted("0__t/0__a", 1, "r-a-1", "lab")
     write(tmp_path, STARTED, cell, submitted, AttemptWaiting("0__t/0__a", 1, "waiting for a node"))

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the gateways."""
+"""Fixtures for the tests of `toolbox.system`."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Run Python source in a process of its own, whose working directory is the test's."""
+    """Return a function that runs Python source in a process in `tmp_path`."""
 
     def run(source: str) -> subprocess.CompletedProcess[str]:
         preamble = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"

@@ -1,11 +1,11 @@
-"""Values of the current context, or of the process."""
+"""An ambient value belongs to the current context or to the process."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 from toolbox.system.ambient import Ambient
 
 
-def test_a_value_holds_inside_the_block_that_enters_it() -> None:
+def test_a_value_is_current_inside_its_block() -> None:
     ambient: Ambient[str] = Ambient("test")
     assert ambient.get() is None
     with ambient.entered("a"):

@@ -1,4 +1,4 @@
-"""Cancelling a scope ends its tasks and those of nested scopes; then no task can be started in it."""
+"""Cancelling a scope ends its tasks and those of nested scopes, and no other task can start in the scope."""
 
 import contextlib
 import threading
@@ -17,7 +17,7 @@ def test_a_scope_that_is_not_cancelled_has_no_effect() -> None:
     assert scope.reason is None
 
 
-def test_cancelling_ends_what_runs_and_names_the_reason() -> None:
+def test_cancelling_ends_running_tasks_and_has_a_reason() -> None:
     scope, ended = CancelScope(), threading.Event()
     scope.add(ended.set)
     scope.cancel("the sibling failed")
@@ -26,7 +26,7 @@ def test_cancelling_ends_what_runs_and_names_the_reason() -> None:
         scope.check()
 
 
-def test_only_the_first_reason_counts_and_all_is_ended_once() -> None:
+def test_only_the_first_reason_counts_and_each_task_is_ended_once() -> None:
     scope, endings = CancelScope(), list[str]()
     scope.add(lambda: endings.append("ended"))
     scope.cancel("first")
@@ -109,7 +109,7 @@ def test_a_closed_scope_is_removed_from_its_parent() -> None:
         assert inner.reason is None
 
 
-def test_the_current_scope_is_the_innermost_and_comes_back() -> None:
+def test_the_current_scope_is_the_innermost_scope() -> None:
     with cancellation.opened() as outer:
         with cancellation.opened() as inner:
             assert cancellation.current() is inner
@@ -128,7 +128,7 @@ def test_cancelled_is_not_caught_as_an_error() -> None:
         scope.check()
 
 
-def test_a_scope_of_the_process_is_that_of_threads_which_have_none() -> None:
+def test_a_thread_without_a_scope_has_the_scope_of_the_process() -> None:
     with ThreadPoolExecutor() as threads:
         with cancellation.opened_by_process() as scope:
             assert threads.submit(cancellation.current).result() is scope
@@ -143,7 +143,7 @@ def test_a_thread_in_a_cancelled_scope_of_the_process_starts_nothing() -> None:
             threads.submit(lambda: cancellation.current().check()).result()
 
 
-def test_a_scope_that_a_thread_opens_is_cancelled_with_that_of_the_process() -> None:
+def test_a_scope_that_a_thread_opens_is_cancelled_with_the_scope_of_the_process() -> None:
     def start() -> str:
         with cancellation.opened() as inner:
             scope.cancel("the end")

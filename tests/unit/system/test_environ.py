@@ -1,4 +1,4 @@
-"""The environment variables of this process: read, never written."""
+"""The environment variables of this process are read and never written."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from toolbox.system import environ
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_variable_that_is_not_set_or_empty_is_none(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_an_unset_or_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     monkeypatch.delenv("GALLEON", raising=False)
     if value is not None:
         monkeypatch.setenv("GALLEON", value)
@@ -32,7 +32,7 @@ def test_a_change_to_everything_does_not_reach_this_process(monkeypatch: pytest.
     assert os.environ["GALLEON"] == "a = b"
 
 
-def test_a_home_directory_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_home_directory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GALLEON", "~no-such-user/runs")
     with pytest.raises(UsageError, match=r"~no-such-user/runs: the home directory is unknown: set \$HOME"):
         environ.get_path("GALLEON")

@@ -1,4 +1,4 @@
-"""The optional libraries are those of pyproject.toml."""
+"""The optional libraries are those that pyproject.toml lists as extras."""
 
 import sys
 import tomllib

@@ -1,4 +1,4 @@
-"""Files of a run are private and never incomplete."""
+"""The files of a run are private and written atomically."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_written_files_are_private(tmp_path: Path) -> None:
     assert {mode(file) for file in directory.iterdir()} == {0o600}
 
 
-def test_a_file_that_was_open_to_all_is_private_when_it_is_written_again(tmp_path: Path) -> None:
+def test_a_public_file_becomes_private_when_it_is_written_again(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("old")
     filesystem.write_text(tmp_path / "text", "new")
     assert mode(tmp_path / "text") == 0o600
@@ -43,7 +43,7 @@ def test_missing_directories_are_created(tmp_path: Path) -> None:
     assert filesystem.write_text(tmp_path / "a" / "b" / "text", "x").read_text() == "x"
 
 
-def test_a_write_that_fails_leaves_the_old_text_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_old_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filesystem.write_text(tmp_path / "text", "old")
 
     def full(_self: Path, _target: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_write_that_fails_leaves_the_old_text_alone(tmp_path: Path, monkeypatc
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_text_that_is_no_unicode_is_escaped(tmp_path: Path) -> None:
+def test_text_that_is_not_unicode_is_escaped(tmp_path: Path) -> None:
     filesystem.write_text(tmp_path / "text", "caf\udce9 ☃")
     filesystem.append_text(tmp_path / "text", "\udcff")
     assert (tmp_path / "text").read_text() == "caf\\udce9 ☃\\udcff"
@@ -86,7 +86,7 @@ def test_yaml_keeps_its_order_and_writes_no_aliases() -> None:
     assert filesystem.dump_yaml({"b": shared, "a": shared}) == "b:\n- x\na:\n- x\n"
 
 
-def test_yaml_writes_words_of_ours_and_paths_as_text(tmp_path: Path) -> None:
+def test_yaml_writes_enumeration_members_and_paths_as_text(tmp_path: Path) -> None:
     assert yaml.safe_load(filesystem.dump_yaml([Verdict.PASSED, tmp_path])) == ["passed", str(tmp_path)]
 
 

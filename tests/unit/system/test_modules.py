@@ -1,4 +1,4 @@
-"""Python files that are imported by their paths."""
+"""Python files are imported by their paths."""
 
 import gc
 import sys
@@ -12,13 +12,13 @@ from toolbox.system import modules
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A module name of the test's own, which is free again afterwards."""
+    """Yield an unused module name, which is removed from `sys.modules` afterwards."""
     found = f"_loaded_by_{request.node.name}"
     yield found
     sys.modules.pop(found, None)
 
 
-def test_a_file_becomes_a_module_of_the_name_given(tmp_path: Path, name: str) -> None:
+def test_a_file_becomes_a_module_with_the_given_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "with-dash.py").write_text('"""What it is."""\nVALUE = __name__\n')
     module = modules.load(name, tmp_path / "with-dash.py")
     assert (module.__name__, module.VALUE) == (name, name)

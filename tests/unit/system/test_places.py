@@ -11,7 +11,7 @@ from toolbox.system import places
 
 @pytest.fixture
 def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The repository of a team, which is the working directory."""
+    """Return the repository of a team, which is the working directory."""
     (tmp_path / "projects").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -76,7 +76,7 @@ def test_a_project_of_the_workspace_precedes_a_builtin_project_of_the_same_name(
     assert places.projects() == {"mine": expected}
 
 
-def test_a_workspace_is_found_from_below(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_is_found_from_its_subdirectories(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(team / "projects/mine/orchestration.py")
     below = write(team / "projects/mine/deep/file").parent
     monkeypatch.chdir(below)
@@ -91,7 +91,7 @@ def test_the_nearest_workspace_counts(team: Path, monkeypatch: pytest.MonkeyPatc
     assert places.workspace() == inner
 
 
-def test_a_folder_of_other_projects_above_is_no_workspace(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_folder_with_other_projects_is_not_a_workspace(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     below = write(team / "projects/website/src/index.html").parent
     monkeypatch.chdir(below)
     assert places.workspace() is None
@@ -104,14 +104,16 @@ def test_a_directory_in_the_builtin_root_has_no_workspace(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to another user")
-def test_files_of_another_user_above_are_not_executed(team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_folder_with_files_of_another_user_is_not_a_workspace(
+    team: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     below = write(team / "mine/file").parent
     os.chown(write(team / "commands/host.py"), 12345, 12345)
     monkeypatch.chdir(below)
     assert places.workspace() is None
 
 
-def test_a_workspace_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_variable_may_name_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(tmp_path))
     assert places.roots() == [tmp_path, places.builtin_root()]
     monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(places.builtin_root()))

@@ -1,4 +1,4 @@
-"""Programs run to their end, or are ended with all of their descendants."""
+"""Programs run until they end, or are ended with all their descendants."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("deaf", flush=True)
 while True: time.sleep(60)
 """
-# A child that makes a session of its own has a child there, whose parent then goes away.
+# A child in its own session starts another child and exits; the other child is then an orphan.
 FAMILY = r"""
 import os, subprocess, sys, time
 if os.fork() == 0:
@@ -34,7 +34,7 @@ os.wait()
 os.write(1, b"ready\n")
 time.sleep(60)
 """
-# Has a new child every few milliseconds, and all of them are deaf.
+# The program forks every few milliseconds, and all processes ignore SIGTERM.
 FORKING = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -49,7 +49,7 @@ time.sleep(60)
 
 
 class Lines:
-    """What a program prints, and a way to wait for one of its lines."""
+    """The lines that a program prints; a test can wait for one of them."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -80,7 +80,7 @@ Run = Callable[..., Completed]
 
 @pytest.fixture
 def run(tmp_path: Path, lines: Lines) -> Iterator[Run]:
-    """Run a program of a step whose directory is the test's; whatever is left of it ends with the test."""
+    """Yield a function that runs a program in the step `tmp_path`; remaining processes end with the test."""
 
     def call(*args: str, **options: object) -> Completed:
         arguments: dict[str, object] = {"env": processes.environment(tmp_path), "on_line": lines, **options}
@@ -95,7 +95,7 @@ Start = Callable[..., Future[Completed]]
 
 @pytest.fixture
 def start(run: Run, tmp_path: Path) -> Iterator[Start]:
-    """Run a program of the step in a thread of its own, which is told when it ends."""
+    """Yield a function that runs a program of the step in another thread, and returns a future."""
     with ThreadPoolExecutor() as runner:
         yield lambda *args, **options: runner.submit(run, *args, **options)
         processes.end_marked(tmp_path, grace=0.1)
@@ -105,19 +105,19 @@ def python(source: str) -> tuple[str, str, str]:
     return sys.executable, "-c", source
 
 
-def test_captured_output_is_returned_and_other_output_is_passed_on_by_lines(run: Run, lines: Lines) -> None:
+def test_captured_output_is_returned_and_other_output_is_passed_on_as_lines(run: Run, lines: Lines) -> None:
     done = run("bash", "-c", "echo out; echo err >&2; exit 3", capture_stdout=True)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", None)
     assert lines.seen == ["err"]
 
 
-def test_each_stream_can_have_a_reader_of_its_own(run: Run, lines: Lines) -> None:
+def test_each_stream_can_have_its_own_line_handler(run: Run, lines: Lines) -> None:
     errors: list[str] = []
     run("bash", "-c", "echo out; echo err >&2", on_error_line=errors.append)
     assert (lines.seen, errors) == (["out"], ["err"])
 
 
-def test_output_that_is_no_utf8_is_replaced_where_it_is_not(run: Run, lines: Lines) -> None:
+def test_invalid_utf8_in_the_output_is_replaced(run: Run, lines: Lines) -> None:
     done = run("printf", r"caf\303\251 \377\376!\n", capture_stdout=True)
     assert done.stdout == "café \ufffd\ufffd!\n"
     run("printf", r"\200\n")
@@ -125,7 +125,7 @@ def test_output_that_is_no_utf8_is_replaced_where_it_is_not(run: Run, lines: Lin
 
 
 @pytest.mark.parametrize("text", ["no end of line", "", "a\n\nb", "a\r\nb\r\n"])
-def test_output_is_whole_whatever_its_line_ends(run: Run, lines: Lines, text: str) -> None:
+def test_output_is_complete_whatever_its_line_ends(run: Run, lines: Lines, text: str) -> None:
     assert run("printf", "%s", text, capture_stdout=True).stdout == text
     run("printf", "%s", text)
     assert lines.seen == [line.rstrip("\r") for line in text.removesuffix("\n").split("\n") if text]
@@ -142,11 +142,11 @@ def test_a_full_pipe_does_not_stop_the_program(run: Run, stream: str) -> None:
     assert (done.stderr or "").endswith("done\n")
 
 
-def test_the_end_by_a_signal_is_its_number_negated(run: Run) -> None:
+def test_the_exit_status_after_a_signal_is_its_negative_number(run: Run) -> None:
     assert run("bash", "-c", "kill -USR1 $$").returncode == -10
 
 
-def test_standard_input_is_empty_unless_it_is_given(run: Run, tmp_path: Path) -> None:
+def test_standard_input_is_empty_by_default(run: Run, tmp_path: Path) -> None:
     assert run("cat", capture_stdout=True).stdout == ""
     (tmp_path / "input").write_bytes(b"from a file")
     with (tmp_path / "input").open("rb") as stream:
@@ -208,13 +208,13 @@ def test_an_interrupted_wait_ends_the_program(run: Run, tmp_path: Path, monkeypa
     assert processes.marked(tmp_path) == []
 
 
-def test_a_server_left_in_the_background_does_not_hold_the_caller(run: Run, tmp_path: Path) -> None:
+def test_a_background_process_does_not_block_the_caller(run: Run, tmp_path: Path) -> None:
     run("bash", "-c", "sleep 60 & echo started")
     assert len(processes.marked(tmp_path)) == 1
     processes.end_marked(tmp_path)
 
 
-def test_a_family_without_session_and_parent_is_ended_whole(start: Start, lines: Lines, tmp_path: Path) -> None:
+def test_an_orphan_in_another_session_is_ended_too(start: Start, lines: Lines, tmp_path: Path) -> None:
     running = start(*python(FAMILY))
     lines.wait_for("ready")
     orphan = psutil.Process(int(lines.wait_for("orphan").split()[1]))
@@ -240,7 +240,7 @@ def test_a_program_may_clean_up_at_sigterm(start: Start, lines: Lines, tmp_path:
     assert (tmp_path / "cleaned").exists()
 
 
-def test_steps_inside_a_directory_end_with_it_and_those_beside_do_not(
+def test_steps_inside_a_directory_end_with_it_and_steps_beside_it_do_not(
     start: Start, lines: Lines, tmp_path: Path
 ) -> None:
     inside, beside = tmp_path / "000__a" / "000__b", tmp_path / "000__ab"
@@ -290,7 +290,7 @@ def test_an_error_of_the_line_handler_ends_the_program_and_is_raised(run: Run, t
 
 
 def test_a_process_that_another_thread_ended_has_its_exit_status(start: Start, lines: Lines, tmp_path: Path) -> None:
-    """`waitpid` in the thread that ends a program would leave 0 for the one that waits for it."""
+    """If the thread that ends a program called `waitpid`, the waiting thread would get the status 0."""
     running = start("bash", "-c", "echo up; exec 1>&- 2>&-; sleep 60")
     lines.wait_for("up")
     processes.end_marked(tmp_path)
@@ -298,7 +298,7 @@ def test_a_process_that_another_thread_ended_has_its_exit_status(start: Start, l
 
 
 def test_output_can_be_passed_on_in_pieces(start: Start, lines: Lines, tmp_path: Path) -> None:
-    """A mark of Ansible's has no end of line after it, and a character may come in two halves."""
+    """Some output of Ansible has no line end, and a character may arrive in two halves."""
     wait = f"until test -e {tmp_path}/go; do sleep 0.01; done"
     script = f"printf 'no end'; {wait}; printf '\\303'; sleep 0.1; printf '\\251\\n'"
     running = start("bash", "-c", script, whole_lines=False)
@@ -311,7 +311,7 @@ def test_output_can_be_passed_on_in_pieces(start: Start, lines: Lines, tmp_path:
 def test_cancelled_is_raised_after_all_processes_have_ended(
     run: Run, lines: Lines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program goes at once; its child, in a session of its own, only when it is killed."""
+    """The program ends at once; its child in another session ends only when it is killed."""
     monkeypatch.setattr(processes.end_tree, "__kwdefaults__", {"grace": 0.3})
     child = f"trap '' TERM; exec >&- 2>&-; touch {tmp_path}/deaf; while :; do sleep 0.05; done"
     script = f"""setsid bash -c "{child}" & until test -e {tmp_path}/deaf; do sleep 0.01; done; echo up; sleep 60"""
@@ -334,7 +334,7 @@ def test_an_output_may_go_to_a_file(run: Run, lines: Lines, tmp_path: Path) -> N
     assert (done.returncode, done.stdout, lines.seen) == (0, None, ["err"])
 
 
-def test_the_processes_of_a_directory_that_is_to_be_kept_go_on(start: Start, lines: Lines, tmp_path: Path) -> None:
+def test_processes_of_a_kept_directory_are_not_ended(start: Start, lines: Lines, tmp_path: Path) -> None:
     kept, ended = tmp_path / "kept", tmp_path / "kept-not"
     going = start("bash", "-c", "echo up; exec sleep 60", env=processes.environment(kept / "below"))
     lines.wait_for("up")
@@ -349,7 +349,7 @@ def test_the_processes_of_a_directory_that_is_to_be_kept_go_on(start: Start, lin
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[Callable[..., Channel]]:
-    """Start a program that is talked to."""
+    """Yield a function that opens a channel to a program."""
     channels: list[Channel] = []
 
     def open_channel(*args: str) -> Channel:
@@ -366,7 +366,7 @@ def channel(tmp_path: Path) -> Iterator[Callable[..., Channel]]:
 Open = Callable[..., Channel]
 
 
-def test_a_channel_is_talked_to_both_ways_and_ends_with_its_input(channel: Open) -> None:
+def test_a_channel_has_input_and_output_and_ends_with_its_input(channel: Open) -> None:
     cat = channel("cat")
     lines = cat.lines(LONGEST)
     for content in (b"one\n", b"\xff two\n"):
@@ -389,7 +389,7 @@ def test_a_channel_keeps_its_last_errors(channel: Open) -> None:
     assert failed.close() == failed.close() == 7
 
 
-def test_a_channel_takes_more_than_a_pipe_holds(channel: Open) -> None:
+def test_a_channel_accepts_more_data_than_a_pipe_holds(channel: Open) -> None:
     count = channel("wc", "-c")
     count.write(b"x" * 3_000_000)
     count.close()
@@ -418,7 +418,7 @@ def test_writing_to_a_closed_channel_is_an_error(channel: Open) -> None:
         closed.write(b"x")
 
 
-def test_a_channel_to_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_a_channel_to_a_missing_program_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program"):
         Channel(["no-such-program"], processes.environment(tmp_path))
 
@@ -444,7 +444,7 @@ def test_an_error_without_an_end_of_line_is_not_held_in_memory(channel: Open) ->
     assert 0 < len(one.errors) < 100_000
 
 
-def test_a_line_of_megabytes_comes_in_pieces_between_characters(tmp_path: Path) -> None:
+def test_a_line_of_megabytes_is_split_between_characters(tmp_path: Path) -> None:
     lines: list[str] = []
     script = "import sys; sys.stdout.buffer.write(('a' + 'é' * 1_500_000 + '\\nend').encode())"
     processes.run([sys.executable, "-c", script], env=processes.environment(tmp_path), on_line=lines.append)

@@ -44,7 +44,7 @@ def test_nothing_is_masked_before_a_value_is_known() -> None:
     ],
     ids=["as it is", "json", "json with unicode", "repr", "shell", "pseudo-terminal", "yaml"],
 )
-def test_a_value_is_masked_however_it_is_written(redactor: Redactor, value: str, write: Callable[[str], str]) -> None:
+def test_a_value_is_masked_in_all_its_forms(redactor: Redactor, value: str, write: Callable[[str], str]) -> None:
     text = redactor(f"before {write(value)} after")
     longest = max(value.splitlines(), key=len)
     assert "***" in text
@@ -53,11 +53,11 @@ def test_a_value_is_masked_however_it_is_written(redactor: Redactor, value: str,
     assert text.endswith(" after")
 
 
-def test_a_line_of_a_key_by_itself_is_masked(redactor: Redactor) -> None:
+def test_a_single_line_of_a_key_is_masked(redactor: Redactor) -> None:
     assert redactor("echo bWFueSBieXRlcw== | base64 -d") == "echo *** | base64 -d"
 
 
-def test_a_value_inside_of_a_longer_one_leaves_nothing_of_it() -> None:
+def test_a_value_that_contains_another_value_is_masked_completely() -> None:
     redactor = Redactor()
     redactor.add(["token", "token-and-more"])
     assert redactor("token-and-more token") == "*** ***"
@@ -70,7 +70,7 @@ def test_values_too_short_to_be_secret_leave_the_text_readable(value: str) -> No
     assert redactor("a table about") == "a table about"
 
 
-def test_values_are_learnt_from_any_thread() -> None:
+def test_values_can_be_added_by_any_thread() -> None:
     redactor = Redactor()
     values = [f"secret-{number:03d}" for number in range(50)]
     with ThreadPoolExecutor(50) as threads:
@@ -82,7 +82,7 @@ class Word(StrEnum):
     PASSED = "passed"
 
 
-def test_the_texts_of_a_structure_are_masked_and_all_else_stays() -> None:
+def test_only_texts_in_a_nested_structure_are_masked() -> None:
     redactor = Redactor()
     redactor.add(["1234", "passed"])
     value = {"a 1234": ["1234!", 1234, 0.1234, None, True, Word.PASSED], "b": ("passed", {"c": "1234"})}
@@ -92,7 +92,7 @@ def test_the_texts_of_a_structure_are_masked_and_all_else_stays() -> None:
     }
 
 
-def test_a_sweep_rewrites_the_files_that_hold_a_value_and_names_them(redactor: Redactor, tmp_path: Path) -> None:
+def test_a_sweep_rewrites_and_returns_the_files_that_contain_a_value(redactor: Redactor, tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "log").write_text("before plain-text after")
     (tmp_path / "clean").write_text("nothing here")
@@ -147,7 +147,7 @@ def test_a_sweep_of_a_large_file_takes_little_memory(redactor: Redactor, tmp_pat
 
 
 def put_holes(file: Path, content: bytes = b"") -> None:
-    """Write a file of a terabyte, which takes no room on the disk."""
+    """Write a sparse file of a terabyte, which needs little space on the disk."""
     with file.open("wb") as stream:
         stream.truncate(1 << 40)
         stream.seek(1 << 39)
@@ -161,7 +161,7 @@ def test_a_sweep_does_not_read_the_holes_of_a_file(redactor: Redactor, tmp_path:
     assert redactor.sweep(tmp_path) == Swept([], [tmp_path / "data"], [])
 
 
-def test_a_sweep_leaves_links_and_what_they_lead_to_alone(redactor: Redactor, tmp_path: Path) -> None:
+def test_a_sweep_changes_neither_links_nor_their_targets(redactor: Redactor, tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     inside.mkdir()
     outside.write_text("plain-text")
@@ -172,7 +172,7 @@ def test_a_sweep_leaves_links_and_what_they_lead_to_alone(redactor: Redactor, tm
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "☃" * 85, "with\nnewline", ".hidden"])
-def test_a_sweep_takes_files_of_every_name(redactor: Redactor, tmp_path: Path, name: str) -> None:
+def test_a_sweep_rewrites_files_with_any_name(redactor: Redactor, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("plain-text")
     assert redactor.sweep(tmp_path)[0] == [tmp_path / name]
     assert [path.read_text() for path in tmp_path.iterdir()] == ["***"]
@@ -227,13 +227,13 @@ KEY = '{\n  "type": "service_account",\n  "private_key": "-----BEGIN KEY-----\\n
     ],
     ids=["as it is", "as JSON", "its lines as JSON", "its lines as JSON in JSON", "on a terminal", "a line", "decoded"],
 )
-def test_a_key_of_several_lines_with_quotes_is_taken_out_however_it_is_shown(shown: str) -> None:
+def test_a_key_of_several_lines_with_quotes_is_masked_in_all_its_forms(shown: str) -> None:
     redactor = Redactor()
     redactor.add([KEY])
     assert "MIIEvQ" not in redactor(shown)
 
 
-def test_a_value_on_the_border_of_two_pieces_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_on_the_border_of_two_chunks_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redaction, "_CHUNK_BYTES", 8)
     redactor = Redactor()
     redactor.add(["hunter2-hunter2"])

@@ -14,21 +14,21 @@ from toolbox.system import scratch
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory in place of the one that all processes of the machine share."""
+    """Return a directory that replaces the memory file system of the machine."""
     monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def abandoned(memory: Path) -> Path:
-    """What a process left that was killed before it could clean up."""
+    """Return a directory that a killed process has left."""
     path = memory / "topgallant-abandoned"
     path.mkdir()
     (path / "secrets.yaml").write_text("hunter2")
     return path
 
 
-def test_the_directory_is_private_and_goes_with_all_that_is_in_it(memory: Path) -> None:
+def test_the_directory_is_private_and_removed_with_its_content(memory: Path) -> None:
     with scratch.directory() as path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
         (path / "deep").mkdir()
@@ -36,7 +36,7 @@ def test_the_directory_is_private_and_goes_with_all_that_is_in_it(memory: Path) 
     assert list(memory.iterdir()) == []
 
 
-def test_the_directory_goes_when_the_step_fails(memory: Path) -> None:
+def test_the_directory_is_removed_when_the_step_fails(memory: Path) -> None:
     with pytest.raises(KeyError), scratch.directory() as path:
         raise KeyError(path)
     assert list(memory.iterdir()) == []
@@ -53,7 +53,7 @@ def test_the_directory_of_a_dead_process_is_removed(abandoned: Path) -> None:
         assert not abandoned.exists()
 
 
-def test_a_killed_process_leaves_nothing_for_long(memory: Path) -> None:
+def test_the_directory_of_a_killed_process_is_removed_by_the_next_process(memory: Path) -> None:
     code = (
         f"import os, pathlib; from toolbox.system import scratch; scratch._IN_MEMORY = pathlib.Path({str(memory)!r})\n"
         "with scratch.directory() as path: (path / 'secret').write_text('hunter2'); os.kill(os.getpid(), 9)"
@@ -96,7 +96,7 @@ def test_a_directory_that_was_removed_before_its_lock_is_recreated(
         assert path.is_dir()
 
 
-def test_without_a_directory_in_memory_the_temporary_one_serves(
+def test_without_a_memory_file_system_the_temporary_directory_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path / "missing")

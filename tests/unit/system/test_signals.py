@@ -1,4 +1,4 @@
-"""Signals are sent to another process, because they would end the test runner."""
+"""Signals interrupt a run, or are deferred; the tests send them to another process instead of the test runner."""
 
 import signal
 
@@ -8,7 +8,7 @@ from toolbox.system import signals
 
 from .conftest import Script
 
-# `send` returns when the signal has been handled: the handler runs in the main thread, before its next line.
+# `send` returns after the signal was handled: the handler runs in the main thread before its next line.
 BEGIN = """
 import logging, os, signal, time
 from toolbox.model.errors import Interrupted
@@ -29,15 +29,15 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         f"try: send(signal.SIGTERM)\n{WITH_CODE}",
         "interrupted by SIGTERM 143 interrupted\n",
     ),
-    "a terminal that is gone ends a run as SIGTERM does": (
+    "SIGHUP is an exception with an exit code": (
         f"try: send(signal.SIGHUP)\n{WITH_CODE}",
         "interrupted by SIGHUP 143 interrupted\n",
     ),
-    "a second signal does not stop the cleanup, and the third does": (
+    "the third signal stops the cleanup, but the second does not": (
         f"try:\n with signals.shielded():\n  for count in (1, 2, 3, 4): send(signal.SIGINT); print(count)\n{CAUGHT}",
         "1\n2\ninterrupted by SIGINT\n",
     ),
-    "the second signal after one that raised does not raise": (
+    "a second signal does not raise after the first one has raised": (
         "try: send(signal.SIGINT)\nexcept Interrupted: print('first')\nsend(signal.SIGTERM)\nprint('cleaned')",
         "first\ncleaned\n",
     ),
@@ -52,14 +52,14 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         ),
         "raised\nshielded again\n",
     ),
-    "a signal that was held back raises where it is let in": (
+    "a signal that arrived in a shielded region raises in an exposed region": (
         (
             "with signals.shielded():\n send(signal.SIGTERM)\n try:\n  with signals.exposed(): print('not reached')\n"
             f" {CAUGHT}"
         ),
         "interrupted by SIGTERM\n",
     ),
-    "a deferred signal tears nothing apart and is raised where it is asked for": (
+    "a deferred signal does not interrupt its region and is raised by `check`": (
         f"try:\n with signals.deferred(): send(signal.SIGINT); print('whole')\n signals.check()\n{CAUGHT}",
         "whole\ninterrupted by SIGINT\n",
     ),
@@ -71,16 +71,16 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         f"try:\n with signals.deadline(0.05): time.sleep(30)\n{WITH_CODE}",
         "the deadline of the run has passed 124 timeout\n",
     ),
-    "a deadline that was kept interrupts nothing later": (
+    "a deadline that has not passed sets no timer after its block": (
         f"with signals.deadline(30): pass\n{TIMER}",
         "(0.0, 0.0) None\n",
     ),
     "no deadline sets no timer": (f"with signals.deadline(None): pass\n{TIMER}", "(0.0, 0.0) None\n"),
-    "a deadline is taken back whatever ends the body": (
+    "a deadline is removed if its block raises an error": (
         f"try:\n with signals.deadline(30): 1 / 0\nexcept ZeroDivisionError: pass\n{TIMER}",
         "(0.0, 0.0) None\n",
     ),
-    "a deadline does not tear the cleanup apart": (
+    "a deadline does not interrupt the cleanup": (
         (
             "with signals.shielded(), signals.deadline(0.05):\n while not signals.first(): time.sleep(0.01)\n"
             " print('cleaned', signals.first() == signal.SIGALRM)"
@@ -91,7 +91,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_goes_on_or_ends_as_its_signals_say(script: Script, program: str, printed: str) -> None:
+def test_a_program_prints_the_expected_text(script: Script, program: str, printed: str) -> None:
     assert script(BEGIN + program).stdout == printed
 
 
@@ -100,7 +100,7 @@ def test_an_interrupt_is_not_caught_as_an_error(script: Script) -> None:
     assert (done.stdout, done.returncode) == ("", 1)
 
 
-def test_a_shielded_region_goes_on_remembers_the_signal_and_counts_how_many_more_it_takes(script: Script) -> None:
+def test_a_shielded_region_continues_and_says_how_many_more_signals_stop_it(script: Script) -> None:
     sent = "send(signal.SIGTERM); send(signal.SIGINT); print('cleaned')"
     done = script(f"{BEGIN}with signals.shielded(): {sent}\nprint(signals.first())")
     assert done.stdout == "cleaned\n15\n"
@@ -116,7 +116,7 @@ def test_importing_the_module_sets_no_handler(script: Script) -> None:
     assert done.stdout == "True\n"
 
 
-def test_no_signal_has_arrived_here() -> None:
+def test_no_signal_has_arrived_in_this_process() -> None:
     assert signals.first() is None
     assert signal.getsignal(signal.SIGTERM) is not signals._handle
 
@@ -153,7 +153,7 @@ os._exit(0)
     ],
     ids=["for a process", "for a while"],
 )
-def test_a_signal_that_the_system_hands_to_another_thread_ends_the_waiting(script: Script, waiting: str) -> None:
-    """The system may choose any thread; a system call of the main one then goes on."""
+def test_a_signal_in_another_thread_ends_the_wait_of_the_main_thread(script: Script, waiting: str) -> None:
+    """The system may deliver a signal to any thread; a system call of the main thread then continues."""
     done = script(BEGIN + HAND_TO_ANOTHER_THREAD.replace("WAIT", waiting))
     assert done.stdout == "interrupted by SIGTERM True\n"

@@ -1,4 +1,4 @@
-"""A run as GitHub shows it, read back by a parser of Markdown and one of HTML."""
+"""The comment about a run as GitHub shows it; the tests parse it as Markdown and then as HTML."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOSTILE = (
 def cell(
     name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "", number: int = 0, **fields: Any
 ) -> StepState:
-    """Return a cell with an attempt, a metric, and a failed check where it failed."""
+    """Return a cell with an attempt and a metric; a cell that did not pass has the cause `check`."""
     step = f"000__test/{number:03d}__{name}"
     cause = None if verdict is None or verdict.is_pass else Cause.CHECK
     attempts = [CellAttempt(1, f"gpu {name}", STARTED, verdict, cause, message, 1.5)]
@@ -55,12 +55,12 @@ def summary(*steps: StepState, message: str = "", **fields: Any) -> RunState:
 
 
 def shown(markdown: str) -> html.HtmlElement:
-    """Return what GitHub makes of it, before it makes links of what looks like them."""
+    """Return the HTML that GitHub renders before it turns texts that look like addresses into links."""
     return html.fragment_fromstring(MarkdownIt("gfm-like", {"linkify": False}).render(markdown), create_parent="main")
 
 
 def outside_of_code(element: html.HtmlElement) -> Iterator[str]:
-    """Yield the text that GitHub looks for mentions, references and links in."""
+    """Yield the text in which GitHub searches for mentions, references and links."""
     if element.tag not in {"code", "pre"}:
         yield element.text or ""
         for child in element:
@@ -69,11 +69,11 @@ def outside_of_code(element: html.HtmlElement) -> Iterator[str]:
 
 
 def texts(root: html.HtmlElement, tag: str) -> list[str]:
-    """Return the text of each element of a kind."""
+    """Return the text of each element with a tag."""
     return [element.text_content() for element in root.iter(tag)]
 
 
-def test_the_verdict_comes_first_in_words() -> None:
+def test_the_verdict_comes_first_as_a_word() -> None:
     markdown = github.comment(summary(cell("a"), cell("b", Verdict.FAILED, "too slow", 1)))
     assert markdown.startswith("<h2>failed (check): <code>training</code></h2>\n")
     head = shown(markdown)[1].text_content()
@@ -102,7 +102,7 @@ def test_the_attribution_is_shown() -> None:
     assert texts(found, "li") == ["machine=A100 and runtime=2.4: 4 of 4 failed; elsewhere 0 of 28"]
 
 
-def test_cells_are_a_table_with_their_metrics_and_what_did_not_pass_on_top() -> None:
+def test_cells_are_a_table_with_their_metrics_and_failures_come_first() -> None:
     ignored = cell("c", Verdict.FAILED, "x", 2, counts=False)
     rows = [texts(row, "td") for row in shown(github.comment(summary(cell("a"), ignored))).iter("tr")]
     assert rows[1:] == [
@@ -141,7 +141,7 @@ def test_remarks_are_listed_after_the_failures() -> None:
     assert texts(found, "p")[-2:] == ["failed in quarantine (check): b", "passed: c"]
 
 
-def test_remarks_that_have_no_room_are_counted() -> None:
+def test_omitted_remarks_are_counted() -> None:
     run = summary(*(cell(f"c{number}", Verdict.PASSED, "noisy", number) for number in range(40)))
     found = shown(github.comment(run))
     assert len(texts(found, "pre")) == 30
@@ -159,7 +159,7 @@ def test_failures_without_a_condition_have_nothing_in_common() -> None:
     assert "<p>No condition on the axes separates the cells that failed" in github.comment(run)
 
 
-def test_metrics_that_have_no_column_are_counted() -> None:
+def test_omitted_metrics_are_counted() -> None:
     step = cell("a", metrics=[MetricMeasured("000__test/000__a", f"m{number}", 1.0) for number in range(9)])
     found = shown(github.comment(summary(step)))
     assert texts(found, "th")[-1] == "m5"
@@ -181,12 +181,12 @@ def test_a_run_that_has_not_ended_says_so(state: State, words: str) -> None:
     assert f"cells: 1 {words}, 2 not started" in found.text_content()
 
 
-def test_an_end_that_no_step_explains_is_shown() -> None:
+def test_the_message_of_an_end_without_a_failed_step_is_shown() -> None:
     found = shown(github.comment(summary(cell("a"), message="no space\nleft")))
     assert texts(found, "pre") == ["no space\nleft"]
 
 
-def test_cells_are_links_where_the_address_of_the_run_is_known() -> None:
+def test_cells_are_links_if_the_address_of_the_run_is_known() -> None:
     run = summary(cell("b 1", Verdict.FAILED, "x"))
     found = shown(github.comment(run, artifacts_url="https://files.example/run?a=1&b=2/"))
     assert {link.get("href") for link in found.iter("a")} == {"https://files.example/run?a=1&b=2/000__test/000__b%201"}
@@ -199,7 +199,7 @@ def test_an_invalid_address_is_refused(address: str) -> None:
 
 
 def hostile(text: str) -> RunState:
-    """Return a run in which everything that others choose is this text."""
+    """Return a run in which all untrusted fields have this text."""
     cells = []
     for step in (cell(text, Verdict.FAILED, text), cell(text, Verdict.PASSED, text, 1)):
         metrics = [MetricMeasured(step.step, text, 1.0, text), MetricMeasured(step.step, f"2{text}", None, "", text)]
@@ -211,12 +211,12 @@ def hostile(text: str) -> RunState:
 
 
 def structure(root: html.HtmlElement) -> list[tuple[str, list[str]]]:
-    """Return the elements, with the names of their attributes."""
+    """Return the tags of all elements with the names of their attributes."""
     return [(str(element.tag), list(map(str, element.attrib))) for element in root.iter()]
 
 
 def assert_is_inert(text: str) -> None:
-    """Hold that a text makes no element, and stands in code only."""
+    """Assert that a text creates no element, and occurs only in code."""
     marker = "zqzqzq"
     plain = shown(github.comment(hostile(marker), artifacts_url="https://files.example"))
     found = shown(github.comment(hostile(marker + text), artifacts_url="https://files.example"))
@@ -237,7 +237,7 @@ def test_no_text_makes_markup(text: str) -> None:
     assert_is_inert(text)
 
 
-def test_no_block_holds_an_empty_line_and_there_are_no_control_characters() -> None:
+def test_blocks_contain_no_empty_lines_and_no_control_characters() -> None:
     markdown = github.comment(hostile(HOSTILE))
     blocks = markdown.removesuffix("\n").split("\n\n")
     assert all(line.startswith("<") for block in blocks for line in block.split("\n"))
@@ -245,7 +245,7 @@ def test_no_block_holds_an_empty_line_and_there_are_no_control_characters() -> N
 
 
 def many(verdicts: Sequence[Verdict], message: str = "too slow\n" * 30, **fields: Any) -> RunState:
-    """Return a run of so many cells."""
+    """Return a run with one cell for each verdict."""
     return summary(
         *(
             cell(f"model=m{number}", verdict, "" if verdict.is_pass else message, number)
@@ -256,7 +256,7 @@ def many(verdicts: Sequence[Verdict], message: str = "too slow\n" * 30, **fields
 
 
 def is_whole(markdown: str) -> bool:
-    """Tell whether each element that is opened is closed."""
+    """Return whether each element that is opened is also closed."""
     tags = ("table", "tr", "td", "details", "summary", "pre", "code", "p", "ul", "h2")
     return all(markdown.count(f"<{tag}>") + markdown.count(f"<{tag} ") == markdown.count(f"</{tag}>") for tag in tags)
 
@@ -266,7 +266,7 @@ def is_whole(markdown: str) -> bool:
     "verdicts", [[Verdict.PASSED] * 3000, [Verdict.FAILED] * 3000, [Verdict.PASSED, Verdict.FAILED] * 40]
 )
 @pytest.mark.parametrize("text", ["x", "é|<&`"])
-def test_the_limit_is_kept_and_nothing_is_cut_in_the_middle(limit: int, verdicts: list[Verdict], text: str) -> None:
+def test_the_limit_is_respected_and_no_element_is_truncated(limit: int, verdicts: list[Verdict], text: str) -> None:
     run = many(verdicts, text * 200, directory=Path("/") / text)
     markdown = github.render(run, limit=limit)
     assert len(markdown.encode()) <= limit
@@ -284,7 +284,7 @@ def test_the_least_important_blocks_are_omitted_first() -> None:
     assert texts(found, "summary")[-1] == "3005 cells"
 
 
-def test_failures_that_have_no_room_are_counted() -> None:
+def test_omitted_failures_are_counted() -> None:
     found = shown(github.comment(many([Verdict.FAILED] * 3000)))
     listed = len(texts(found, "details")) - 1 + sum("failed (check): " in text for text in texts(found, "p"))
     assert f"and {3000 - listed} more steps that did not pass" in texts(found, "p")

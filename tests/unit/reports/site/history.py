@@ -1,4 +1,4 @@
-"""Stores with a history of runs, as `results import` leaves them, for the tests of what shows them."""
+"""Stores with a history of runs, as `results import` writes them, for the tests of the dashboard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNIT: Final = "s"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a cell ended. `metrics`: values, of which less is better; `noisy`: whether they are."""
+    """The result of a cell. Lower values of `metrics` are better; `noisy` applies to all of them."""
 
     verdict: str | None = "passed"
     cause: str | None = None
@@ -34,7 +34,7 @@ class Ended:
 
 
 class Past:
-    """The rows of a store, run after run. `unit`: of all metrics."""
+    """The rows of a store, which are added run by run. All metrics have the unit `unit`."""
 
     def __init__(self, *, unit: str = UNIT) -> None:
         self._unit = unit
@@ -43,7 +43,7 @@ class Past:
         self._series: dict[tuple[int, str], int] = {}
 
     def run(self, cells: Mapping[str, Ended], *, days_ago: float = 0, project: str = "grid", **columns: Any) -> None:
-        """Add a run, in which the cells of these names ended so. `columns`: of its row, where they matter."""
+        """Add a run with the results of cells by name. `columns` replace values in the row of the run."""
         identity = len(self._rows.get(tables.Run, ())) + 1
         started = NOW - timedelta(days=days_ago, hours=1)
         row = {
@@ -141,14 +141,14 @@ class Past:
 
 
 def wobbling(days: int, *, level: float = 1.0, after: float | None = None, shifted: int = 0) -> list[float]:
-    """Return a value for each day, within half a percent of its level, the last `shifted` of them of another level."""
+    """Return a value per day within 0.5% of `level`; the last `shifted` values are at the level `after`."""
     noise = [0.005 * ((day * 37) % 11 - 5) / 5 for day in range(days)]
     levels = [level] * (days - shifted) + [level if after is None else after] * shifted
     return [value * (1 + part) for value, part in zip(levels, noise, strict=True)]
 
 
 def nightly(values: list[float], *, cell: str = "small", ago: float = 0, unit: str = UNIT) -> Past:
-    """Return a past of one run of one cell a night with these step times, the last one so many days ago."""
+    """Return a past with one run of one cell per night and these step times; the last run was `ago` days ago."""
     past = Past(unit=unit)
     for place, value in enumerate(values):
         past.run({cell: Ended(metrics={"step_time": value})}, days_ago=ago + len(values) - 1 - place)

@@ -1,4 +1,4 @@
-"""The dashboard: what its pages say, where they are, and that they say it safely."""
+"""The dashboard has pages with the results of runs, and shows untrusted text safely."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ASSETS = Path(dashboard.__file__).parent / "assets"
 
 
 def site(past: Past, directory: Path, where: Filter = ALL, **options: object) -> Path:
-    """Write the dashboard of a past, and return its directory."""
+    """Write the dashboard of a past, and return the directory of the dashboard."""
     with past.stored(directory) as connection:
         return dashboard.write(connection, directory / "site", where, now=NOW, **options).parent  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def past() -> Past:
-    """A past without runs."""
+    """Return a past without runs."""
     return Past()
 
 
@@ -46,13 +46,13 @@ def pages(directory: Path) -> dict[str, str]:
 
 
 def text_of(page: str) -> str:
-    """Return the text of a page, without what is not shown."""
+    """Return the visible text of a page."""
     body = re.sub(r"<(style|script|title)\b.*?</\1>", " ", page, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", body)).split())
 
 
 def links(directory: Path) -> Iterator[Path]:
-    """Yield where the links of a site lead."""
+    """Yield the files to which the links of a site lead."""
     for path, page in pages(directory).items():
         for href in re.findall(r'<a [^>]*?href="([^"#]+)"', page):
             yield (directory / path).parent / unquote(html.unescape(href))
@@ -64,7 +64,7 @@ def test_the_chart_library_is_the_one_that_its_readme_names() -> None:
     assert table == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("uPlot*")}
 
 
-def test_an_empty_store_makes_a_page_that_says_what_to_do(tmp_path: Path) -> None:
+def test_the_page_of_an_empty_store_says_what_to_do(tmp_path: Path) -> None:
     found = pages(site(Past(), tmp_path))
     assert list(found) == ["index.html"]
     assert "The store has no runs. A run is recorded when it ends" in text_of(found["index.html"])
@@ -79,7 +79,7 @@ def test_one_run_is_on_all_pages(past: Past, tmp_path: Path) -> None:
     assert "2026-11-21 07:00 UTC 0.25 r-1 abc1" in text_of(found["cells/grid~small-id.html"])
 
 
-def test_all_links_lead_somewhere(past: Past, tmp_path: Path) -> None:
+def test_all_links_lead_to_existing_files(past: Past, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "a #1 100%?"
     run.mkdir(parents=True)
     (run / "report.html").touch()
@@ -99,11 +99,11 @@ def test_a_run_whose_directory_is_gone_is_shown_without_a_link(past: Past, tmp_p
 @pytest.mark.parametrize(
     "directory", ["javascript:alert(1)", "", "relative", "x\udcff", "//host/share", "/a/../../etc"]
 )
-def test_no_directory_of_a_run_makes_a_strange_link(tmp_path: Path, directory: str) -> None:
+def test_an_odd_directory_of_a_run_makes_no_invalid_link(tmp_path: Path, directory: str) -> None:
     assert site_directory.Reports().address(directory, tmp_path / "index.html") is None
 
 
-def test_hostile_text_is_text_everywhere(tmp_path: Path) -> None:
+def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
     past = Past(unit=HOSTILE)
     ended = Ended("failed", "product", HOSTILE, {HOSTILE: 1.5}, ("failed", "passed"), cost=1.0)
     columns = dict.fromkeys(["message", "directory", "currency", "revision"], HOSTILE)
@@ -131,7 +131,7 @@ def test_hostile_text_is_text_everywhere(tmp_path: Path) -> None:
         ("~", "-"),
     ],
 )
-def test_names_that_differ_have_pages_that_differ(one: str, other: str) -> None:
+def test_different_names_have_different_pages(one: str, other: str) -> None:
     first, second = file_name(one).lower(), file_name(other).lower()
     assert first != second
     assert re.fullmatch(r"[a-z0-9_.~-]{6,120}", first)
@@ -311,7 +311,7 @@ def test_project_limits_the_site_to_one_project(past: Past, tmp_path: Path) -> N
     assert "grid" not in text_of(found["index.html"])
 
 
-def test_a_project_without_runs_makes_a_page_that_says_so(tmp_path: Path) -> None:
+def test_the_page_of_a_project_without_runs_says_so(tmp_path: Path) -> None:
     found = pages(site(nightly([1.0]), tmp_path, Filter(project="other", presets=["full"])))
     assert "The store has no runs of other with the preset full." in text_of(found["index.html"])
 
@@ -422,7 +422,7 @@ def test_an_empty_directory_and_a_linked_directory_are_used(tmp_path: Path) -> N
 
 
 def half_written(directory: Path) -> None:
-    """Begin to replace a site, and fail."""
+    """Begin to replace a site, and raise an error."""
     with site_directory.replacing(directory) as new:
         site_directory.write(new / "index.html", "half")
         raise RuntimeError("no more")

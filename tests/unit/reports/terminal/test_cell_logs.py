@@ -1,4 +1,4 @@
-"""The logs of cells: whole lines, the cell in front where there are several, nothing that steers a terminal."""
+"""The logs of cells are shown in whole lines with the name of the cell and without control sequences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolbox.reports.terminal.cell_logs import _Log
 
 
 class Terminal(io.TextIOWrapper):
-    """A stream that says whether it is a terminal."""
+    """A stream that may claim to be a terminal."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8")
@@ -29,10 +29,10 @@ class Terminal(io.TextIOWrapper):
 
 
 def shown(tmp_path: Path, *pieces: bytes, prefix: str = "", is_terminal: bool = False) -> bytes:
-    """What is shown of a log that grows by these pieces."""
+    """Return the output for a log that grows by these pieces."""
     output = Terminal(is_terminal=is_terminal)
     log = _Log(tmp_path / "stdout.log", output, prefix)
-    log.show_new()  # before there is a file
+    log.show_new()  # the file does not exist yet
     for piece in pieces:
         with log.file.open("ab") as stream:
             stream.write(piece)
@@ -41,7 +41,7 @@ def shown(tmp_path: Path, *pieces: bytes, prefix: str = "", is_terminal: bool = 
     return output.content
 
 
-def test_a_log_is_passed_on_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_shown_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.delenv("TF_BUILD", raising=False)
     content = b"a\x1b[31mred\xff\n\n::stop-commands::\nno end"
@@ -49,7 +49,9 @@ def test_a_log_is_passed_on_unchanged(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "TF_BUILD"])
-def test_workflow_commands_in_a_log_are_defused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_workflow_commands_in_a_log_are_disabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "true")
     assert shown(tmp_path, b"a\n::stop-", b"commands::\n##[error]b\x07\n") == b"a\n: :stop-commands::\n## [error]b\n"
 

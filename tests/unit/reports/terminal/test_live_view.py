@@ -1,4 +1,4 @@
-"""What a person sees of a run: on a terminal, in a file, and of hostile output."""
+"""The live view shows a run on a terminal or in a file, and disables hostile output."""
 
 import io
 import re
@@ -35,7 +35,7 @@ Show = Callable[..., str]
 
 @pytest.fixture
 def show() -> Show:
-    """Show events on what is no terminal, and return the text."""
+    """Return a function that shows events on a stream that is not a terminal, and returns the text."""
 
     def call(*events: Event) -> str:
         stream = io.StringIO()
@@ -62,7 +62,7 @@ def task(status: str = "ok", command: str = "", output: str = "", host: str = "l
     return TaskFinished("000__a/000__b", "Read the state", host, status, command, output, 0.51)
 
 
-def test_a_run_begins_with_its_name_its_presets_and_its_place(show: Show) -> None:
+def test_a_run_begins_with_its_name_its_presets_and_its_directory(show: Show) -> None:
     assert show(RunStarted("r-1", "training", "/runs/r-1", ("small", "fast"))) == (
         "run r-1 of training with small, fast\nin /runs/r-1\n"
     )
@@ -81,7 +81,7 @@ def test_without_a_terminal_each_event_is_a_plain_line(show: Show) -> None:
     ]
 
 
-def test_a_long_line_is_not_broken_where_there_is_no_terminal(show: Show) -> None:
+def test_a_long_line_is_not_wrapped_without_a_terminal(show: Show) -> None:
     assert show(Note("", "word " * 100)).count("\n") == 1
 
 
@@ -138,7 +138,7 @@ def test_short_output_is_shown_completely(show: Show) -> None:
     assert "..." not in show(task("failed", "x", "\n".join("123456")))
 
 
-def test_a_long_line_of_output_is_cut(show: Show) -> None:
+def test_a_long_line_of_output_is_truncated(show: Show) -> None:
     longest = max(show(task("failed", "x" * 5000, "y" * 5000)).splitlines(), key=len)
     assert len(longest) < 170
     assert longest.endswith("...")
@@ -189,20 +189,20 @@ def screen() -> io.StringIO:
 
 @pytest.fixture
 def live(screen: io.StringIO) -> Iterator[View]:
-    """A view on a terminal, with the steps that are going on at its bottom."""
+    """Yield a view on a terminal, which shows the running steps at the bottom."""
     view = View(Console(file=screen, force_terminal=True, width=100, markup=False, highlight=False, emoji=False))
     with view.live():
         yield view
 
 
 def bottom(view: View) -> str:
-    """Return what stands at the bottom of the terminal."""
+    """Return the text at the bottom of the terminal."""
     with (console := Console(width=100, file=io.StringIO())).capture() as captured:
         console.print(view._bottom())
     return captured.get()
 
 
-def test_at_the_bottom_are_the_innermost_steps_with_their_task_and_time(live: View) -> None:
+def test_the_bottom_shows_the_innermost_steps_with_their_task_and_time(live: View) -> None:
     for event in (
         began("000__a"),
         began("000__a/000__b"),
@@ -216,7 +216,7 @@ def test_at_the_bottom_are_the_innermost_steps_with_their_task_and_time(live: Vi
     assert not re.search(r"^\S a ", shown, re.MULTILINE)
 
 
-def test_a_step_that_has_ended_leaves_the_bottom_and_the_one_around_returns(live: View) -> None:
+def test_an_ended_step_is_replaced_at_the_bottom_by_the_enclosing_step(live: View) -> None:
     for event in (
         began("000__a"),
         began("000__a/000__b"),
@@ -244,8 +244,8 @@ def test_a_terminal_has_colour_and_its_cursor_back_at_the_end(screen: io.StringI
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
-def test_the_refresh_of_the_bottom_never_waits_for_a_line_that_is_printed(screen: io.StringIO) -> None:
-    """The refresh holds the lock that a line needs: if it wanted the view's, both would wait for ever."""
+def test_the_refresh_of_the_bottom_never_waits_for_a_line_that_is_being_printed(screen: io.StringIO) -> None:
+    """The refresh holds the console's lock, which printing needs: if it also took the view's, both would deadlock."""
     printing, go_on = threading.Event(), threading.Event()
 
     class Slow(Console):

@@ -1,4 +1,4 @@
-"""The plan of a matrix as a person reads it."""
+"""The plan of a matrix is shown as a table."""
 
 import datetime as dt
 import io
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
-from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # the fixture, for here too
+from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
 from toolbox.matrix.plan import Selection
 from toolbox.reports.terminal import plan_table
 
@@ -20,7 +20,7 @@ Shown = Callable[..., list[str]]
 
 @pytest.fixture
 def shown(planned: Planned) -> Shown:
-    """Show the plan of a matrix, and return its lines without the space at their ends."""
+    """Return a function that shows the plan of a matrix, and returns the lines without trailing space."""
 
     def call(block: dict[str, Any], *targets: Any, width: int = 200, **fields: Any) -> list[str]:
         stream = io.StringIO()
@@ -31,7 +31,7 @@ def shown(planned: Planned) -> Shown:
 
 
 def cells(line: str) -> list[str]:
-    """Return the cells of a row but its id."""
+    """Return the cells of a row without the id."""
     return [part for part in line.split("  ") if part][1:]
 
 
@@ -66,7 +66,7 @@ def test_a_cell_not_expected_to_pass_shows_the_reason(shown: Shown) -> None:
     assert lines[-1] == "3 cells: 2 to run, 1 skipped"
 
 
-def test_what_has_no_effect_is_noted(shown: Shown) -> None:
+def test_entries_without_effect_are_shown_as_notes(shown: Shown) -> None:
     lines = shown({"axes": {"x": ["a"]}, "exclude": [{"x": "z"}]})
     assert "note: `matrix.exclude[0]` matches no combination: {'x': 'z'}" in lines
 

@@ -1,4 +1,4 @@
-"""How far a matrix is, told from its events."""
+"""The progress of a matrix is derived from its events."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The time that the progress sees."""
+    """Return the clock that replaces the monotonic time of `progress`."""
     clock = Clock()
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock.now)  # type: ignore[attr-defined]
     return clock
 
 
 def planned(cells: int, *, jobs: int = 1, done: int = 0, expected: Mapping[str, float] | None = None) -> Progress:
-    """Return the progress of a matrix that begins."""
+    """Return the progress of a matrix that has been planned."""
     found = Progress()
     found.add(RunStarted("r-1", "p", "/runs/r-1", ()))
     found.add(DurationsExpected("000__test", expected or {}))
@@ -46,19 +46,19 @@ def planned(cells: int, *, jobs: int = 1, done: int = 0, expected: Mapping[str, 
 
 
 def begin(found: Progress, *names: str) -> None:
-    """Start cells."""
+    """Report that cells have started."""
     for name in names:
         found.add(StepStarted(f"000__test/{name}", name, StepKind.CELL))
         found.add(AttemptSubmitted(f"000__test/{name}", 1, name, "local"))
 
 
 def end(found: Progress, name: str, verdict: Verdict = Verdict.PASSED, seconds: float = 10.0) -> None:
-    """End a cell."""
+    """Report that a cell has ended."""
     found.add(StepFinished(f"000__test/{name}", name, StepKind.CELL, verdict, None, "", seconds))
 
 
 @pytest.mark.usefixtures("clock")
-def test_cells_are_counted_as_they_come_and_go() -> None:
+def test_waiting_running_and_done_cells_are_counted() -> None:
     found = planned(6, jobs=2)
     begin(found, "a", "b", "c", "d")
     end(found, "a")
@@ -87,7 +87,7 @@ def test_the_estimate_uses_the_times_of_earlier_runs() -> None:
     assert found.headline().endswith("3 waiting, about 1 h 1 min left")
 
 
-def test_the_estimate_goes_down_as_a_cell_runs_and_never_below_nothing(clock: Clock) -> None:
+def test_the_estimate_decreases_while_a_cell_runs_but_not_below_zero(clock: Clock) -> None:
     found = planned(1, expected={"a": 50.0})
     begin(found, "a")
     clock.now += 20
@@ -101,7 +101,7 @@ def test_there_is_no_estimate_without_known_times() -> None:
     assert planned(3).headline() == "cells: 0 of 3 done, 0 running, 3 waiting"
 
 
-def test_a_running_cell_shows_its_time_and_the_last_line_that_it_printed(clock: Clock, tmp_path: Path) -> None:
+def test_a_running_cell_shows_its_time_and_the_last_line_of_its_log(clock: Clock, tmp_path: Path) -> None:
     found = Progress()
     found.add(RunStarted("r-1", "p", str(tmp_path), ()))
     begin(found, "a")
@@ -112,7 +112,7 @@ def test_a_running_cell_shows_its_time_and_the_last_line_that_it_printed(clock: 
     assert list(found.rows()) == [("a", 5.0, "step 2")]
 
 
-def test_a_cell_that_has_not_started_says_why() -> None:
+def test_a_cell_that_has_not_started_shows_the_reason() -> None:
     found = planned(1)
     begin(found, "a")
     found.add(AttemptWaiting("000__test/a", 1, "waiting for a node"))

@@ -1,4 +1,4 @@
-"""Rows of results as a table, as JSON, and as CSV."""
+"""Rows of results are printed as a table, as JSON, or as CSV."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_without_rows_a_message_is_printed() -> None:
     assert shown([]) == "there is nothing\n"
 
 
-def test_json_keeps_everything_as_it_is() -> None:
+def test_json_has_all_values_unchanged() -> None:
     (found,) = json.loads(rows.dump([ROW], COLUMNS, "json"))
     assert found == {**ROW, "started": "2026-03-01T02:00:00+00:00"}
 
@@ -63,12 +63,12 @@ def test_json_has_null_for_a_number_that_is_not_finite_and_keeps_the_others() ->
     ]
 
 
-def test_csv_has_a_header_also_without_rows() -> None:
+def test_csv_without_rows_has_a_header() -> None:
     assert rows.dump([], ["a", "b"], "csv") == "a,b"
 
 
 @given(st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"])))
-def test_csv_gives_any_text_back(text: str) -> None:
+def test_csv_preserves_any_text(text: str) -> None:
     dumped = rows.dump([{"a": text, "b": 1.5}], ["a", "b"], "csv")
     assert list(csv.DictReader(io.StringIO(dumped, newline=""))) == [{"a": csv_cell(text), "b": "1.5"}]
 

@@ -1,4 +1,4 @@
-"""The table of a run."""
+"""The table at the end of a run lists its failures."""
 
 import io
 import re
@@ -15,7 +15,7 @@ from toolbox.runs.run_state import RunState, State, StepState
 
 
 def shown(summary: RunState) -> str:
-    """Return the table as a file gets it."""
+    """Return the table as it is written to a file."""
     stream = io.StringIO()
     with live_view.view(stream) as view:
         run_table.show(summary, view)
@@ -33,7 +33,7 @@ def step(name: str, verdict: Verdict | None = Verdict.PASSED, message: str = "",
     return StepState(name, name.rpartition("__")[2], StepKind.GROUP, verdict, cause, message, 1.25, **fields)
 
 
-def test_the_table_names_what_failed_why_and_where_to_look() -> None:
+def test_the_table_names_failures_with_their_reason_and_directory() -> None:
     checks = [CheckJudged("001__test/000__cell", str(number), passed=number > 0, message="") for number in range(3)]
     text = shown(
         summary(
@@ -64,12 +64,12 @@ def test_the_table_names_what_failed_why_and_where_to_look() -> None:
     ]
 
 
-def test_a_run_that_passed_ends_in_its_verdict_and_its_place() -> None:
+def test_the_table_of_a_passed_run_ends_with_its_verdict_and_its_directory() -> None:
     text = shown(summary(step("000__test"), end=RunFinished(Verdict.PASSED, None, 0, "", 9.5)))
     assert text.splitlines()[-2:] == ["passed  training in 9.5 s", "the run is in /runs/r-1"]
 
 
-def test_an_end_that_no_step_explains_is_shown() -> None:
+def test_the_message_of_an_end_without_a_failed_step_is_shown() -> None:
     end = RunFinished(Verdict.CANCELLED, Cause.INTERRUPTED, 143, "interrupted by SIGTERM\nand then: \x1b[2Jx", 9.5)
     text = shown(summary(step("000__test", Verdict.CANCELLED, "interrupted"), end=end))
     assert "  interrupted by SIGTERM\n  and then: x\n" in text
@@ -81,7 +81,7 @@ def test_an_end_that_no_step_explains_is_shown() -> None:
     ("state", "message"),
     [(State.RUNNING, "is going on"), (State.DEAD, "is dead: its process ended before the run did")],
 )
-def test_a_run_without_an_end_is_going_on_or_dead(state: State, message: str) -> None:
+def test_a_run_without_an_end_is_running_or_dead(state: State, message: str) -> None:
     text = shown(summary(step("000__test", None), state=state))
     assert f"the run r-1 {message}" in text
     assert re.search(rf"000__test +{'going on' if state is State.RUNNING else 'not ended'}", text)
