@@ -37,7 +37,7 @@ SCRIPT = f"import os\nopen('parent', 'w').write(str(os.getpid()))\n{ESCAPE}\nimp
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[str]:
-    """The path of the cgroup of an attempt; the test is skipped if no cgroup can be created."""
+    """Yield the path of the cgroup of an attempt; skip the test if no cgroup can be created."""
     found = cgroups.create(str(tmp_path))
     if not found:
         pytest.skip("no cgroup can be created here")
@@ -47,7 +47,7 @@ def group(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG001  # skips without cgroups
-    """A process of the agent's attempt that has escaped from all but its cgroup."""
+    """Yield a process of the agent's attempt that has left its parent and its session, but not its cgroup."""
     agent.submit("/usr/bin/env", "python3", "-c", SCRIPT)
     supervisor = psutil.Process(attempt_directory.pid_of(str(agent.directory)))
 
@@ -121,7 +121,7 @@ def test_a_group_is_killed_with_the_groups_below_it(group: str, monkeypatch: pyt
 
 @pytest.fixture
 def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of an attempt whose supervisor was killed, on a system without cgroups."""
+    """Return the directory of an attempt whose supervisor was killed, on a system without cgroups."""
     monkeypatch.setattr(cgroups, "_mounts", dict)
     (tmp_path / "started").write_text(f'{{"pid": 1, "boot": "{machine.boot()}"}}')
     return tmp_path

@@ -10,7 +10,7 @@ import pytest
 
 from toolbox.agent.echo import Echo
 
-FULL = 1 << 18  # more than a pipe holds
+FULL = 1 << 18  # more bytes than a pipe holds
 
 
 @pytest.fixture

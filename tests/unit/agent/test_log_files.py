@@ -78,7 +78,7 @@ def test_no_secret_is_in_a_log_whatever_its_pieces(file: Path, secrets: list[byt
 
 @given(st.lists(LETTERS, min_size=1, max_size=3), st.text(alphabet="abc", max_size=20).map(str.encode))
 def test_pieces_of_one_byte_are_masked_like_the_whole_text(file: Path, secrets: list[bytes], text: bytes) -> None:
-    """Secrets that overlap are not compared: it depends on the pieces which of them is masked."""
+    """The test skips secrets that overlap: the pieces decide which of them is masked."""
     if any(
         one != other and (one[0] in other[1:] or one in other) for one, other in itertools.product(secrets, secrets)
     ):

@@ -1,4 +1,4 @@
-"""The name and the accelerators of the machine that an attempt ran on."""
+"""The agent reports the name and the accelerators of its machine."""
 
 from __future__ import annotations
 

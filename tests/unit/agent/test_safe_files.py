@@ -14,7 +14,7 @@ from toolbox.agent import safe_files
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KB."""
+    """Yield the directory of a disk of 64 KB."""
     with small_disks.mounted(tmp_path / "disk", 1 << 16) as disk:
         yield disk
 

@@ -29,7 +29,7 @@ def rows(file: Path) -> list[list[float]]:
     return [[float(part) for part in line.split(",")] for line in file.read_text().splitlines()[1:]]
 
 
-def test_two_busy_processes_use_more_than_none_and_no_more_than_two_processors(script: Script, tmp_path: Path) -> None:
+def test_two_busy_processes_use_at_most_two_processors(script: Script, tmp_path: Path) -> None:
     script(BURN, str(tmp_path))
     samples = rows(tmp_path / "samples.csv")
     assert (tmp_path / "samples.csv").read_text().startswith("seconds,cpu_percent,memory_bytes,processes\n")

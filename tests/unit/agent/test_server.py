@@ -1,4 +1,4 @@
-"""The answers of the agent; `tests/conformance` tests how each backend runs workloads."""
+"""The agent answers requests about an attempt; `tests/conformance` tests how each backend runs workloads."""
 
 from __future__ import annotations
 

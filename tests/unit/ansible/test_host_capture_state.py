@@ -130,7 +130,7 @@ def test_a_query_is_repeated_without_the_field_that_an_old_driver_refuses(fake_t
 
 
 @pytest.mark.usefixtures("fake_tool")  # the PATH is empty
-def test_a_machine_without_tools_says_why_it_has_no_accelerators() -> None:
+def test_a_machine_without_tools_has_a_reason_for_its_missing_accelerators() -> None:
     host = capture.capture({"packages": []})["host"]
     assert host["accelerators"] == []
     assert "nvidia-smi and rocm-smi are missing" in host["reason"]
@@ -138,7 +138,7 @@ def test_a_machine_without_tools_says_why_it_has_no_accelerators() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 6])
-def test_a_driver_without_devices_is_no_error(fake_tool: FakeTool, status: int) -> None:
+def test_a_driver_without_devices_is_not_an_error(fake_tool: FakeTool, status: int) -> None:
     fake_tool("nvidia-smi", f"echo No devices were found; exit {status}")
     assert capture.nvidia_gpus() == []
 

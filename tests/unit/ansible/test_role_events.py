@@ -86,7 +86,7 @@ def test_a_command_is_shown_with_its_output(finish: Finish) -> None:
     assert finish("ok", {"cmd": "echo | cat", "stdout": " \n"}).command == "echo | cat"
 
 
-def test_the_message_of_a_module_is_its_output_where_it_ran_no_command(finish: Finish) -> None:
+def test_the_message_of_a_module_is_its_output_if_it_ran_no_command(finish: Finish) -> None:
     assert finish("ok", {"msg": "all good"}).output == "all good"
     assert finish("ok", {"msg": {"not": "a text"}}).output == ""
 

@@ -61,7 +61,7 @@ def test_a_replaced_argument_has_the_type_of_its_parameter() -> None:
     assert found == {"path": Path("/a/inner"), "extra": [1, None, {"a": Path("/b")}]}
 
 
-def test_a_body_takes_a_list_of_arguments() -> None:
+def test_a_body_accepts_a_list_of_arguments() -> None:
     assert run(Disk().several, unit="-", paths=["a", "b"]) == {"joined": "a-b"}
 
 

@@ -1,4 +1,4 @@
-"""Toolbox commands that are implemented by roles: Ansible runs real roles in the repository of a team.
+"""Ansible runs the real roles of toolbox commands in the repository of a team.
 
 Each role takes about a second; therefore one test checks several properties of a role.
 """

@@ -1,4 +1,4 @@
-"""The examples of docs/kubernetes.md, which tests compare with the code."""
+"""This module reads the examples of docs/kubernetes.md for the tests that compare them with the code."""
 
 from __future__ import annotations
 

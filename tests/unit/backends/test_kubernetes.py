@@ -1,4 +1,4 @@
-"""The backend on a fake API server, mostly with JobSets; `tests/live` uses a real cluster without JobSets."""
+"""The backend uses a fake API server, mostly with JobSets; `tests/live` uses a real cluster without JobSets."""
 
 from __future__ import annotations
 

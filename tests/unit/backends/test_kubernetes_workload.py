@@ -1,4 +1,4 @@
-"""The field `pod` of a workload, which this backend adds to the block `matrix.workload`."""
+"""The Kubernetes backend adds the field `pod` to the block `matrix.workload`."""
 
 import datetime as dt
 from pathlib import Path

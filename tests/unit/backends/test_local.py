@@ -1,4 +1,4 @@
-"""This machine as a target."""
+"""The local machine is a target without an address and without fields."""
 
 import pytest
 from pydantic import ValidationError

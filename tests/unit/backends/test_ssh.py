@@ -1,4 +1,4 @@
-"""The description of a machine, and the arguments of `ssh`; `tests/live` connects to machines."""
+"""The description of a machine determines the arguments of `ssh`; `tests/live` connects to machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fixture that creates a check from a mapping, as in a configuration, and judges a directory."""
+"""This fixture creates a check from a mapping, as in a configuration, and judges a directory."""
 
 import importlib
 from collections.abc import Callable

@@ -40,7 +40,7 @@ def test_a_cluster_is_one_of_four_kinds() -> None:
     ],
     ids=str,
 )
-def test_an_entry_without_any_of_our_fields_belongs_to_the_project(entry: object) -> None:
+def test_an_entry_without_known_fields_belongs_to_the_project(entry: object) -> None:
     assert kinds({"sutest": EXISTING, "cleanup_on_exit": entry}) == {"sutest": "existing"}
 
 

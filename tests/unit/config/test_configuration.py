@@ -94,7 +94,9 @@ def test_an_override_of_an_unknown_field_suggests_a_similar_name(load: Load) -> 
     ("path", "placeholder"), [("tests.b", "tests: {b: null}"), ("c", "c: null"), ("c.d.e", "c: {d: {e: null}}")]
 )
 @pytest.mark.parametrize("layer", ["preset", "override", "set_config", "cell"])
-def test_overriding_a_missing_field_tells_how_to_add_it(load: Load, layer: str, path: str, placeholder: str) -> None:
+def test_the_error_for_a_missing_field_says_how_to_add_the_field(
+    load: Load, layer: str, path: str, placeholder: str
+) -> None:
     text = f"ci_presets: {{p: {{{path}: 1}}}}\ntests: {{a: 1}}\n"
     make: dict[str, Callable[[], Any]] = {
         "preset": lambda: load(text, presets=["p"]),

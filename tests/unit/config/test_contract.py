@@ -210,7 +210,7 @@ def test_a_block_is_validated_again_after_a_change(load: Load) -> None:
     assert [each.block("results", results.Contract).record for each in (configuration, changed)] == [True, False]
 
 
-def test_the_contracts_of_the_library_are_found_by_their_place() -> None:
+def test_the_contracts_of_the_library_are_found_by_their_location() -> None:
     assert {("secrets",), ("ci_presets",)} <= contract.find(contract.LIBRARY).keys()
 
 

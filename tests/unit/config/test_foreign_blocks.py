@@ -48,7 +48,7 @@ def test_a_block_may_be_null_for_a_preset_to_fill_in(load: Load, block: str) -> 
 
 
 @pytest.mark.parametrize("fields", ["directory: /data", "upload: {bucket: x}", "recording_of: x"])
-def test_a_block_of_results_with_none_of_our_fields_belongs_to_the_project(load: Load, fields: str) -> None:
+def test_a_block_of_results_without_known_fields_belongs_to_the_project(load: Load, fields: str) -> None:
     load(f"results: {{{fields}}}\n").check()
 
 

@@ -105,7 +105,7 @@ def test_values_are_quoted_only_if_necessary(text: str, value: Any, filled: str)
         "cat <\\\n<EOF\n{@x}\nEOF",
     ],
 )
-def test_a_reference_is_refused_where_quoting_is_impossible(text: str) -> None:
+def test_a_reference_is_refused_if_quoting_is_impossible(text: str) -> None:
     with pytest.raises(shell_text.ShellTextError, match=r"cannot be quoted.*set a variable in `env`"):
         shell_text.fill(text, {"x": "a"})
 

@@ -1,4 +1,4 @@
-"""A plain implementation of TOPSAIL's rules for presets with jsonpath-ng, which TOPSAIL uses too."""
+"""This module implements TOPSAIL's rules for presets with jsonpath-ng, which TOPSAIL uses too."""
 
 import functools
 from collections.abc import Iterable

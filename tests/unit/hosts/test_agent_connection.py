@@ -1,4 +1,4 @@
-"""One connection to an agent: its answers, its events and its end."""
+"""A connection to an agent returns answers, passes on events, and reports its end."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_request_after_the_end_of_the_connection_fails(talk: Talks) -> None:
 
 
 def test_a_request_while_the_connection_is_closed_fails(talk: Talks) -> None:
-    """A request fails at every moment of `close`, also when the input is closed and the reader has not yet ended."""
+    """A request fails at every moment of `close`, also before the reader has seen the end of the output."""
     one = talk("say(**hello); read(); time.sleep(0.5)")
     one.connection.start_agent()
     with ThreadPoolExecutor() as threads:

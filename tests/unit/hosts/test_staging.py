@@ -1,4 +1,4 @@
-"""The files and the order of a workload, and the files that an attempt keeps."""
+"""The files and the order of a workload are prepared for a host, and unwanted files of an attempt are removed."""
 
 from __future__ import annotations
 

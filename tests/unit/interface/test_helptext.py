@@ -1,4 +1,4 @@
-"""The help texts of commands and groups."""
+"""The help texts describe commands and groups."""
 
 from pathlib import Path
 from typing import Literal

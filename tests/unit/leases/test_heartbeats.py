@@ -32,7 +32,7 @@ Hold = Callable[[], Lease]
 
 @pytest.fixture
 def hold(lock: FakeLock, lost: threading.Event) -> Iterator[Hold]:
-    """Take the lease and have its heart beat."""
+    """Yield a function that takes the lease and starts its heartbeats; the leases are released at the end."""
     held: list[Lease] = []
 
     def begin() -> Lease:
@@ -98,14 +98,16 @@ def test_a_deleted_record_is_written_again(lock: FakeLock, hold: Hold, lost: thr
     assert not lost.is_set()
 
 
-def test_a_heartbeat_whose_answer_did_not_arrive_is_no_loss(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
+def test_a_heartbeat_whose_answer_was_lost_does_not_lose_the_lease(
+    lock: FakeLock, hold: Hold, lost: threading.Event
+) -> None:
     hold()
-    lock.beat()  # as if we had
+    lock.beat()  # a heartbeat of the holder whose answer was lost
     time.sleep(0.6)
     assert not lost.is_set()
 
 
-def test_a_release_is_the_last_that_is_written(lock: FakeLock, hold: Hold) -> None:
+def test_nothing_is_written_after_a_release(lock: FakeLock, hold: Hold) -> None:
     hold().release()
     version = lock.version
     time.sleep(0.6)
@@ -128,14 +130,14 @@ def test_a_failed_release_is_only_a_warning(lock: FakeLock, hold: Hold, caplog: 
     lock.fault = ""
 
 
-def test_only_the_holder_releases(lock: FakeLock) -> None:
+def test_only_the_holder_can_release_a_lease(lock: FakeLock) -> None:
     lock.hold(OTHER)
     assert heartbeats.release(lock, "run-2") is False
     assert heartbeats.release(lock, "run-1") is True
     assert heartbeats.release(lock, "run-1") is False
 
 
-def test_the_lease_of_a_person_has_no_heartbeats(lock: FakeLock) -> None:
+def test_the_lease_of_a_user_has_no_heartbeats(lock: FakeLock) -> None:
     lease = take([lock], dataclasses.replace(OURS, has_heartbeat=False), wait=0, report=print)
     lease.release()
     assert lock.record is None

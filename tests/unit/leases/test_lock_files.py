@@ -115,7 +115,7 @@ def test_nothing_but_a_regular_file_is_locked_or_written(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_file_of_another_user_is_locked_only_where_others_may_create_files(lock: LockFile, tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_used_only_in_a_directory_for_all_users(lock: LockFile, tmp_path: Path) -> None:
     file = tmp_path / "lock"
     file.touch()
     os.chown(file, 12345, 12345)

@@ -1,4 +1,4 @@
-"""Taking a lease, waiting for a lease, and its expiry."""
+"""A lease is taken at once, after its release, or after its expiry."""
 
 import dataclasses
 import threading
@@ -27,7 +27,7 @@ def lock() -> FakeLock:
 
 
 def quick(claim: Claim) -> Claim:
-    """A lease that lasts for a second."""
+    """Return a claim on a lease that lasts for a second."""
     return dataclasses.replace(claim, ttl=1)
 
 
@@ -82,7 +82,7 @@ def test_a_wrong_clock_does_not_expire_a_lease_with_heartbeats(lock: FakeLock) -
         take_it(lock, wait=0)
 
 
-def test_a_heartbeat_that_is_seen_counts_from_then_on(lock: FakeLock) -> None:
+def test_a_lease_expires_after_the_last_observed_heartbeat(lock: FakeLock) -> None:
     lock.hold(quick(NIGHTLY))
     for delay in (0.5, 1.0, 1.5):
         threading.Timer(delay, lock.beat).start()
@@ -106,7 +106,7 @@ def test_the_same_holder_gets_its_lease_back_at_once(lock: FakeLock) -> None:
     assert (before and before.acquired, messages) == (lease.record.acquired, [])
 
 
-def test_the_lease_of_a_person_ends_at_its_stored_time(lock: FakeLock) -> None:
+def test_the_lease_of_a_user_ends_at_its_stored_time(lock: FakeLock) -> None:
     moment = now() - timedelta(seconds=9)
     lock.write(Record(dataclasses.replace(NIGHTLY, ttl=10, has_heartbeat=False), moment, moment), "", 0)
     began = time.monotonic()
@@ -126,13 +126,13 @@ def test_a_free_lease_is_not_recorded_as_forced(lock: FakeLock) -> None:
     assert take_it(lock, force=True)[0].record.forced == ""
 
 
-def test_of_several_the_first_that_is_free_is_taken() -> None:
+def test_the_first_free_lease_of_several_is_taken() -> None:
     one, other = FakeLock("a"), FakeLock("b")
     one.hold(NIGHTLY)
     assert take_it(one, other)[0].lock is other
 
 
-def test_several_are_waited_for_at_the_same_time() -> None:
+def test_several_leases_are_awaited_at_the_same_time() -> None:
     locks = FakeLock("a"), FakeLock("b")
     for lock in locks:
         lock.hold(NIGHTLY)
@@ -142,7 +142,7 @@ def test_several_are_waited_for_at_the_same_time() -> None:
     assert [line.partition(":")[0] for line in messages] == ["waiting for the lease of a", "waiting for the lease of b"]
 
 
-def test_one_of_several_that_does_not_answer_is_left_out() -> None:
+def test_a_lock_that_does_not_answer_is_ignored_beside_others() -> None:
     broken, good = FakeLock("a"), FakeLock("b")
     broken.fault = "no route"
     assert take_it(broken, good)[0].lock is good

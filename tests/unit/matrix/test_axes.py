@@ -36,7 +36,7 @@ def test_the_last_axis_varies_fastest() -> None:
     assert names(TWO) == ["model=a,batch=8", "model=a,batch=16", "model=b,batch=8", "model=b,batch=16"]
 
 
-def test_a_group_advances_together_at_the_place_of_its_first_axis() -> None:
+def test_a_zip_group_advances_at_the_position_of_its_first_axis() -> None:
     assert names(ZIPPED, zip=ZIP) == [
         "chip=v4,model=a,hosts=1",
         "chip=v4,model=b,hosts=1",
@@ -92,7 +92,7 @@ def test_an_existing_combination_is_not_added_again() -> None:
     ]
 
 
-def test_a_label_stands_for_its_value() -> None:
+def test_a_label_in_an_entry_selects_its_value() -> None:
     (first, second) = expand(
         matrix({"model": {"tiny": {"layers": 1}}, "batch": [8]}, include=[{"model": "tiny", "batch": 9}])
     )

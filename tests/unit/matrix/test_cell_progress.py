@@ -1,4 +1,4 @@
-"""The progress of a cell: the names and directories of its attempts, its retries, and its verdict."""
+"""A cell names its attempts, retries them, and gets a verdict."""
 
 from pathlib import Path
 from typing import Any

@@ -209,7 +209,7 @@ def test_a_target_is_selected_once_by_name_or_label(planned: Planned, machines: 
     assert found == [("v5", "v6"), ("v6", "v5"), ("h100",), ("h100", "v5")]
 
 
-def test_an_axis_may_name_the_target_and_wins_over_all(planned: Planned, machines: Machines) -> None:
+def test_an_axis_that_names_the_target_overrides_other_settings(planned: Planned, machines: Machines) -> None:
     park = [machines.target(name) for name in ("one", "two", "spare")]
     block = {"axes": {"x": ["a"], "target": ["one", "two"]}, "target": "spare"}
     plan = planned({**block, "settings": [{"when": {}, "target": "spare"}]}, *park)

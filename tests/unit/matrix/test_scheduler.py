@@ -115,7 +115,7 @@ def test_a_target_is_not_overloaded(bench: Bench) -> None:
     assert machines.peaks["one"] == 2
 
 
-def test_cells_are_spread_over_targets_by_what_each_can_do(bench: Bench) -> None:
+def test_cells_are_spread_over_targets_by_their_numbers_of_jobs(bench: Bench) -> None:
     everyone = [f"submit {word}" for word in "abcdef"]
     machines = Machines({word: Ending(after=everyone) for word in "abcdef"})
     targets = (machines.target("big", jobs=4), machines.target("small", jobs=2))

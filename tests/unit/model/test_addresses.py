@@ -79,5 +79,5 @@ def test_an_invalid_address_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[::1]", "::1"])
-def test_brackets_are_not_needed_where_no_port_can_follow(text: str) -> None:
+def test_brackets_are_not_needed_if_no_port_can_follow(text: str) -> None:
     assert addresses.host(text) == "::1"

@@ -102,7 +102,7 @@ def test_the_verdict_comes_first(failed: Element) -> None:
     assert [text_of(each) for each in all_of(failed, '//ul[@class="counts"]/li')] == ["1 ✗ failed", "7 ✓ passed"]
 
 
-def test_a_failure_leads_to_the_details_of_its_cell(failed: Element) -> None:
+def test_a_failure_links_to_the_details_of_its_cell(failed: Element) -> None:
     link = one(failed, '//ol[@class="failures"]/li/a')
     target = one(failed, f'//*[@id="{(link.get("href") or "")[1:]}"]')
     assert "model=large,batch=16,precision=float64" in text_of(link)

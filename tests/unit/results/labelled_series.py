@@ -1,4 +1,4 @@
-"""Random series like those of nightly runs, labelled with the level shifts that a person would mark.
+"""This module makes random series like those of nightly runs, with labels where a person would see level shifts.
 
 The same seed gives the same series.
 

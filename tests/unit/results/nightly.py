@@ -1,4 +1,4 @@
-"""A simulated cell with nightly runs, each of which is judged by the bounds and followed by their update."""
+"""A simulated cell has nightly runs, each of which is judged by the bounds and followed by their update."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_first_update_begins_at_the_last_confirmed_change() -> None:
     assert decision.after.since == nights.series.runs[HISTORY].started
 
 
-# Accepting
+# Accepted levels
 
 
 def accepted_after(count: int, seed: int = 7, noise: float = 0.01) -> Nights:
@@ -185,7 +185,7 @@ def test_a_level_is_not_accepted_without_a_history_that_gives_its_noise() -> Non
     assert (decision.action, decision.is_accepted) == (Action.REFUSED, False)
 
 
-# Widening, locks, filters
+# Wider bounds, manual bounds and chosen runs
 
 
 def test_bounds_that_widen_by_more_than_half_are_refused_without_a_flag() -> None:

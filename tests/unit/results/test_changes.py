@@ -82,7 +82,7 @@ HARD: Final[dict[str, Callable[[Rng], Values]]] = {
 @pytest.mark.parametrize("kind", HARD)
 def test_series_without_levels_raise_few_alarms(kind: str) -> None:
     rng = np.random.default_rng(3)
-    assert sum(len(places(HARD[kind](rng))) for _ in range(25)) <= 4  # in 5,000 points
+    assert sum(len(places(HARD[kind](rng))) for _ in range(25)) <= 4  # the 25 series have 5,000 points
 
 
 def test_a_clean_step_is_found_exactly_with_its_levels() -> None:

@@ -188,7 +188,7 @@ def test_an_axis_with_one_value_separates_nothing() -> None:
     assert attribute([Case({"a": "1"}, failed=True), Case({"a": "1"}, failed=False)] * 20) == []
 
 
-def test_of_equivalent_axes_the_first_is_named() -> None:
+def test_the_first_of_equivalent_axes_is_named() -> None:
     cells = [{"chip": chip, "batch": batch} for chip, batch in [("v4", "1"), ("v5", "2"), ("v6", "4")]] * 2
     assert explanations(cells, lambda labels: labels["batch"] == "2") == ["chip=v5: 2 of 2 failed; elsewhere 0 of 4"]
 

@@ -107,7 +107,7 @@ def test_an_error_that_was_caught_still_counts(top: Step) -> None:
     assert top.outcome() == Outcome(Verdict.FAILED, Cause.CHECK, "too slow")
 
 
-def test_of_equally_bad_outcomes_the_first_is_reported(top: Step) -> None:
+def test_the_first_of_equally_bad_outcomes_is_reported(top: Step) -> None:
     top.add(Outcome(Verdict.FAILED, Cause.PRODUCT, "first"))
     top.add(Outcome(Verdict.FAILED, Cause.CHECK, "second"))
     assert top.outcome() == Outcome(Verdict.FAILED, Cause.PRODUCT, "first")

@@ -57,7 +57,7 @@ def test_a_ready_node_with_the_taint_unreachable_has_a_fault() -> None:
     assert cluster_ready.node_fault(lost) == "it has the taint node.kubernetes.io/unreachable"
 
 
-def test_a_node_that_is_not_ready_says_why() -> None:
+def test_the_fault_of_a_node_that_is_not_ready_has_its_reason() -> None:
     unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped"}
     found = node(conditions=[unknown])
     assert cluster_ready.node_fault(found) == "it is not ready: NodeStatusUnknown: Kubelet stopped"

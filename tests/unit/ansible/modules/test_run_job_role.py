@@ -1,4 +1,4 @@
-"""The role of `kubernetes run_job`, which Ansible runs on a fake API server."""
+"""Ansible runs the role of `kubernetes run_job` on a fake API server."""
 
 from __future__ import annotations
 

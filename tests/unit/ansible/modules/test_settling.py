@@ -1,4 +1,4 @@
-"""Waiting for a Job that fails, on a fake API server: the error names the problem of its pod."""
+"""The error of a Job that fails on a fake API server names the problem of its pod."""
 
 from __future__ import annotations
 

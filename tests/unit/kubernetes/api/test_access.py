@@ -1,4 +1,4 @@
-"""The address and the credentials of a cluster, which the official client reads from kubeconfigs."""
+"""The official client reads the address and the credentials of a cluster from kubeconfigs."""
 
 from __future__ import annotations
 

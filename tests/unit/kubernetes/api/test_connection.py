@@ -1,4 +1,4 @@
-"""Requests to a server that is unavailable, overloaded, or rejects them."""
+"""Requests are repeated if the server is unavailable or overloaded, and fail if it rejects them."""
 
 from __future__ import annotations
 

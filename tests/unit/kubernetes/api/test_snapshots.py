@@ -1,4 +1,4 @@
-"""The differences between two snapshots of a cluster; `tests/live/test_leases.py` uses a real cluster."""
+"""Two snapshots of a cluster are compared; `tests/live/test_leases.py` uses a real cluster."""
 
 from typing import Any
 

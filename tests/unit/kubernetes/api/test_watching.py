@@ -1,4 +1,4 @@
-"""A watch by the official client on a fake API server."""
+"""The official client watches objects on a fake API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pod of a cell: the fields of the cell override those of its target, and wrong fields are refused."""
+"""The fields of a cell's pod override those of its target, and wrong fields are refused."""
 
 from __future__ import annotations
 

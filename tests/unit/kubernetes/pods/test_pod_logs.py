@@ -87,13 +87,13 @@ def test_text_without_a_time_is_not_copied(server: ApiServer, copy: LiveCopy, fi
     assert file.read_text() == "one\n"
 
 
-def test_a_container_that_has_not_started_is_waited_for(server: ApiServer, copy: LiveCopy, file: Path) -> None:
+def test_a_request_is_repeated_until_the_container_has_started(server: ApiServer, copy: LiveCopy, file: Path) -> None:
     server.answers("GET", PATH, failure(400, "ContainerCreating"), failure(500), answer(stamped("one")))
     follow(copy, 2)
     assert file.read_text() == "one\n"
 
 
-def test_the_log_of_a_pod_that_is_gone_is_not_waited_for(server: ApiServer, copy: LiveCopy) -> None:
+def test_following_the_log_of_a_deleted_pod_ends(server: ApiServer, copy: LiveCopy) -> None:
     server.answers("GET", PODS, listing(1))
     assert not copy.follow(lambda: False)
     assert server.count("GET", PATH) == 1

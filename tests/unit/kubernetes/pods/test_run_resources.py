@@ -1,4 +1,4 @@
-"""The objects that a run creates in a namespace, on a fake server that stores them."""
+"""A run creates objects in a namespace; a fake server stores them."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_an_agent_whose_owner_was_deleted_is_not_used_again(provided: RunResourc
     assert kept.objects[new]["metadata"]["ownerReferences"] == [provided.owner(5)]
 
 
-def test_the_files_of_a_workload_are_created_once_and_kept_here(
+def test_equal_files_are_stored_once_and_copied_to_each_attempt(
     provided: RunResources, kept: Kept, tmp_path: Path
 ) -> None:
     workload = Workload(("true",), text_files={"a/b": "text"})

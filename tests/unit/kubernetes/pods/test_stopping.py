@@ -182,7 +182,7 @@ def test_the_job_of_a_pod_that_cannot_start_is_removed_at_once(
     for view in known:
         tracker.store.see_job(view) if isinstance(view, JobView) else tracker.store.see_pod(view)
     tracker.cancel(attempt)
-    assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never
+    assert followed.removed.get(timeout=20) == "j"  # no clock runs, so only `cancel` or a new view can remove the Job
 
 
 def test_all_pods_of_an_attempt_are_asked_and_awaited(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
@@ -252,4 +252,4 @@ def test_the_job_is_removed_at_once_if_the_server_does_not_replace_pods_early(
     followed.add()
     tracker.store.see_job(JobView("j", "u"))
     tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=1))
-    assert followed.removed.get(timeout=20) == "j"  # no clock runs: it is now, or never
+    assert followed.removed.get(timeout=20) == "j"  # no clock runs, so only `cancel` or a new view can remove the Job

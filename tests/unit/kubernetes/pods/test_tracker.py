@@ -409,7 +409,7 @@ def test_a_pod_that_holds_its_logs_has_them_fetched_while_it_runs(
     attempt = followed.add()
     tracker.store.see_pod(HOLDER)
     wait_until(lambda: seen)
-    assert seen == [LINES]  # they were stored before the pod was released
+    assert seen == [LINES]  # the logs were stored before the pod was released
     request = next(request for request in server.requests if request.path.endswith("/exec"))
     assert (request.get("container"), request.query["command"][-1]) == ("workload", '["stdout", "stderr"]')
     tracker.store.see_pod(ended(report=RECORD, has_files=False))
@@ -427,7 +427,7 @@ def test_logs_that_are_still_being_fetched_when_the_pod_has_ended_are_waited_for
         is_requested.set()
         time.sleep(1)
         send_logs(talk)
-        talk.end()  # its container has ended
+        talk.end()  # the container of the pod has ended
 
     server.answers("GET", f"{PODS}/p/exec", Talk(send_late))
     attempt = followed.add()

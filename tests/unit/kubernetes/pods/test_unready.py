@@ -1,4 +1,4 @@
-"""The reason why an attempt has not started, as it is shown to users."""
+"""Users see the reason why an attempt has not started."""
 
 from __future__ import annotations
 

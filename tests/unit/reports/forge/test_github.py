@@ -1,4 +1,4 @@
-"""The comment about a run as GitHub shows it; the tests parse it as Markdown and then as HTML."""
+"""GitHub shows a comment about a run, which these tests parse as Markdown and then as HTML."""
 
 from __future__ import annotations
 

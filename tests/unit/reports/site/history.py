@@ -1,4 +1,4 @@
-"""Stores with a history of runs, as `results import` writes them, for the tests of the dashboard."""
+"""This module writes stores with a history of runs, as `results import` does, for the tests of the dashboard."""
 
 from __future__ import annotations
 

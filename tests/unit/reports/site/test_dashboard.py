@@ -325,7 +325,7 @@ def test_only_runs_with_all_presets_are_shown_and_the_pages_say_so(past: Past, t
     assert "step_time noisy in 1 of 1 run 1.000 s" in text_of(found["projects/grid.html"])
 
 
-def test_the_presets_of_a_run_are_shown_and_where_a_change_has_others(past: Past, tmp_path: Path) -> None:
+def test_the_presets_of_a_run_are_shown_and_a_change_between_different_presets(past: Past, tmp_path: Path) -> None:
     for day, value in enumerate(wobbling(60, after=1.2, shifted=12)):
         presets = ["full", "slow"] if day >= 48 else ["full"]
         past.run({"small": Ended(metrics={"step_time": value})}, days_ago=59 - day, presets=presets)
