@@ -58,7 +58,7 @@ def escaped(agent: Agent, group: str) -> Iterator[psutil.Process]:  # noqa: ARG0
                 found += [each] if each.name() == "sleep" else []
         return found
 
-    wait_for(find, "the process")
+    wait_for(find, "the escaped process")
     (process,) = find()
     yield process
     with suppress(psutil.NoSuchProcess):
@@ -75,7 +75,7 @@ def test_processes_of_a_killed_supervisor_are_killed(agent: Agent, escaped: psut
     os.kill(attempt_directory.pid_of(str(agent.directory)), signal.SIGKILL)
     event = agent.end()
     assert (event["event"], event["outcome"], event["may_remain"]) == ("ended", None, False)
-    wait_for(lambda: is_gone(escaped), "its end")
+    wait_for(lambda: is_gone(escaped), "the end of the escaped process")
     assert cgroups.find(str(agent.directory)) == []
 
 
@@ -88,7 +88,7 @@ def test_another_agent_kills_processes_of_a_killed_supervisor(
     other = Agent(agent.directory, tmp_path / "mark")
     try:
         assert other.ask("cancel") == {"state": "lost"}
-        wait_for(lambda: is_gone(escaped), "its end")
+        wait_for(lambda: is_gone(escaped), "the end of the escaped process")
     finally:
         other.connection.close()
 

@@ -193,7 +193,7 @@ def test_all_processes_end_if_the_supervisor_is_killed(agent: Agent) -> None:
     started = json.loads((agent.directory / "started").read_text())
     subprocess.run(["kill", "-9", str(started["pid"])], check=True)
     assert agent.end()["outcome"] is None
-    wait_for(lambda: not processes.marked(agent.directory), "no process of it")
+    wait_for(lambda: not processes.marked(agent.directory), "the end of all its processes")
     assert agent.ask("state") == {"state": "lost"}
 
 
@@ -207,4 +207,4 @@ def test_an_ended_supervisor_is_not_left_as_a_zombie(agent: Agent) -> None:
     agent.submit("true")
     agent.end()
     server = psutil.Process(agent.hello["pid"])
-    wait_for(lambda: not server.children(), "no child")
+    wait_for(lambda: not server.children(), "the end of the supervisor")

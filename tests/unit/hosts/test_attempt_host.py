@@ -223,7 +223,7 @@ def test_an_attempt_is_unreachable_after_its_timeout(machine: Machines) -> None:
     there = one.start("sleep", "60", timeout=0.5)
     one.answer(*[REFUSED] * 99)
     one.disconnect()
-    wait_for(lambda: one.notified, "news")
+    wait_for(lambda: one.notified, "a notification")
     status = one.host.status(there)
     assert (status.state, one.notified) == (AttemptState.UNREACHABLE, ["cell"])
     assert "Connection refused" in status.message
@@ -247,11 +247,11 @@ def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ende
     one.answer(REFUSED)
     shutil.rmtree(there)
     one.disconnect()
-    wait_for(lambda: one.notified, "its end")
+    wait_for(lambda: one.notified, "the end of the attempt")
     outcome = one.host.status(there).outcome
     assert outcome is not None
     assert outcome.ended_by is EndedBy.LOST
-    wait_for(lambda: not processes.marked(Path(there)), "no process of it")
+    wait_for(lambda: not processes.marked(Path(there)), "the end of all its processes")
 
 
 def test_an_attempt_that_is_confirmed_during_a_watch_request_is_not_lost(

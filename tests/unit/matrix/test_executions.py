@@ -47,7 +47,7 @@ class Desk:
             if self.results:
                 return self.results.pop()
             self.executions.handle_results(0.1)
-        raise AssertionError("nothing came back")
+        raise AssertionError("no result arrived")
 
     def start(self) -> Any:
         """Start the attempt, and return its handle or its error."""
@@ -200,7 +200,7 @@ def test_a_failed_removal_is_logged(
 def test_stop_starting_ends_the_wait_for_a_target(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(_self: FakeBackend, _workload: Workload, _name: str, _directory: Path) -> Handle:
         cancellation.current().sleep(60)
-        raise AssertionError("it was waited for")
+        raise AssertionError("the wait has not ended")
 
     monkeypatch.setattr(FakeBackend, "submit", wait)
     desk = desks(Ending())

@@ -93,7 +93,7 @@ def test_a_run_that_is_cancelled_while_it_adopts_an_attempt_leaves_it_open(
             if not scope.reason:
                 scope.cancel("the run is ending")
                 cancellation.current().sleep(60)
-                raise AssertionError("it was waited for")
+                raise AssertionError("the wait has not ended")
             return adopt(self, workload, name, directory)
 
         monkeypatch.setattr(FakeBackend, "find", find)

@@ -23,9 +23,9 @@ SHOWN_BY: dict[str, Callable[[Secret], str]] = {
     "repr of a list": lambda secret: repr([secret]),
     "repr of a mapping": lambda secret: repr({"key": secret}),
     "json": lambda secret: json.dumps({"key": secret}, default=str),
-    "our json": lambda secret: filesystem.dump_json({"key": secret}),
-    "our yaml": lambda secret: filesystem.dump_yaml({"key": secret}),
-    "any yaml": yaml.dump,
+    "json of Topgallant": lambda secret: filesystem.dump_json({"key": secret}),
+    "yaml of Topgallant": lambda secret: filesystem.dump_yaml({"key": secret}),
+    "yaml": yaml.dump,
     "repr of an exception": lambda secret: repr(ValueError(secret)),
     "pickle": lambda secret: repr(pickle.dumps(secret)),
 }

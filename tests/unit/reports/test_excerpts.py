@@ -11,7 +11,7 @@ from toolbox.runs.run_state import StepState
 
 
 @pytest.mark.parametrize("withheld", [set(), {"000__a/run.log"}], ids=["shown", "withheld"])
-@pytest.mark.parametrize("line", [None, 1], ids=["its end", "evidence"])
+@pytest.mark.parametrize("line", [None, 1], ids=["end of the log", "evidence"])
 def test_there_is_no_excerpt_of_a_file_that_contains_a_secret(
     tmp_path: Path, withheld: set[str], line: int | None
 ) -> None:

@@ -42,7 +42,7 @@ def test_nothing_is_masked_before_a_value_is_known() -> None:
         lambda value: value.replace("\n", "\r\n"),
         lambda value: yaml.safe_dump({"key": value}, default_style="'", width=1000, allow_unicode=True),
     ],
-    ids=["as it is", "json", "json with unicode", "repr", "shell", "pseudo-terminal", "yaml"],
+    ids=["unchanged", "json", "json with unicode", "repr", "shell", "pseudo-terminal", "yaml"],
 )
 def test_a_value_is_masked_in_all_its_forms(redactor: Redactor, value: str, write: Callable[[str], str]) -> None:
     text = redactor(f"before {write(value)} after")
@@ -225,7 +225,7 @@ KEY = '{\n  "type": "service_account",\n  "private_key": "-----BEGIN KEY-----\\n
         KEY.splitlines()[2],
         json.loads(KEY)["private_key"],
     ],
-    ids=["as it is", "as JSON", "its lines as JSON", "its lines as JSON in JSON", "on a terminal", "a line", "decoded"],
+    ids=["unchanged", "JSON", "lines in JSON", "lines in JSON in JSON", "terminal", "one line", "decoded"],
 )
 def test_a_key_of_several_lines_with_quotes_is_masked_in_all_its_forms(shown: str) -> None:
     redactor = Redactor()
