@@ -55,7 +55,7 @@ def test_an_attempt_has_ended_when_its_outcome_is_complete(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"pid": "x"}', '{"pid": true}', '{"pid": 1}', "[" * 9999])
 def test_an_invalid_pid_of_a_supervisor_is_ignored(tmp_path: Path, content: str) -> None:
-    """The workload can write to the file `started`; without the check, the agent would signal any process."""
+    """The workload can write any pid to the file `started`; without the check, the agent would signal that process."""
     fill(tmp_path, "lock")
     (tmp_path / "started").write_text(content)
     assert attempt_directory.pid_of(str(tmp_path)) == 0

@@ -52,7 +52,7 @@ def test_the_beginning_of_a_secret_is_not_masked(file: Path) -> None:
 
 
 def test_a_secret_that_begins_with_another_one_is_masked_whole(file: Path) -> None:
-    """It is masked once if its two parts arrive in two pieces, the first of which is the shorter secret."""
+    """The longer secret is masked once, even if the first of two pieces ends with the shorter secret."""
     secrets = (b"hunter", b"hunter22")
     assert written(file, b"a hunter", b"22 b hunter", b" c", secrets=secrets) == b"a *** b *** c"
     assert written(file, b"a hunter", secrets=secrets) == b"a ***"

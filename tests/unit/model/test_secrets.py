@@ -1,4 +1,4 @@
-"""A secret shows itself as `***`, whatever prints, logs, dumps, formats or pickles it."""
+"""A secret is shown as `***` when it is printed, logged, dumped, formatted or pickled."""
 
 import copy
 import json

@@ -463,7 +463,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 
 
 def test_a_journal_that_is_truncated_anywhere_can_be_read(recorded: Recorded, tmp_path: Path) -> None:
-    first = recorded.ends[0] - 1  # a line is complete without its line end too
+    first = recorded.ends[0] - 1  # a line without a line end is complete too
     RunDirectory(tmp_path).journal.write_bytes(recorded.content)
     for cut in reversed(range(len(recorded.content) + 1)):
         os.truncate(RunDirectory(tmp_path).journal, cut)

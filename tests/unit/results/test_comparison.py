@@ -82,7 +82,7 @@ def history(values: Sequence[float] | NDArray[np.float64], name: str = "x=a", co
 
 
 def split(whole: Series, runs: int) -> tuple[Series, Series]:
-    """Return the last `runs` runs of a series, and the `runs` runs before them, in order of time."""
+    """Return the second last `runs` runs of a series, and the last `runs` runs."""
     first, second = slice(-2 * runs, -runs), slice(-runs, None)
     return (
         replace(whole, values=whole.values[first], runs=whole.runs[first], confirmed=()),

@@ -1,4 +1,4 @@
-"""Stopping an attempt: its pods are asked to end, then awaited, and its Job is removed if necessary."""
+"""To stop an attempt, its pods are asked to end and awaited, and its Job is removed if necessary."""
 
 from __future__ import annotations
 

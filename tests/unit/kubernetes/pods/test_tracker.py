@@ -285,7 +285,7 @@ def test_an_image_that_does_not_exist_is_not_waited_for(followed: Followed, trac
     attempt = followed.add()
     tracker.store.see_pod(PodView("p", "u", "j", waiting=("InvalidImageName", "no such")))
     assert followed.outcome(attempt).ended_by is EndedBy.NOT_STARTED
-    assert followed.removed.get(timeout=20) == "j"  # otherwise the node would try to pull the image again
+    assert followed.removed.get(timeout=20) == "j"  # otherwise the node would keep trying
 
 
 def test_the_last_of_several_pods_ends_the_attempt(followed: Followed, tracker: Tracker) -> None:

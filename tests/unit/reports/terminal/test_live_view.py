@@ -245,7 +245,7 @@ def test_a_terminal_has_colour_and_its_cursor_back_at_the_end(screen: io.StringI
 
 
 def test_the_refresh_of_the_bottom_never_waits_for_a_line_that_is_being_printed(screen: io.StringIO) -> None:
-    """The refresh holds the console's lock, which printing needs: if it also took the view's, both would deadlock."""
+    """The refresh holds a lock that printing needs: if the refresh also took the view's lock, both would deadlock."""
     printing, go_on = threading.Event(), threading.Event()
 
     class Slow(Console):
