@@ -87,24 +87,18 @@ def remove(plan: Plan, recorder: Recorder, clusters: Mapping[str, Access]) -> No
     """Remove the remains of attempts that a person has given up, from each target that answers."""
     for target, attempts in by_target(plan, recorder.root, recorder.abandoned_attempts()).items():
         try:
-            backend = plan.targets[target].open(recorder, clusters)
-        except ToolboxError as error:
-            log.warning("files of attempts may remain on %s: %s", target, describe(error))
-            continue
-        with closing(backend):
-            discard(backend, attempts, partial(recorder.record, sync=False))
-            _teardown_run(backend, target, recorder)
+            with closing(plan.targets[target].open(recorder, clusters)) as backend:
+                discard(backend, attempts, partial(recorder.record, sync=False))
+                _teardown_run(backend, recorder)
+        except (ToolboxError, Cancelled, OSError) as error:
+            log.warning("files of the run may remain on %s: %s", target, describe(error))
 
 
-def _teardown_run(backend: Backend, target: str, recorder: Recorder) -> None:
+def _teardown_run(backend: Backend, recorder: Recorder) -> None:
     """Remove the objects that all attempts of the run share from a target, unless an attempt may still need them."""
     is_needed = recorder.past.open_attempts or recorder.abandoned_attempts()
-    if is_needed or (teardown_run := teardown_of(backend)) is None:
-        return
-    try:
+    if not is_needed and (teardown_run := teardown_of(backend)) is not None:
         teardown_run()
-    except (StepError, OSError) as error:
-        log.warning("files of the run remain on %s: %s", target, describe(error))
 
 
 def discard(backend: Backend, attempts: Iterable[RemainingAttempt], removed: Callable[[AttemptReleased], None]) -> None:

@@ -21,7 +21,7 @@ class Direction(StrEnum):
 
     def improves(self, before: float, after: float) -> bool:
         """Return whether a value that has changed has become better."""
-        return (after < before) is (self is Direction.LOWER)
+        return after < before if self is Direction.LOWER else after > before
 
 
 class Side(StrEnum):

@@ -133,7 +133,7 @@ def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None) 
 
 def _shift(series: Series, change: Change) -> Shift:
     run, last, direction = series.runs[change.index], series.runs[change.index - 1], series.direction
-    is_worse = None if direction is None else not direction.improves(change.before, change.after)
+    is_worse = None if direction is None else direction.improves(change.after, change.before)
     return Shift(change, run, last, is_worse, run.presets != last.presets)
 
 

@@ -106,6 +106,7 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         frozenset(events.secrets_left),
         latest={key: all_steps[name] for key, name in events.latest.items()},
         directories=tuple(all_steps),
+        planned=events.planned,
         configuration_changes=tuple(events.changes),
         session_changes=tuple(events.changes[events.earlier_changes :]),
     )
@@ -127,6 +128,7 @@ class _Fold:
         self.undone: set[str] = set()
         self.changed: set[str] = set()  # the directories of the steps during which the configuration changed
         self.unfinished: dict[str, None] = {}  # the directories of unfinished steps other than cells
+        self.planned: dict[str, int] = {}
         self.planned_cells: int | None = None
         self.changes: list[ConfigurationChanged] = []
         self.earlier_changes = 0  # how many of `changes` were made in earlier sessions
@@ -156,7 +158,7 @@ class _Fold:
             case RunFinished():
                 self.finished = event
             case MatrixPlanned():
-                self.planned_cells = event.cells
+                self.planned_cells = self.planned[event.step] = event.cells
             case FlakyCellsFailed():
                 self.flaky.update(event.cells)
             case SecretLeft():

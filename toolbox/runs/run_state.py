@@ -209,6 +209,7 @@ class RunState:
         damage: the lines of the journal that cannot be read; their events are missing in this state.
         latest: the latest step with each key.
         directories: the directories of all steps, including earlier directories of repeated commands.
+        planned: the number of cells of each matrix, by the directory of its step.
         configuration_changes: the fields that the orchestration replaced in all sessions.
         session_changes: the fields that the orchestration replaced in the latest session.
     """
@@ -231,6 +232,7 @@ class RunState:
     damage: Sequence[Damage] = ()
     latest: Mapping[str, StepState] = field(default_factory=dict)
     directories: Sequence[str] = ()
+    planned: Mapping[str, int] = field(default_factory=dict)
     configuration_changes: Sequence[ConfigurationChanged] = ()
     session_changes: Sequence[ConfigurationChanged] = ()
 
@@ -284,7 +286,7 @@ class RunState:
     def is_unfinished(self) -> bool:
         """Whether `project resume` has work to do: a step is open, or a planned cell never began."""
         cells = sum(1 for step in self.latest.values() if step.kind is StepKind.CELL)
-        return (self.planned_cells or 0) > cells or any(step.is_open for step in self.latest.values())
+        return sum(self.planned.values()) > cells or any(step.is_open for step in self.latest.values())
 
 
 def cell_id(key: str) -> str:

@@ -23,7 +23,8 @@ class Ambient(Generic[Value]):
 
     def get(self) -> Value | None:
         """Return the value of the context, or of the process; None if neither has a value."""
-        return self._of_context.get(None) or self._of_process
+        value = self._of_context.get(None)
+        return self._of_process if value is None else value
 
     @contextmanager
     def entered(self, value: Value) -> Iterator[Value]:

@@ -11,12 +11,13 @@ import codecs
 import errno
 import io
 import os
+import select
 import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -205,12 +206,41 @@ class Channel:
 
 
 def _await(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process: in the main thread, which runs the signal handlers, in short intervals."""
-    if threading.current_thread() is not threading.main_thread():
+    """Wait for the end of a process.
+
+    The main thread runs the signal handlers, and therefore waits in short intervals. It does not call `Popen.wait` with
+    a timeout: a signal handler that raises in there could leave the lock of `Popen` held.
+    """
+    if threading.current_thread() is threading.main_thread():
+        with _exit_of(process) as exited:
+            while not exited():
+                continue
+    with signals.deferred():
         process.wait()
-    while process.returncode is None:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(signals.WAIT_SECONDS)
+    signals.check()
+
+
+@contextmanager
+def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[Callable[[], bool]]:
+    """Yield a function that waits up to `signals.WAIT_SECONDS`, and returns whether the process has ended."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # the system has no pidfd, or the exit status was already read
+        yield lambda: _has_ended(process)
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        yield lambda: bool(poll.poll(signals.WAIT_SECONDS * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    with signals.deferred(), suppress(subprocess.TimeoutExpired):
+        process.wait(signals.WAIT_SECONDS)
+    signals.check()
+    return process.returncode is not None
 
 
 class _Pump:

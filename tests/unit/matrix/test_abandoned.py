@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from toolbox.extensions.protocols import Backend
 from toolbox.matrix import abandoned
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.errors import InfrastructureError, StepError
-from toolbox.model.events import AttemptSubmitted, StepStarted
+from toolbox.model.events import AttemptAbandoned, AttemptSubmitted, StepStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle, TargetContext, Workload
 from toolbox.runs.recorder import Recorder
@@ -35,6 +36,7 @@ class Left:
             self.machines.submit(x, name, context)
         self._plan = planned({"axes": {"x": list(xs)}}, self.machines.target("one"), self.machines.target("two"))
         self._events = [event for event in bench.events if isinstance(event, StepStarted | AttemptSubmitted)]
+        self._abandoned: list[AttemptAbandoned] = []
         self._root = bench.root
 
     def move(self, x: str, target: str) -> None:
@@ -44,9 +46,14 @@ class Left:
             for event in self._events
         ]
 
+    def abandon(self) -> None:
+        """Give up all attempts."""
+        submitted = [event for event in self._events if isinstance(event, AttemptSubmitted)]
+        self._abandoned = [AttemptAbandoned(event.step, event.attempt) for event in submitted]
+
     def end(self) -> list[str]:
         """End the open attempts, and return the cells whose attempts have ended."""
-        abandoned.end(self._plan, Recorder(self._root, Redactor(), past=folded(self._events)), {})
+        abandoned.end(self._plan, Recorder(self._root, Redactor(), past=folded([*self._events, *self._abandoned])), {})
         return [entry.removeprefix("end ") for entry in self.machines.log if entry.startswith("end ")]
 
 
@@ -94,6 +101,20 @@ def test_a_target_that_cannot_be_opened_does_not_stop_the_others(
     monkeypatch.setattr(PlannedTarget, "open", refusing)
     assert left.end() == ["b"]
     assert caplog.messages == ["workloads on two may still be running: its cluster does not answer"]
+
+
+def test_remains_on_a_target_that_cannot_be_opened_are_reported(
+    bench: Bench, planned: Planned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = Left(bench, planned, "a")
+    left.abandon()
+
+    def refusing(*_: Any, **__: Any) -> Backend:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PlannedTarget, "open", refusing)
+    assert left.end() == []
+    assert caplog.messages == ["files of the run may remain on one: OSError: [Errno 28] No space left on device"]
 
 
 def test_a_target_that_does_not_answer_gets_one_request(

@@ -156,6 +156,15 @@ def test_events_of_a_step_without_a_start_are_ignored() -> None:
         (whole("test", MatrixPlanned("test", 2, 1), *whole("test/c1")), True),
         (whole("test", MatrixPlanned("test", 2, 1), *whole("test/c1"), *whole("test/c2")), False),
         ([*whole("test", verdict=Verdict.CANCELLED), RUN, *whole("test")], False),
+        (
+            [
+                *whole(
+                    "test", *whole("test/a", MatrixPlanned("test/a", 2, 1), *whole("test/a/c1"), *whole("test/a/c2"))
+                ),
+                *[RUN, *whole("test", MatrixPlanned("test", 2, 1), *whole("test/c1"))],
+            ],
+            True,
+        ),
     ],
 )
 def test_a_run_with_cancelled_open_or_missing_steps_is_unfinished(

@@ -15,6 +15,12 @@ def test_a_value_is_current_inside_its_block() -> None:
     assert ambient.get() is None
 
 
+def test_an_empty_value_is_a_value() -> None:
+    ambient: Ambient[str] = Ambient("test")
+    with ambient.entered_by_process("process"), ambient.entered(""):
+        assert ambient.get() == ""
+
+
 def test_a_thread_without_a_context_finds_only_the_value_of_the_process() -> None:
     ambient: Ambient[str] = Ambient("test")
     with ThreadPoolExecutor() as threads:

@@ -1,5 +1,6 @@
 """Programs run until they end, or are ended with all their descendants."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from toolbox.model.errors import Cancelled
-from toolbox.system import cancellation, processes
+from toolbox.system import cancellation, processes, signals
 from toolbox.system.processes import Channel, Completed, LineTooLong
 
 LONGEST = 1 << 26
@@ -144,6 +145,21 @@ def test_a_full_pipe_does_not_stop_the_program(run: Run, stream: str) -> None:
 
 def test_the_exit_status_after_a_signal_is_its_negative_number(run: Run) -> None:
     assert run("bash", "-c", "kill -USR1 $$").returncode == -10
+
+
+def test_the_main_thread_defers_signals_while_it_waits_with_a_lock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait, are_deferred = subprocess.Popen.wait, []
+
+    def observed(self: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        are_deferred.append(signals._state.is_deferred)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", observed)
+    run("sleep", "0.2")
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    run("sleep", "0.2")
+    assert are_deferred
+    assert all(are_deferred)
 
 
 def test_standard_input_is_empty_by_default(run: Run, tmp_path: Path) -> None:

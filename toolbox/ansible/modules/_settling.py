@@ -82,8 +82,8 @@ def await_deletion(
         def remaining() -> list[Json]:
             return [obj for obj in watched_objects.objects if uids is None or obj["metadata"]["uid"] in uids]
 
-        view.until(lambda: None if remaining() else True, seconds)
-        return remaining(), view.silence_note
+        are_gone = view.until(lambda: None if remaining() else True, seconds)
+        return [] if are_gone else remaining(), view.silence_note
 
 
 def deletion_obstacle(obj: Json) -> str:
