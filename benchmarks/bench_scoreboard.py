@@ -214,6 +214,7 @@ def main() -> int:
     rounds, seed = [*arguments, *(ROUNDS, 0)[len(arguments) :]]
     backends = sys.argv[3:] or _BACKENDS
     random.seed(seed or None)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background of a shell would ignore it
     is_clean = True
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))  # paths of sockets must be short

@@ -1,5 +1,6 @@
 """Fixtures and settings that all tests share."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; programs would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # not in a worker of pytest-xdist
         config.pluginmanager.register(Leftovers(config))
 
