@@ -39,7 +39,7 @@ def test_leaving_the_block_kills_the_process(small: Workspace) -> None:
 
 
 def marked(workspace: Workspace) -> list[int]:
-    """Return the ids of the processes that have the home directory of the workspace."""
+    """Return the ids of the processes whose variable HOME is the home directory of the workspace."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -15,7 +15,7 @@ OURS = {"app.kubernetes.io/managed-by": "topgallant"}
 
 
 class Tools:
-    """The command line, with the cluster in its environment. A call runs a command and checks whether it fails.
+    """Runs Topgallant commands with KUBECONFIG set to the kubeconfig of the cluster, and checks whether they fail.
 
     Args:
         kubeconfig: kubeconfig of the cluster.

@@ -170,7 +170,7 @@ def send(directory: str, patterns: List[str], logs: List[str]) -> int:
     _send_piece(b"")
     if logs:
         _await_request()
-        _write(CONFIRMED)  # before the note: the container may end before this process
+        _write(CONFIRMED)  # first: LOGS_SENT, written next, lets the container end, which may kill this process
         if has_ended:
             _note_logs_sent(directory)
     return 0

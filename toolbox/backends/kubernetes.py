@@ -342,7 +342,9 @@ class _Kubernetes:
             made = self._objects.create(kind, self._cluster.namespace, body, timeout=timeout)
             if "completionMode" in body["spec"] and "completionMode" not in made.get("spec", {}):
                 name = body["metadata"]["name"]
-                log.warning("%s has no Indexed Jobs: the hosts of %s do not know their index", self._context.name, name)
+                log.warning(
+                    "%s does not support Indexed Jobs: the pods of %s do not get their index", self._context.name, name
+                )
         except ApiError as error:
             if not error.is_there:
                 raise

@@ -42,7 +42,7 @@ def from_config(
         prefix: the first part of the key in the template, `prefix/group command`.
         suffix: the last part of the key in the template, `group command/suffix`.
         extra: arguments that are added to those of the template, or replace them, as in {name: value}.
-        show_args: print the arguments as YAML, and run nothing. A value is the name of the only argument to print.
+        show_args: print the arguments as YAML, and run nothing. --show_args=NAME prints only the argument NAME.
     """
     work = _session(project, config_file, command_args_file, presets or [])
     call = orchestration.Call(group, command, prefix, suffix, extra or {})

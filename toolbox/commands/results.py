@@ -262,7 +262,7 @@ class Results:
                 computed from all runs.
             until: only the shifts at this time or earlier, such as 2026-11-07 (the end of this day) or '2 days ago'.
             csv: read numbers from this CSV file, or from each CSV file of this directory, instead of from the database.
-            column: the column of the CSV file that contains the numbers.
+            column: the name of the column that contains the numbers in the CSV file.
         """
         if csv is not None:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
@@ -399,7 +399,7 @@ class Results:
 
     def import_(self, *run_dirs: Path, database: Database = None) -> int:
         """
-        Record runs in the database of results, from their journals. A run that it already contains is replaced.
+        Record runs in the database of results, from their journals. Runs that the database already has are replaced.
 
         Args:
             run_dirs: the directories of the runs.

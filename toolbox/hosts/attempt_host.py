@@ -270,8 +270,8 @@ class Host:
             offsets = {attempt.directory: attempt.offsets() for attempt in attempts}
             states = self.request("watch", timeout, directories=offsets)["states"]
             for attempt in running:
-                # If the directory of a started attempt was removed, the agent cannot report its end. An attempt
-                # that was still being submitted before this request may have had no directory yet.
+                # If the directory of a started attempt was removed, the agent cannot report its end. Check only
+                # running attempts, because a submitted attempt may not have a directory yet.
                 if states.get(attempt.directory, _ABSENT)["state"] == "absent":
                     self.request("cancel", timeout, directory=attempt.directory)
                     self._finish(attempt.directory, _ended({"outcome": None}))

@@ -107,10 +107,10 @@ def detect_latest(values: NDArray[np.float64]) -> list[Change]:
 
 
 def _scaled(series: Values) -> tuple[Values, float]:
-    """Return the distances of the values from their median, scaled to at most 1, and the least spread of their noise.
+    """Return the values minus their median, scaled to at most 1, and a lower limit for the spread of their noise.
 
     The values may be rounded to multiples of a step, which is at most the smallest difference between two values. Such
-    rounding causes a spread of at least the step divided by sqrt(12). The least spread is 0 if all values are equal.
+    rounding causes a spread of at least the step divided by sqrt(12). The limit is 0 if all values are equal.
     """
     _, exponent = np.frexp(np.abs(series).max())
     small = np.ldexp(series, -exponent)  # sums of these cannot overflow, and scaling by a power of two is exact

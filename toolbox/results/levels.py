@@ -86,7 +86,7 @@ def _failed(series: Series, bound: Bound | None) -> frozenset[int]:
 
 
 def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) -> bool:
-    """Return whether later values belong to the level of the kept values: a series of both has no change."""
+    """Return whether later values belong to the level of the kept values: together they show no change of level."""
     if not kept:
         return False
     both = [*kept[-REACH:], *later]

@@ -241,7 +241,11 @@ def is_accepted(step: StepState) -> bool:
 
 
 def _counted(step: StepState) -> Iterable[MetricMeasured]:
-    """Return the metrics to record: those of the first attempt, if a second attempt had to confirm the first."""
+    """Return the metrics to record.
+
+    If an attempt had values out of the range of earlier runs, and the step is accepted, these are the metrics of the
+    first such attempt. Otherwise, they are the last value of each metric.
+    """
     first = next((attempt for attempt in step.attempts if attempt.deviations), None)
     if first is not None and is_accepted(step):
         return first.metrics.values()

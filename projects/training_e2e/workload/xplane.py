@@ -18,7 +18,7 @@ STEP_METADATA_ID = 1  # the profile has only this kind of event
 
 
 class Span(NamedTuple):
-    """One step: its start relative to the start of the line, and its duration, in nanoseconds."""
+    """One step: its start relative to the start of the XLine `train steps`, and its duration, in nanoseconds."""
 
     offset_ns: int
     duration_ns: int

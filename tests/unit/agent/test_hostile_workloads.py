@@ -1,4 +1,4 @@
-"""A workload plants files in its attempt's directory: the agent writes nothing elsewhere and is not blocked."""
+"""If a workload plants files in its attempt's directory, the agent writes nothing elsewhere and is not blocked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds have sides, of which one may be better, and gate only with enough samples."""
+"""Computed bounds fail a cell only with enough samples. A direction makes one side of the bounds the good side."""
 
 import pytest
 

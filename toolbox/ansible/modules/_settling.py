@@ -168,7 +168,7 @@ def _failure(text: str, obj: Json, pods: Sequence[Json]) -> ToolboxError:
 
 
 def _queries(objects: Objects, obj: Json) -> tuple[Query | None, ...]:
-    """Return the queries for an object, its pods and its ReplicaSets; None if the object has no pods or ReplicaSets."""
+    """Return the queries for an object, its pods and its ReplicaSets. The last two are None if they do not apply."""
     meta, labels = obj["metadata"], readiness.pod_selector(obj)
     kind, namespace = objects.kind(obj["apiVersion"], obj["kind"]), meta.get("namespace")
     pods = Query(POD, namespace, labels) if labels else None

@@ -6,7 +6,10 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Contract(BaseModel):
-    """The block `ci_presets`. Every other field is a preset, which is checked when it is applied."""
+    """The block `ci_presets`.
+
+    Every field except `to_apply`, `names` and `name` is a preset, which is checked when it is applied.
+    """
 
     model_config = ConfigDict(extra="allow")
 

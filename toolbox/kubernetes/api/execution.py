@@ -88,7 +88,7 @@ class Execution:
             received = self._received[message.data[0]]
             received += message.data[1:]
             if len(received) > _MOST_BYTES:
-                raise Unavailable(f"{self._cluster.label}: a command in a pod sends more output than was requested")
+                raise Unavailable(f"{self._cluster.label}: a command in a pod sent too much unread output")
         return True
 
     @classmethod

@@ -89,8 +89,8 @@ def watching_all(objects: Objects, *queries: Query | None, timeout: float = TIME
     """Watch the objects of several queries.
 
     Args:
-        queries: the queries. For each query, `View.watched` has a `WatchedObjects`, in this order. For None, the
-            `WatchedObjects` stays empty.
+        queries: the queries. For each query, `View.watched` has a `WatchedObjects`, in this order. It stays empty
+            for a query that is None.
         timeout: how many seconds the server may be unavailable at the start.
 
     Raises:

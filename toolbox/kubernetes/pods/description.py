@@ -141,11 +141,11 @@ class _Part(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_nulls(cls, said: Any) -> Any:
-        if not isinstance(said, Mapping):
-            return said
+    def _drop_nulls(cls, block: Any) -> Any:
+        if not isinstance(block, Mapping):
+            return block
         kept = {name for name, field in cls.fields().items() if type(None) in get_args(field.annotation)}
-        return {name: value for name, value in said.items() if value is not None or name in kept}
+        return {name: value for name, value in block.items() if value is not None or name in kept}
 
     @classmethod
     def fields(cls) -> dict[str, FieldInfo]:
@@ -181,11 +181,11 @@ class Resources(_Part):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Resources:
-        said = self.model_fields_set
+        given = self.model_fields_set
         for part in ("cpu", "memory_gb"):
             names = {f"request_{part}", f"limit_{part}"}
             request, limit = self._range(part)
-            if names <= said and request is not None and limit is not None and request > limit:
+            if names <= given and request is not None and limit is not None and request > limit:
                 raise ValueError(f"`request_{part}` {request:g} is more than `limit_{part}` {limit:g}")
         for name in self.extended:
             if name in {_GPU, self.gpu_resource} or name.startswith("nvidia.com/mig-"):
@@ -425,10 +425,10 @@ def parse(target: Mapping[str, Any], cell: Mapping[str, Any]) -> Pod:
     Raises:
         ValueError: a field is wrong; the message names all wrong fields.
     """
-    for said in (target, cell):
-        if not isinstance(said, Mapping):
+    for block in (target, cell):
+        if not isinstance(block, Mapping):
             raise ValueError(  # noqa: TRY004  # all mistakes in a configuration are a ValueError
-                f"{abbreviated(said)} does not describe a pod: a mapping was expected"
+                f"{abbreviated(block)} does not describe a pod: a mapping was expected"
             )
     try:
         return _parsed(json.dumps([target, cell]))

@@ -170,7 +170,8 @@ class LiveCopy:
             moment, _, text = line.partition(b" ")
             if not _TIME.fullmatch(moment):
                 continue
-            # The clock of a node may have been set back: the line that requests the logs counts with any time.
+            # If the clock of the node was set back, a new request may have an older time than `known`. So its time only
+            # has to differ from `_refuted`, the time of a request that the workload itself printed.
             is_request = self.may_hold and text == HOLDING.encode() and moment != self._refuted
             if is_request:
                 self._held_at, self.is_held = moment, True

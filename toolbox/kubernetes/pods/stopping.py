@@ -40,7 +40,7 @@ class Stop:
         is_discard: whether the run removes the Job so that a lost pod is not replaced.
         has_started: whether all pods of the attempt have started.
         outcome: how the attempt ended, while some of its pods may still run.
-        requested: when each pod was last asked to stop, by its name.
+        requested: for the name of each pod, when the pod was last asked to stop.
         confirmed: the names of the pods whose agents have confirmed the request.
         is_over: whether waiting has ended: the Job is removed, or about to be.
     """
