@@ -26,13 +26,13 @@ from toolbox.model.text import abbreviated
 
 COMMANDS: Final = ("test", "var", "skip", "only", "help")
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
-_LONGEST: Final = 1 << 16  # characters; GitHub allows no longer comments
+_LONGEST: Final = 1 << 16  # the largest number of characters in a comment
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
 _FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _INDENT: Final = {" ", "\t"}
 # The end of a /var line whose value is in the following lines. Only such a value may contain blank lines.
 _OPENS_BLOCK = re.compile(r"(:|[|>][-+1-9]{0,2})$")
-_LONGEST_OPENING: Final = 3  # the length of `|-2`: only the last characters of a line are searched
+_LONGEST_OPENING: Final = 3  # the longest match, such as `|-2`: only so many last characters are searched
 _DEEPEST: Final = 20  # levels that are parsed; `config.outside` allows only 8, and its message names the field
 
 

@@ -169,8 +169,8 @@ class Results:
             before: the old runs: the name of a run, `latest` or `previous`, a revision, or a period such as
                 2026-11-01..2026-11-07 or '20 days ago..now'.
             after: the new runs, written in the same way as --before.
-            revision: compare only runs of this revision, on each side that is not itself a revision. Give the whole
-                revision, its beginning, or a pattern.
+            revision: compare only runs of this revision: the whole revision, its beginning, or a pattern. If --before
+                or --after is itself a revision, this flag does not apply to it.
             all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """
         selection = _results.run_filter(

@@ -133,9 +133,9 @@ class _Headers:
 
 
 class _Member(tarfile.TarInfo):
-    """A header of a GNU archive without sparse files. The agents and pods write only such archives.
+    """A tar header that refuses extended, global and sparse headers before `tarfile` parses them.
 
-    Headers of other types are refused before `tarfile` parses them. Parsing an extended header of a megabyte takes
+    The agents and pods write none of these. Parsing an extended header of a megabyte takes
     hours (CVE-2024-6232), a global header is parsed again for each member, and the map of a sparse file may fill the
     memory.
     """

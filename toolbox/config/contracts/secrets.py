@@ -15,7 +15,10 @@ class SecretsDirectory(BaseModel):
 
 
 class Contract(BaseModel):
-    """The block `secrets`. The value of any other field is the file name of a secret: `*$@secrets.FIELD`."""
+    """The block `secrets`.
+
+    Every field except `dir` and `env` contains the file name of a secret. `*$@secrets.FIELD` reads the file.
+    """
 
     model_config = ConfigDict(extra="allow")
 

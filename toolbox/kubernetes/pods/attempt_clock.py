@@ -33,7 +33,7 @@ class Clock:
     """The time limits of the attempts of one tracker.
 
     Args:
-        notify: called with the name of an attempt when the reason why it has not started changes.
+        notify: called with the name of a waiting attempt when the reason for its wait changes.
         events: returns the cluster's events about a Job or a pod, by its name.
     """
 

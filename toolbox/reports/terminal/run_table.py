@@ -154,7 +154,7 @@ def _warnings(summary: RunState) -> Iterator[Text]:
 
 
 def _without_end(summary: RunState) -> Iterator[Text]:
-    """Yield a line for each attempt that may be running or may have left something, with the next command."""
+    """Yield a line for each open or abandoned attempt, with the command that adopts it or removes what it left."""
     command = f"{environ.program()} project resume {summary.directory}"
     for attempts, state, what_to_do in (
         (summary.open_attempts, "may be running", f"`{command}` adopts the attempt; --abandon gives it up"),
