@@ -92,7 +92,7 @@ class Source(BaseModel):
 
     def _profile(self, directory: Path) -> tuple[str, Any]:
         """Return the name and the content of the profile."""
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
 
         files = [path.relative_to(directory).as_posix() for path in matching(directory, self.file)]
         if len(files) != 1:
@@ -147,7 +147,7 @@ def _counted(names: Counter[str], most: int = 12) -> str:
 @cache
 def _space() -> Any:
     """Return the message class for XSpace."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto
     scalars = {"int64": kinds.TYPE_INT64, "string": kinds.TYPE_STRING, "bytes": kinds.TYPE_BYTES}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from xplane import Span, encode_profile
 
