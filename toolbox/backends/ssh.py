@@ -1,54 +1,16 @@
-"""Runs workloads on a machine that is reached by the user's OpenSSH, with the user's configuration and known hosts.
-
-All cells share one connection per host, for the agent and for the transfer of files (`ControlMaster`). The files of an
-attempt stay below `directory` on the host until the attempt is released.
-"""
+"""Runs workloads on a machine that is reached by the user's OpenSSH, with the user's configuration and known hosts."""
 
 from __future__ import annotations
 
-import logging
-import os
-import shlex
-import tarfile
-import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, BinaryIO, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from toolbox.extensions.protocols import Backend
-from toolbox.hosts import archives, bootstrap, staging
-from toolbox.hosts.attempt_host import Host
+from toolbox.hosts.ssh_machine import Login, SshMachine
 from toolbox.model import addresses
 from toolbox.model.addresses import Address
-from toolbox.model.errors import LimitExceeded, StepError
-from toolbox.model.text import truncate
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
-from toolbox.runs.layout import AttemptDirectory
-from toolbox.system import cancellation, filesystem, processes, scratch
-from toolbox.system.processes import Channel
-
-log = logging.getLogger(__name__)
-
-_TIMEOUT: Final = 60.0  # the timeout in seconds of all requests, except those that start or find a workload
-_PAUSE: Final = 0.5
-_LONGEST_LINE: Final = 1 << 16
-_MOST_ERROR_LINES: Final = 1000  # the number of last lines of standard error to keep
-_ARCHIVE_MARKER: Final = "-- topgallant: archive --"
-_SSH_FAILED: Final = 255  # the exit status of ssh if the connection fails
-_OPTIONS: Final = (
-    "BatchMode=yes",  # never ask for a password
-    "ConnectTimeout=15",
-    # End the connection if the host has not answered for 15 s.
-    "ServerAliveInterval=5",
-    "ServerAliveCountMax=3",
-    "ControlPersist=no",
-)
+from toolbox.model.workloads import TargetContext
 
 
 class Target(BaseModel):
@@ -74,7 +36,8 @@ class Target(BaseModel):
 
     def open(self, context: TargetContext) -> Backend:
         """Return the backend for this machine."""
-        return _Ssh(context, self)
+        login = Login(self.host_or_name(context.name), self.user, self.port)
+        return SshMachine(context, login, self.python, self.directory)
 
     def address(self, name: str) -> str | None:
         """Return the address of the machine as `[USER@]HOST[:PORT]`."""
@@ -87,166 +50,3 @@ class Target(BaseModel):
             ValueError: no host is configured, and the name of the target is not a host.
         """
         return self.host or addresses.host(name)
-
-
-@dataclass(slots=True)
-class _Ssh:
-    """Executes workloads on one machine. `toolbox.extensions.protocols.Backend` documents the methods."""
-
-    context: TargetContext
-    target: Target
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _control: Path = field(init=False)
-    _host: Host = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._control = self._stack.enter_context(scratch.directory()) / "control"
-        self._host = Host(self.context.name, self._launch, self.context.notify)
-
-    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        timeout = workload.timeouts.wait
-        remote = self._directory(name, timeout)
-        sources = self._send(workload, directory, remote) if self._host.is_unused(remote, timeout) else None
-        order = staging.order(workload, self.context, {})
-        self._host.start(name, remote, order, sources=sources, mirror=directory, timeout=timeout)
-        return Handle(name, directory)
-
-    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
-        return {handle: self._host.status(self._directory(handle.name, 0)) for handle in handles}
-
-    def collect(self, handle: Handle, workload: Workload) -> None:
-        remote = self._directory(handle.name, _TIMEOUT)
-        most = self.context.limits.files + 1  # with one file more than allowed, `archives.extract` detects the excess
-        answer = self._host.request("list", _TIMEOUT, directory=remote, patterns=list(workload.collect), most=most)
-        # Fetch a log again if the local copy is missing or incomplete, for example because the disk was full.
-        logs = {AttemptDirectory(handle.directory).log(stream): size for stream, size in answer["logs"].items()}
-        incomplete = [log.name for log, size in logs.items() if _size(log) != size]
-        self._fetch([*answer["files"], *incomplete], remote, handle.directory)
-
-    def cancel(self, handle: Handle) -> None:
-        self._host.request("cancel", _TIMEOUT, directory=self._directory(handle.name, _TIMEOUT))
-
-    def release(self, handle: Handle) -> None:
-        remote = self._directory(handle.name, _TIMEOUT)
-        self._host.request("release", _TIMEOUT, directory=remote)
-        self._host.unwatch(remote)
-
-    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        timeout = workload.timeouts.wait
-        exists = self._host.watch(name, self._directory(name, timeout), mirror=directory, timeout=timeout)
-        return Handle(name, directory) if exists else None
-
-    def close(self) -> None:
-        self._host.close()
-        self._stack.close()
-
-    def _directory(self, name: str, timeout: float) -> str:
-        """Return the absolute path of an attempt's directory on the machine."""
-        parent = self.target.directory
-        home = self._host.home(timeout) if parent.startswith("~") else ""
-        return f"{home}{parent.removeprefix('~')}/{name}"
-
-    def _launch(self) -> Channel:
-        command = shlex.join(bootstrap.command(self.target.python))
-        # This master connection ends with the orchestrator. The connections for files share it, and end with it.
-        self._control.unlink(missing_ok=True)
-        args = self._ssh("ControlMaster=yes", command)
-        return Channel(args, processes.environment(self.context.mark))
-
-    def _ssh(self, master: str, command: str) -> Sequence[str]:
-        options = [f"-o{option}" for option in (*_OPTIONS, master, f"ControlPath={self._control}")]
-        user = ["-l", self.target.user] if self.target.user else []
-        port = ["-p", str(self.target.port)] if self.target.port else []
-        return ["ssh", "-T", *options, *user, *port, "--", self.target.host_or_name(self.context.name), command]
-
-    def _send(self, workload: Workload, directory: Path, remote: str) -> str | None:
-        """Send the files of a workload, and return their folder on the machine; None if there are no files.
-
-        A copy of the files is kept in the directory of the attempt.
-        """
-        with staging.staged(workload, directory) as folder, scratch.directory() as private:
-            if folder is None:
-                return None
-            archive = private / "sources.tar"
-            with tarfile.open(archive, "w") as content:
-                content.add(folder, arcname=".")
-            remote_folder = f"{remote}/{folder.name}"
-            quoted = shlex.quote(remote_folder)
-            self._run(f"umask 077 && mkdir -p {quoted} && tar -xof - -C {quoted}", source=archive)
-            with suppress(OSError):  # another process has already created `src/`
-                folder.replace(AttemptDirectory(directory).sources)
-            return remote_folder
-
-    def _fetch(self, names: Sequence[str], remote: str, directory: Path) -> None:
-        """Fetch files from a remote directory. Skip files that cannot be read or are unsafe to extract."""
-        archive = AttemptDirectory(directory).archive
-        tar = f"tar -C {shlex.quote(remote)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
-        with scratch.directory() as private:
-            paths = filesystem.write_bytes(private / "paths", b"\0".join(os.fsencode(f"./{name}") for name in names))
-            try:
-                for line in self._run(f"printf '\\n{_ARCHIVE_MARKER}\\n'; {tar}", source=paths, output=archive):
-                    if line.startswith("tar:"):
-                        log.warning("%s: %s", self.context.name, line)
-                self._extract(archive, directory)
-            except LimitExceeded:
-                with suppress(LimitExceeded, tarfile.TarError):  # keep the files that have arrived
-                    self._extract(archive, directory)
-                raise
-            except (OSError, tarfile.TarError) as error:
-                raise self._failure(f"the files of the attempt cannot be fetched: {error}") from error
-            finally:
-                archive.unlink(missing_ok=True)
-
-    def _extract(self, archive: Path, directory: Path) -> None:
-        with archive.open("rb") as stream:
-            _skip_login_output(stream)
-            archives.extract(stream, directory, self.context.limits)
-
-    def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
-        """Run a shell command on the machine, with files as its input and output. Retry if the connection drops.
-
-        Returns:
-            The last lines of the standard error of the command.
-
-        Raises:
-            StepError: the command failed, or the machine was unreachable.
-        """
-        deadline = time.monotonic() + _TIMEOUT
-        while True:
-            status, errors = self._run_once(command, source, output)
-            if status == 0:
-                return errors
-            if status != _SSH_FAILED or time.monotonic() > deadline:
-                raise self._failure("\n".join(map(truncate, errors[-3:])) or f"`{command}` ended with status {status}")
-            # The connection has dropped. This request returns when the connection is restored.
-            cancellation.current().sleep(_PAUSE)
-            self._host.request("state", deadline - time.monotonic(), directory="/")
-
-    def _run_once(self, command: str, source: Path | None, output: Path | None) -> tuple[int, list[str]]:
-        errors: deque[str] = deque(maxlen=_MOST_ERROR_LINES)
-        with ExitStack() as stack:
-            reader = stack.enter_context(source.open("rb")) if source else None
-            writer = stack.enter_context(open(output, "wb", opener=filesystem.private_opener)) if output else None
-            most = self.context.limits.archive_bytes
-            pipe = stack.enter_context(archives.pipe_to(writer, most)) if writer else None
-            completed = processes.run(
-                self._ssh("ControlMaster=no", command),
-                env=processes.environment(self.context.mark),
-                stdin=reader,
-                stdout=pipe,
-                on_line=errors.append,
-            )
-        return completed.returncode, list(errors)
-
-    def _failure(self, message: str) -> StepError:
-        return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
-
-
-def _skip_login_output(stream: BinaryIO) -> None:
-    """Skip the output of the login shell, which precedes the archive."""
-    while (line := stream.readline(_LONGEST_LINE)) and line != f"{_ARCHIVE_MARKER}\n".encode():
-        continue
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else -1

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from toolbox.backends import ssh
 from toolbox.backends.ssh import Target
 from toolbox.extensions.protocols import Backend
+from toolbox.hosts.ssh_machine import SshMachine
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import TargetContext, Workload
 
@@ -112,7 +112,7 @@ def test_ssh_takes_an_ipv6_address_without_brackets(tmp_path: Path, called: Path
 
 def test_closing_a_machine_that_was_never_reached_leaves_no_files(tmp_path: Path) -> None:
     opened = backend(tmp_path)
-    assert isinstance(opened, ssh._Ssh)
+    assert isinstance(opened, SshMachine)
     folder = opened._control.parent
     assert folder.is_dir()
     opened.close()
