@@ -24,6 +24,7 @@ from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.clusters import Access
 from toolbox.model.errors import (
     Cancelled,
+    FilesLost,
     LimitExceeded,
     StepError,
     SubmissionUnknown,
@@ -33,7 +34,7 @@ from toolbox.model.errors import (
 )
 from toolbox.model.events import AttemptReleased, Note
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, AttemptStatus, Handle, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome
 from toolbox.system import cancellation
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 _MOST_THREADS: Final = 32
+_JUDGED: Final = (EndedBy.EXIT, EndedBy.SIGNAL)  # the checks decide the outcome, which does not contain the message
 
 
 class Executions:
@@ -222,7 +224,7 @@ class Executions:
             return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message), is_open=True)
         try:
             self._backend(run.target).collect(run.handle, run.cell.workload)
-        except LimitExceeded as error:
+        except (LimitExceeded, FilesLost) as error:
             return _failure(error)
         except (StepError, Cancelled, OSError) as error:
             # The files are still on the target: a resumed run can fetch them without repeating the attempt.
@@ -265,7 +267,7 @@ class Executions:
 
 
 def _remark(outcome: WorkloadOutcome) -> str:
-    parts = []
+    parts = [outcome.message] if outcome.ended_by in _JUDGED and outcome.message else []
     if outcome.leftovers:
         count = "a process" if outcome.leftovers == 1 else f"{outcome.leftovers} processes"
         parts.append(f"{count} of the workload had to be killed")

@@ -115,6 +115,10 @@ class LimitExceeded(StepError):
         super().__init__(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION)
 
 
+class FilesLost(StepError):
+    """The files of an ended attempt are lost, because the machine no longer exists. Another attempt may succeed."""
+
+
 class CheckFailed(StepError):
     """The workload ran, and a check of its results failed."""
 

@@ -12,7 +12,7 @@ from tests.fakes.backend import BROKEN, NEVER, Ending, FakeBackend, Machines
 from tests.unit.matrix.conftest import Planned
 from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.executions import Executions
-from toolbox.model.errors import Cancelled, LimitExceeded, StepError
+from toolbox.model.errors import Cancelled, FilesLost, LimitExceeded, StepError
 from toolbox.model.events import Event, Note, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
@@ -114,6 +114,10 @@ def test_leftovers_and_dropped_logs_become_remarks(desks: Any) -> None:
     assert desks(Ending(remark={"leftovers": 1})).collect().remark.startswith("a process of the workload")
 
 
+def test_a_failed_workload_is_remarked_with_its_machine(desks: Any) -> None:
+    assert desks(Ending(3, remark={"message": "worker 2: exit status 3"})).collect().remark == "worker 2: exit status 3"
+
+
 def test_processes_that_may_run_on_are_noted_in_the_journal(desks: Any) -> None:
     desk = desks(Ending(by=EndedBy.LOST, remark={"may_remain": True}))
     desk.collect()
@@ -143,6 +147,7 @@ NO_ROUTE = StepError("no route", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTU
         (OSError(28, "No space left on device"), (Verdict.ERROR, Cause.INFRASTRUCTURE), True, False),
         (PermissionError(13, "Permission denied"), (Verdict.ERROR, Cause.INTERNAL), True, False),
         (LimitExceeded("it left more than 5 bytes"), (Verdict.ERROR, Cause.CONFIGURATION), False, False),
+        (FilesLost("the machine was deleted"), (Verdict.ERROR, Cause.INFRASTRUCTURE), False, False),
         (Cancelled("it ends"), (Verdict.CANCELLED, Cause.INTERRUPTED), True, False),
         (KeyError("x"), (Verdict.ERROR, Cause.INTERNAL), False, True),
         (NO_ROUTE, (Verdict.ERROR, Cause.INFRASTRUCTURE), True, False),

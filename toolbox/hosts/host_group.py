@@ -1,0 +1,348 @@
+"""Runs each attempt on several machines at once: for example on all workers of a TPU slice.
+
+If a workload fails on one machine, or the machine is lost, the workloads on the other machines cannot go on without it
+and are ended. The logs and files of the first machine are those of the attempt. Those of the other machines are in
+`hosts/1/`, `hosts/2/` and so on. `group_endings.py` decides how the attempt ended.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from toolbox.extensions.protocols import Backend
+from toolbox.hosts import group_endings
+from toolbox.hosts.group_endings import Ending
+from toolbox.model.errors import Cancelled, LimitExceeded, SubmissionUnknown, ToolboxError
+from toolbox.model.workloads import (
+    AttemptState,
+    AttemptStatus,
+    EndedBy,
+    Handle,
+    TargetContext,
+    Timeouts,
+    Workload,
+    WorkloadOutcome,
+)
+from toolbox.runs.layout import AttemptDirectory
+from toolbox.system import cancellation, filesystem
+from toolbox.system.cancellation import CancelScope
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+_END_SECONDS: Final = 15.0  # in addition to the grace of the workload
+_EXPECTED: Final = (ToolboxError, Cancelled, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One machine of a group.
+
+    Args:
+        name: the name of the machine in messages, such as `worker 2`.
+        open: returns the backend of the machine.
+        variables: environment variables that tell a workload its place in the group.
+    """
+
+    name: str
+    open: Callable[[TargetContext], Backend]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt on all machines of the group.
+
+    Args:
+        handles: the handle on each machine.
+        statuses: the last known status on each machine.
+        ended: the indices of the machines on which the attempt is over, in the order of time.
+        is_submitted: whether all machines have answered the submission.
+        is_stopping: whether the workloads are being ended.
+        is_cancelled: whether the run cancelled the attempt.
+    """
+
+    handles: Sequence[Handle]
+    grace: float
+    statuses: list[AttemptStatus]
+    ended: list[int] = field(default_factory=list)
+    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
+    is_submitted: bool = False
+    is_stopping: bool = False
+    is_cancelled: bool = False
+    timer: threading.Timer | None = None
+
+    @property
+    def open_machines(self) -> list[int]:
+        """The indices of the machines on which the attempt is not over."""
+        return [index for index in range(len(self.handles)) if index not in self.ended]
+
+    def end_on(self, index: int, status: AttemptStatus) -> None:
+        """Record that the attempt is over on a machine."""
+        self.statuses[index] = status
+        self.ended.append(index)
+
+
+class HostGroup:
+    """Executes workloads on all machines of a group. It implements `toolbox.extensions.protocols.Backend`.
+
+    Args:
+        context: the target of the attempts.
+        threads: runs the requests to the machines. The methods of the group must not be called in these threads.
+        lost_seconds: how many seconds a machine may be unreachable until it counts as lost.
+    """
+
+    def __init__(
+        self, context: TargetContext, members: Sequence[Member], threads: Executor, *, lost_seconds: float
+    ) -> None:
+        self._notify = context.notify
+        self._members = members
+        self._threads = threads
+        self._lost_seconds = lost_seconds
+        self._lock = threading.RLock()
+        self._attempts: dict[str, _Attempt] = {}
+        self._is_closed = False
+        self._machines = [
+            member.open(dataclasses.replace(context, name=f"{context.name}, {member.name}", notify=self._note))
+            for member in members
+        ]
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        """See `Backend`. If only some machines start the workload, the attempt ends soon."""
+        attempt = self._add(workload.timeouts, name, directory)
+        results = self._on_each(
+            lambda index: self._machines[index].submit(
+                self._placed(workload, index), name, filesystem.make_directory(attempt.handles[index].directory)
+            )
+        )
+        errors = [error for error in results if isinstance(error, BaseException)]
+        if len(errors) == len(results) and not any(isinstance(error, SubmissionUnknown) for error in errors):
+            self._forget(name)
+            raise errors[0]
+        with self._lock:
+            attempt.is_cancelled |= any(isinstance(error, Cancelled) for error in errors)
+        self._submitted(name, attempt, results)
+        return Handle(name, directory)
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        """See `Backend`."""
+        with self._lock:
+            return {handle: self._attempts[handle.name].status for handle in handles}
+
+    def collect(self, handle: Handle, workload: Workload) -> None:
+        """See `Backend`. Skip the machines that were lost, because their files cannot be fetched."""
+        with self._lock:
+            attempt = self._attempts[handle.name]
+            reachable = [i for i, status in enumerate(attempt.statuses) if status.state is AttemptState.ENDED]
+            outcome = attempt.status.outcome
+        results = self._on_each(
+            lambda index: self._machines[index].collect(attempt.handles[index], workload), reachable
+        )
+        errors = [error for error in results if isinstance(error, BaseException)]
+        for error in errors:
+            if isinstance(error, LimitExceeded | Cancelled) or outcome is None or group_endings.is_good(outcome):
+                raise error
+            log.warning("files of %s are missing: %s", handle.name, error)
+        if outcome is not None and len(self._members) > 1:
+            _write_outcomes(AttemptDirectory(handle.directory), attempt.statuses[0], outcome)
+
+    def cancel(self, handle: Handle) -> None:
+        """See `Backend`."""
+        with self._lock:
+            attempt = self._attempts[handle.name]
+            attempt.is_cancelled = True
+        self._stop(handle.name, attempt)
+
+    def release(self, handle: Handle) -> None:
+        """See `Backend`."""
+        results = self._on_each(lambda index: self._machines[index].release(self._handle(handle, index)))
+        for error in results:
+            if isinstance(error, BaseException):
+                raise error
+        self._forget(handle.name)
+
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
+        """See `Backend`. If only some machines have the attempt, the attempt ends soon."""
+        attempt = self._add(workload.timeouts, name, directory)
+        results = self._on_each(
+            lambda index: self._machines[index].find(
+                self._placed(workload, index), name, filesystem.make_directory(attempt.handles[index].directory)
+            )
+        )
+        for error in results:
+            if isinstance(error, BaseException):
+                self._forget(name)
+                raise error
+        if not any(results):
+            self._forget(name)
+            return None
+        self._submitted(name, attempt, results)
+        return Handle(name, directory)
+
+    def end_all(self, outcome: WorkloadOutcome) -> None:
+        """End all attempts with the same outcome, because the machines no longer exist. Send no request to them."""
+        with self._lock:
+            attempts = dict(self._attempts)
+        for name, attempt in attempts.items():
+            self._conclude(name, attempt, AttemptStatus(AttemptState.ENDED, outcome))
+
+    def close(self) -> None:
+        """See `Backend`."""
+        with self._lock:
+            self._is_closed = True
+            attempts = list(self._attempts.values())
+        for attempt in attempts:
+            if attempt.timer is not None:
+                attempt.timer.cancel()
+        for machine in self._machines:
+            machine.close()
+
+    # The submission of an attempt
+
+    def _handle(self, handle: Handle, index: int) -> Handle:
+        return Handle(handle.name, AttemptDirectory(handle.directory).host(index).path)
+
+    def _placed(self, workload: Workload, index: int) -> Workload:
+        """Return the workload for one machine."""
+        variables = {**self._members[index].variables, **workload.env}
+        timeouts = dataclasses.replace(workload.timeouts, wait=min(self._lost_seconds, workload.timeouts.wait))
+        return dataclasses.replace(workload, env=variables, timeouts=timeouts)
+
+    def _add(self, timeouts: Timeouts, name: str, directory: Path) -> _Attempt:
+        whole = Handle(name, directory)
+        handles = [self._handle(whole, index) for index in range(len(self._members))]
+        attempt = _Attempt(handles, timeouts.grace, [AttemptStatus(AttemptState.SUBMITTED) for _ in handles])
+        with self._lock:
+            self._attempts[name] = attempt
+        return attempt
+
+    def _submitted(self, name: str, attempt: _Attempt, results: Sequence[Handle | BaseException | None]) -> None:
+        """Record which machines have started an attempt."""
+        with self._lock:
+            for index, result in enumerate(results):
+                if not isinstance(result, Handle):
+                    text = str(result) if result else "the attempt was never started there"
+                    attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=text))
+            attempt.is_submitted = True
+            attempt.status = attempt.status.become(AttemptState.RUNNING)
+        self._look(name, attempt)
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            attempt = self._attempts.pop(name, None)
+        if attempt is not None and attempt.timer is not None:
+            attempt.timer.cancel()
+
+    # The end of an attempt
+
+    def _note(self, name: str) -> None:
+        """Handle a notification of a machine."""
+        with self._lock:
+            attempt = self._attempts.get(name)
+        if attempt is not None:
+            self._look(name, attempt)
+
+    def _look(self, name: str, attempt: _Attempt) -> None:
+        """Check whether an attempt has ended, or must be ended because a machine has failed."""
+        with self._lock:
+            if not attempt.is_submitted or attempt.status.state.is_over or self._is_closed:
+                return
+            for index in attempt.open_machines:
+                handle = attempt.handles[index]
+                status = self._machines[index].poll([handle])[handle]
+                if status.state.is_over:
+                    attempt.end_on(index, status)
+            has_ended = not attempt.open_machines
+            has_failed = any(not group_endings.is_good(self._outcome(attempt, index)) for index in attempt.ended)
+        if has_ended:
+            self._conclude(name, attempt, self._ended(attempt))
+        elif has_failed:
+            self._stop(name, attempt)
+
+    def _stop(self, name: str, attempt: _Attempt) -> None:
+        """End the workloads of an attempt on all machines, and stop waiting for them after a while."""
+        with self._lock:
+            if attempt.is_stopping or attempt.status.state.is_over or self._is_closed:
+                return
+            attempt.is_stopping = True
+            attempt.timer = threading.Timer(attempt.grace + _END_SECONDS, self._give_up, [name, attempt])
+            attempt.timer.daemon = True
+            attempt.timer.start()
+            for index in attempt.open_machines:
+                self._threads.submit(self._cancel_on, name, attempt, index)
+
+    def _cancel_on(self, name: str, attempt: _Attempt, index: int) -> None:
+        try:
+            with cancellation.entered(CancelScope()):  # end the workload even if the run is cancelled
+                self._machines[index].cancel(attempt.handles[index])
+        except _EXPECTED as error:
+            with self._lock:
+                if index in attempt.open_machines:
+                    attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=str(error)))
+            self._look(name, attempt)
+
+    def _give_up(self, name: str, attempt: _Attempt) -> None:
+        with self._lock:
+            for index in attempt.open_machines:
+                text = f"the workload did not end within {attempt.grace + _END_SECONDS:.0f} s after it was cancelled"
+                attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=text))
+        self._look(name, attempt)
+
+    def _outcome(self, attempt: _Attempt, index: int) -> WorkloadOutcome:
+        return group_endings.outcome_of(attempt.statuses[index])
+
+    def _ended(self, attempt: _Attempt) -> AttemptStatus:
+        """Return the final status of an attempt that is over on all machines."""
+        statuses = [attempt.statuses[index] for index in attempt.ended]
+        if all(status.state is AttemptState.UNREACHABLE for status in statuses):
+            return statuses[0]
+        endings = [Ending(self._members[index].name, self._outcome(attempt, index)) for index in attempt.ended]
+        outcome = group_endings.conclude(endings)
+        if attempt.is_cancelled and any(ending.outcome.ended_by is EndedBy.CANCELLED for ending in endings):
+            # The other workloads may have failed as a consequence.
+            outcome = dataclasses.replace(outcome, ended_by=EndedBy.CANCELLED)
+        return AttemptStatus(AttemptState.ENDED, outcome)
+
+    def _conclude(self, name: str, attempt: _Attempt, status: AttemptStatus) -> None:
+        with self._lock:
+            if attempt.status.state.is_over or self._is_closed:
+                return
+            attempt.status = attempt.status.become(status.state, status.outcome, status.message)
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        self._notify(name)
+
+    def _on_each(
+        self, work: Callable[[int], Result], indices: Iterable[int] | None = None
+    ) -> list[Result | BaseException]:
+        """Call a function for each machine in parallel, and return the results, or the expected errors."""
+
+        def tried(index: int) -> Result | BaseException:
+            try:
+                return work(index)
+            except _EXPECTED as error:
+                return error
+
+        chosen = range(len(self._members)) if indices is None else indices
+        futures = [self._threads.submit(contextvars.copy_context().run, tried, index) for index in chosen]
+        return [future.result() for future in futures]
+
+
+def _write_outcomes(directory: AttemptDirectory, first: AttemptStatus, outcome: WorkloadOutcome) -> None:
+    """Write the outcome of the first machine to `hosts/0/`, and the outcome of the attempt to its directory."""
+    own = AttemptDirectory(directory.path / "hosts" / "0")
+    filesystem.make_directory(own.path)
+    for place, written in ((own, group_endings.outcome_of(first)), (directory, outcome)):
+        filesystem.write_json(place.outcome, written.as_json())
+        if written.exit_code is None:
+            place.exit_code.unlink(missing_ok=True)
+        else:
+            filesystem.write_text(place.exit_code, f"{written.exit_code}\n")
