@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.fakes.backend import Machines
+from tests.fakes.ledger import MemoryLedger
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options, Scheduler
 from toolbox.matrix.targets import PlannedTarget
@@ -100,7 +101,9 @@ class Bench:
         submitted = self.of(AttemptSubmitted)[0]
         self.forget(AttemptEnded, x[0])
         machines.submit(
-            x[0], submitted.name, TargetContext("one", self.root.name, self.root, {}, tuple, lambda _: None)
+            x[0],
+            submitted.name,
+            TargetContext("one", self.root.name, self.root, {}, tuple, lambda _: None, MemoryLedger()),
         )
         return machines
 

@@ -1,7 +1,8 @@
-"""The protocols of all extensions: checks, metric sources, backends and reports.
+"""The protocols of all extensions: checks, metric sources, backends, kinds of remote resources, and reports.
 
-A check, a metric source or the target of a backend is a pydantic model whose fields are set by the configuration. A
-report is a function. `discovery.py` finds the modules, and `loading.py` creates the objects.
+A check, a metric source or the target of a backend is a pydantic model whose fields are set by the configuration. The
+fields of a remote resource are set by the ledger. A report is a function. `discovery.py` finds the modules, and
+`loading.py` creates the objects.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.resources import OpenResource, Owner
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.runs.run_state import RunState
 
@@ -72,7 +74,8 @@ class MetricSource(Protocol):
 class Target(Protocol):
     """Describes one target of a backend: the model `Target` of a module in `backends/`.
 
-    A target may also implement `MachineTarget`, `SelectiveTarget`, `VerifiableTarget` and `ExtendingTarget`.
+    A target may also implement `MachineTarget`, `SelectiveTarget`, `VerifiableTarget`, `OwningTarget` and
+    `ExtendingTarget`.
 
     Args:
         keeps_attempts: whether the files of an attempt stay on the target until the attempt is released.
@@ -122,6 +125,22 @@ class VerifiableTarget(Protocol):
         Raises:
             ConfigurationError: the configuration or a permission must be changed before the workloads can run.
             InfrastructureError: the target does not answer.
+        """
+
+
+@runtime_checkable
+class OwningTarget(Protocol):
+    """A target whose backend creates remote resources, which can be found by their labels."""
+
+    def resources(self, name: str, clusters: Mapping[str, Access | None]) -> Iterable[OpenResource]:
+        """Return the resources with labels of Topgallant on the remote side, of any owner.
+
+        Args:
+            clusters: how to reach each cluster of the configuration, by name; None for a cluster that is from a pool or
+                is created by a run.
+
+        Raises:
+            ToolboxError: the remote side does not answer, or refuses the request.
         """
 
 
@@ -193,6 +212,24 @@ def teardown_of(backend: Backend) -> Callable[[], None] | None:
     return getattr(backend, "teardown_run", None)
 
 
+class RemoteResource(Protocol):
+    """Deletes one remote resource: the model `Resource` of a module in `resources/`.
+
+    The fields of the model are those of `toolbox.model.resources.Resource.deletion`. They come from a file, so the
+    model validates them strictly.
+    """
+
+    def delete(self, owner: Owner) -> None:
+        """Delete the resource, and return when it no longer exists. A resource that does not exist is no error.
+
+        Args:
+            owner: the owner of the resource. A resource whose labels are not `owner.labels()` is not deleted.
+
+        Raises:
+            ToolboxError: the resource may still exist, or belongs to another owner.
+        """
+
+
 class Report(Protocol):
     """Writes a report into the directory of a run: the function `write` of a module in `reports/`."""
 
@@ -227,4 +264,5 @@ class Kind(Generic[Extended_co]):
 CHECKS: Final[Kind[Check]] = Kind("checks", "Check", Check, "check")
 METRICS: Final[Kind[MetricSource]] = Kind("metrics", "Source", MetricSource, "source")
 BACKENDS: Final[Kind[Target]] = Kind("backends", "Target", Target, "backend")
+RESOURCES: Final[Kind[RemoteResource]] = Kind("resources", "Resource", RemoteResource, "kind")
 REPORTS: Final[Kind[Report]] = Kind("reports", "write", Report)

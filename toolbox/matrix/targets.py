@@ -83,6 +83,7 @@ class PlannedTarget:
             variables=variables or {},
             secrets=recorder.redactor.secrets,
             notify=notify,
+            ledger=recorder.ledger,
             clusters=clusters,
             limits=self.limits,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from toolbox.model.clusters import Access
+from toolbox.model.resources import ResourceLedger
 from toolbox.model.secrets import Secret
 
 LOG_BYTES: Final = 1 << 26  # the default limit for the size of each log
@@ -250,6 +251,7 @@ class TargetContext:
         secrets: returns the secret values of the run.
         notify: a function that the backend calls with the name of an attempt whose status has changed. The function may
             be called from any thread.
+        ledger: records each remote resource that the backend creates, before the request is sent.
         clusters: how to reach the clusters of the run, by their names in the configuration.
     """
 
@@ -259,5 +261,6 @@ class TargetContext:
     variables: Mapping[str, str]
     secrets: Callable[[], Sequence[str]]
     notify: Callable[[str], None]
+    ledger: ResourceLedger
     clusters: Mapping[str, Access] = field(default_factory=dict)
     limits: CollectLimits = field(default_factory=CollectLimits)

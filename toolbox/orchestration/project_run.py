@@ -47,7 +47,7 @@ from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
-from toolbox.runs import layout, run_reader, steps, summary
+from toolbox.runs import layout, ledger, run_reader, steps, summary
 from toolbox.runs.journal import Entry, Journal
 from toolbox.runs.journal import read as read_journal
 from toolbox.runs.layout import RunDirectory
@@ -79,7 +79,8 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     _verify(loaded, phases)
     directory = _create(request)
     with signals.shielded(), Journal(directory) as journal:
-        recorder = Recorder(directory, redactor, listeners, journal)
+        resources = ledger.of_run(directory, request.project, redactor)
+        recorder = Recorder(directory, redactor, listeners, journal, ledger=resources)
         _write_request(loaded, directory, redactor)
         return _run(loaded, phases, recorder, reservation)
 
@@ -129,7 +130,8 @@ def resume(
         with signals.shielded(), Journal(directory) as journal:
             past, to_abandon = _state_before(directory, abandon)
             _refuse_changes(loaded, past, directory, redactor)
-            recorder = Recorder(directory, redactor, listeners, journal, past)
+            resources = ledger.of_run(directory, request.project, redactor)
+            recorder = Recorder(directory, redactor, listeners, journal, past, resources)
             if past.finished is not None and not _has_work(past.finished, past, failed=failed):
                 recorder.record(Note("", _NOTHING_TO_DO))
                 _remove_abandoned(loaded, recorder)

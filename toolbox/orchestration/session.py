@@ -19,7 +19,7 @@ from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
 from toolbox.model.clusters import Access
 from toolbox.model.errors import UsageError
-from toolbox.runs import steps
+from toolbox.runs import ledger, steps
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Step
 from toolbox.system import environ, filesystem, places, redaction
@@ -135,4 +135,6 @@ def artifact_directory(path: Path) -> Path:
 def step_outside_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
     """Return a new top step for commands outside of a run, in `$ARTIFACT_DIR` or `artifacts/toolbox`."""
     directory = artifact_directory(environ.get_path(environ.ARTIFACT_DIR) or places.artifacts() / "toolbox")
-    return Step(directory, Recorder(directory, redactor or redaction.current(), listeners), directory.name)
+    redactor = redactor or redaction.current()
+    recorder = Recorder(directory, redactor, listeners, ledger=ledger.of_user(redactor))
+    return Step(directory, recorder, directory.name)

@@ -47,17 +47,19 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Damage:
-    """A line of a journal that cannot be read.
+    """A line of a journal or a ledger that cannot be read.
 
     Args:
         line: the number of the line, from 1.
+        file: the name of the file.
     """
 
     line: int
     reason: str
+    file: str = RunDirectory.journal
 
     def __str__(self) -> str:
-        return f"{RunDirectory.journal}:{self.line}: {self.reason}"
+        return f"{self.file}:{self.line}: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The layout of a run directory. No other module of the orchestrator knows its file names or builds its paths.
 
     artifacts/PROJECT/RUN/                      `RunDirectory`
-      journal.jsonl  run.json  ...
+      journal.jsonl  ledger.jsonl  run.json  ...
       000__prepare/000__host__setup/            `StepDirectory`: a phase, a command or a cell, with a number
       001__test/000__model=small/attempt-1/     `AttemptDirectory`: written by the agent or a backend
       .targets/NAME                             the mark of the processes that serve a target; no file has this path
@@ -129,6 +129,7 @@ class RunDirectory(_Directory):
     """
 
     journal = _Entry("journal.jsonl")
+    ledger = _Entry("ledger.jsonl")
     request = _Entry("run.json")
     configuration = _Entry("config.yaml")
     changes = _Entry("presets_applied")

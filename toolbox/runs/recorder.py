@@ -14,7 +14,9 @@ from typing import get_args
 
 from toolbox.model import events
 from toolbox.model.events import AttemptReleased, Event, JournalEvent, Note, SecretLeft
+from toolbox.model.resources import ResourceLedger
 from toolbox.runs import layout
+from toolbox.runs import ledger as ledgers
 from toolbox.runs.journal import Journal
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system.redaction import Redactor
@@ -35,6 +37,7 @@ class Recorder:
         redactor: masks secrets in all events and files.
         listeners: views of the run. They are called with one event at a time.
         past: the state of the run before it was resumed.
+        ledger: the remote resources of the run, or of the user if there is no run.
     """
 
     root: Path
@@ -42,6 +45,7 @@ class Recorder:
     listeners: Sequence[Listener] = ()
     journal: Journal | None = None
     past: RunState = field(default_factory=RunState)
+    ledger: ResourceLedger = field(default_factory=ledgers.of_user)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _released: set[tuple[str, int]] = field(default_factory=set, repr=False)
     _unmasked: set[str] = field(default_factory=set, repr=False)

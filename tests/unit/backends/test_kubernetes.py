@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Conversation, Request, Talk, failure, listing
+from tests.fakes.ledger import MemoryLedger
 from tests.unit.kubernetes.pods.following import archive, wait_until
 from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, SLICE_PERMISSIONS, Target
 from toolbox.extensions.protocols import Backend
@@ -80,7 +81,7 @@ def backend(server: ApiServer, tmp_path: Path, notified: Queue[str]) -> Iterator
         server.answers("GET", path, listing(1))
         server.answers("WATCH", path, Answer([HOLD]))
     target = Target(kubeconfig=str(server.kubeconfig), pod={"image": "any"})
-    found = target.open(TargetContext("tpu", "run-1", tmp_path / "mark", {}, tuple, notified.put))
+    found = target.open(TargetContext("tpu", "run-1", tmp_path / "mark", {}, tuple, notified.put, MemoryLedger()))
     yield found
     found.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.fakes.ledger import MemoryLedger
 from toolbox.backends.ssh import Target
 from toolbox.extensions.protocols import Backend
 from toolbox.hosts.ssh_machine import SshMachine
@@ -73,7 +74,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def backend(tmp_path: Path, **fields: Any) -> Backend:
     """Open the backend of a target."""
-    context = TargetContext("name", "run", tmp_path / "mark", {}, list, lambda _: None)
+    context = TargetContext("name", "run", tmp_path / "mark", {}, list, lambda _: None, MemoryLedger())
     return Target.model_validate(fields).open(context)
 
 

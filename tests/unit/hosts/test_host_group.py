@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.sites import wait_for
+from tests.fakes.ledger import MemoryLedger
 from toolbox.hosts import host_group
 from toolbox.hosts.host_group import HostGroup, Member
 from toolbox.model.errors import Cancelled, LimitExceeded, StepError, SubmissionUnknown
@@ -114,7 +115,7 @@ class Group:
 
     def reopen(self) -> HostGroup:
         """Return another group of the same machines, as in a resumed run."""
-        context = TargetContext("tpus", "run", self.directory / "mark", {}, list, self.notified.append)
+        context = TargetContext("tpus", "run", self.directory / "mark", {}, list, self.notified.append, MemoryLedger())
         members = [Member(f"worker {i}", each.open, {"PLACE": str(i)}) for i, each in enumerate(self.machines)]
         self.group = HostGroup(context, members, self._threads, lost_seconds=3)
         return self.group

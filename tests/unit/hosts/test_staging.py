@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.ledger import MemoryLedger
 from toolbox.hosts import staging
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import TargetContext, Timeouts, Workload
 
-CONTEXT = TargetContext("there", "run", Path("/mark"), {}, lambda: ["secret"], lambda _: None)
+CONTEXT = TargetContext("there", "run", Path("/mark"), {}, lambda: ["secret"], lambda _: None, MemoryLedger())
 
 
 def names(directory: Path) -> list[str]:

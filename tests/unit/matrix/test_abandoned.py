@@ -12,6 +12,7 @@ import pytest
 from tests.fakes.backend import NEVER, FakeBackend, Machines
 from tests.fakes.bench import Bench
 from tests.fakes.history import folded
+from tests.fakes.ledger import MemoryLedger
 from tests.unit.matrix.conftest import Planned
 from toolbox.extensions.protocols import Backend
 from toolbox.matrix import abandoned
@@ -31,7 +32,7 @@ class Left:
         bench.run(xs, Machines())
         names = {event.step[-1]: event.name for event in bench.of(AttemptSubmitted)}
         self.machines = Machines(dict.fromkeys(xs, NEVER))
-        context = TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None)
+        context = TargetContext("one", bench.root.name, bench.root, {}, tuple, lambda _: None, MemoryLedger())
         for x, name in names.items():
             self.machines.submit(x, name, context)
         self._plan = planned({"axes": {"x": list(xs)}}, self.machines.target("one"), self.machines.target("two"))

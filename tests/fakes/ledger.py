@@ -1,0 +1,48 @@
+"""A ledger of remote resources in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from toolbox.model.resources import OpenResource, Owner, Resource
+
+OWNER = Owner("run-1", "project", "user", "host")
+
+
+class MemoryLedger:
+    """A `ResourceLedger` that also keeps the calls, such as `plan NAME`, in their order."""
+
+    def __init__(self, owner: Owner = OWNER) -> None:
+        self.owner = owner
+        self.calls: list[str] = []
+        self._open: dict[tuple[str, str], OpenResource] = {}
+
+    def plan(self, resource: Resource) -> None:
+        """See `ResourceLedger`."""
+        self.calls.append(f"plan {resource.name}")
+        now = datetime.now(UTC)
+        planned = OpenResource(resource, self.owner, now, now + timedelta(seconds=resource.ttl))
+        self._open.setdefault(resource.key, planned)
+
+    def mark_created(self, resource: Resource) -> None:
+        """See `ResourceLedger`."""
+        self.calls.append(f"created {resource.name}")
+        if resource.key in self._open:
+            self._open[resource.key] = replace(self._open[resource.key], is_created=True)
+
+    def mark_deleted(self, resource: Resource) -> None:
+        """See `ResourceLedger`."""
+        self.calls.append(f"deleted {resource.name}")
+        self._open.pop(resource.key, None)
+
+    def mark_failed(self, resource: Resource, message: str) -> None:
+        """See `ResourceLedger`."""
+        self.calls.append(f"failed {resource.name}")
+        if resource.key in self._open:
+            self._open[resource.key] = replace(self._open[resource.key], failure=message)
+
+    def open_resources(self) -> Sequence[OpenResource]:
+        """See `ResourceLedger`."""
+        return list(self._open.values())

@@ -1,0 +1,272 @@
+"""The ledger survives crashes, and says what is open, in every process."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import InfrastructureError
+from toolbox.model.resources import Resource
+from toolbox.runs import ledger
+from toolbox.runs.ledger import Ledger
+
+NODE = Resource("node", "projects/p/nodes/n", {"zone": "a", "deep": [1, {"x": None}]}, 3600, "delete n")
+OTHER = Resource("node", "projects/p/nodes/m", {}, 60, "delete m", keep=True)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test a state directory of its own, and return it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "topgallant" / "ledgers"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return the directory of a run."""
+    directory = tmp_path / "artifacts" / "p" / "run-1"
+    directory.mkdir(parents=True)
+    return directory
+
+
+@pytest.fixture(params=["run", "user"])
+def opened(request: pytest.FixtureRequest, run: Path) -> Ledger:
+    """Return the ledger of a run, and that of a user."""
+    return ledger.of_run(run, "p") if request.param == "run" else ledger.of_user()
+
+
+def names(found: Ledger) -> list[str]:
+    return [each.resource.name for each in found.open_resources()]
+
+
+def test_nothing_is_open_and_no_file_is_made_at_first(opened: Ledger) -> None:
+    assert opened.open_resources() == ()
+    assert not opened.file.exists()
+
+
+def test_a_planned_resource_is_read_as_it_was_written(opened: Ledger) -> None:
+    opened.plan(NODE)
+    (entry,) = opened.open_resources()
+    assert (entry.resource, entry.owner, entry.is_created, entry.failure) == (NODE, opened.owner, False, "")
+    assert (entry.expires - entry.planned).total_seconds() == 3600
+
+
+def test_an_open_resource_is_planned_only_once(opened: Ledger) -> None:
+    opened.plan(NODE)
+    opened.plan(NODE)
+    assert len(opened.file.read_text().splitlines()) == 1
+
+
+def test_the_entries_say_what_happened(opened: Ledger) -> None:
+    for resource in (NODE, OTHER):
+        opened.plan(resource)
+    opened.mark_created(OTHER)
+    opened.mark_failed(NODE, "no answer")
+    first, second = opened.open_resources()
+    assert (first.failure, first.is_created, first.is_kept) == ("no answer", False, False)
+    assert (second.failure, second.is_created, second.is_kept) == ("", True, True)
+    opened.mark_deleted(NODE)
+    assert names(opened) == [OTHER.name]
+
+
+def test_a_deleted_resource_can_be_planned_again(run: Path) -> None:
+    opened = ledger.of_run(run, "p")
+    for _ in range(2):
+        opened.plan(NODE)
+        opened.mark_created(NODE)
+        opened.mark_deleted(NODE)
+    assert names(opened) == []
+    assert len(opened.file.read_text().splitlines()) == 6
+
+
+def test_a_mark_on_a_resource_that_is_not_open_writes_nothing(opened: Ledger) -> None:
+    opened.plan(OTHER)
+    before = opened.file.read_text()
+    for mark in (opened.mark_created, opened.mark_deleted, lambda node: opened.mark_failed(node, "why")):
+        mark(NODE)
+    assert opened.file.read_text() == before
+
+
+def test_the_file_is_private(opened: Ledger) -> None:
+    opened.plan(NODE)
+    assert opened.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_another_process_sees_the_entries(opened: Ledger, run: Path) -> None:
+    opened.plan(NODE)
+    assert names(ledger.of_run(run, "p") if opened.owner.run else ledger.of_user()) == [NODE.name]
+
+
+def test_a_resumed_run_keeps_its_owner(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.of_run(run, "p").plan(NODE)
+    owner = ledger.of_run(run, "p").owner
+    monkeypatch.setattr("socket.gethostname", lambda: "another-host")
+    assert ledger.of_run(run, "p").owner == owner
+    assert ledger.of_user().owner.host == "another-host"
+
+
+def test_threads_and_processes_write_whole_lines() -> None:
+    def write(number: int) -> None:
+        mine = ledger.of_user()  # as another process has it
+        for index in range(10):
+            node = Resource("node", f"{number}-{index}", {}, 60, "")
+            mine.plan(node)
+            mine.mark_created(node)
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(write, range(6)))
+    found = ledger.load(ledger.of_user().file)
+    assert (len(found.resources), found.damage) == (60, ())
+    assert all(entry.is_created for entry in found.resources)
+
+
+@pytest.mark.parametrize("length", [1, 40, -2, -1])
+def test_a_torn_last_line_is_cut_off(run: Path, length: int) -> None:
+    first = ledger.of_run(run, "p")
+    first.plan(NODE)
+    first.plan(OTHER)
+    content = first.file.read_bytes()
+    whole, torn = content.splitlines(keepends=True)
+    first.file.write_bytes(whole + torn[:length])
+    resumed = ledger.of_run(run, "p")
+    assert names(resumed) == [NODE.name]
+    resumed.plan(OTHER)
+    assert names(resumed) == [NODE.name, OTHER.name]
+    assert ledger.load(resumed.file).damage == ()
+
+
+def test_a_last_line_that_was_not_written_to_the_disk_is_torn(run: Path) -> None:
+    first = ledger.of_run(run, "p")
+    first.plan(NODE)
+    with first.file.open("ab") as stream:
+        stream.write(bytes(100) + b"\n")
+    resumed = ledger.of_run(run, "p")
+    resumed.plan(OTHER)
+    assert names(resumed) == [NODE.name, OTHER.name]
+    assert ledger.load(resumed.file).damage == ()
+
+
+GOOD = {"time": "2026-01-01T00:00:00+00:00", "event": "created", "kind": "k", "name": "n"}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "Invalid JSON"),
+        ("[]", "must be"),
+        ("\\ud800", "Invalid JSON"),
+        ("[" * 100_000, "Invalid JSON"),
+        (json.dumps(GOOD | {"event": "exploded"}), "Input tag 'exploded'"),
+        (json.dumps(GOOD | {"time": "soon"}), "time: must be a valid datetime"),
+        (json.dumps(GOOD | {"time": "2026-01-01T00:00:00"}), "time: must have timezone info"),
+        (json.dumps(GOOD | {"name": 3}), "name: must be a valid string"),
+        (json.dumps(GOOD | {"name": "n" * 3000}), "name: must have at most"),
+        (json.dumps(GOOD | {"event": "planned"}), "deletion: Field required"),
+    ],
+)
+def test_damage_is_reported_with_its_file_and_line(run: Path, line: str, reason: str) -> None:
+    opened = ledger.of_run(run, "p")
+    opened.plan(NODE)
+    with opened.file.open("a") as stream:
+        stream.write(f"{line}\n")
+    ledger.of_run(run, "p").plan(OTHER)
+    found = ledger.load(opened.file)
+    assert [each.resource for each in found.resources] == [NODE, OTHER]
+    (damage,) = found.damage
+    assert str(damage).startswith("ledger.jsonl:2: ")
+    assert reason in str(damage)
+    assert len(str(damage)) < 300
+
+
+def test_a_resource_is_not_planned_without_a_record(opened: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened.plan(OTHER)
+    before = opened.file.read_bytes()
+    real = os.write
+    full = pytest.raises(InfrastructureError, match=r"(?s)No space left.*projects/p/nodes/n was not created")
+    with monkeypatch.context() as patch, full:
+        patch.setattr(os, "write", lambda descriptor, content: real(descriptor, content[:20]))  # the disk is full
+        opened.plan(NODE)
+    assert names(opened) == [OTHER.name]
+    assert opened.file.read_bytes().startswith(before)
+    opened.mark_deleted(OTHER)
+    assert names(opened) == []
+
+
+def test_a_deletion_that_cannot_be_recorded_leaves_the_entry(
+    opened: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.plan(NODE)
+    monkeypatch.setattr(os, "write", lambda *_: 0)
+    opened.mark_deleted(NODE)
+    assert names(opened) == [NODE.name]
+    assert "the ledger does not show that projects/p/nodes/n is deleted" in caplog.text
+
+
+def test_secrets_are_masked_in_texts_for_people(run: Path) -> None:
+    opened = ledger.of_run(run, "p", lambda text: text.replace("hush", "***"))
+    opened.plan(Resource("node", "hush-name", {}, 60, "delete --token=hush"))
+    opened.mark_failed(opened.open_resources()[0].resource, "hush was refused")
+    (entry,) = opened.open_resources()
+    assert (entry.resource.command, entry.failure) == ("delete --token=***", "*** was refused")
+
+
+def test_a_long_message_is_truncated(opened: Ledger) -> None:
+    opened.plan(NODE)
+    opened.mark_failed(NODE, "x" * 1_000_000)
+    assert len(opened.open_resources()[0].failure) == 2000
+
+
+def test_a_run_can_be_found_while_something_is_open(run: Path) -> None:
+    opened = ledger.of_run(run, "p")
+    assert ledger.runs() == []
+    opened.plan(NODE)
+    opened.plan(OTHER)
+    assert ledger.runs() == [run]
+    opened.mark_deleted(NODE)
+    assert ledger.runs() == [run]
+    opened.mark_deleted(OTHER)
+    assert ledger.runs() == []
+
+
+def test_a_resumed_run_can_be_found_again(run: Path, state: Path) -> None:
+    ledger.of_run(run, "p").plan(NODE)
+    for pointer in state.iterdir():
+        pointer.unlink()
+    ledger.of_run(run, "p").plan(OTHER)
+    assert ledger.runs() == [run]
+
+
+def test_a_pointer_of_another_user_is_ignored(run: Path, state: Path) -> None:
+    ledger.of_run(run, "p").plan(NODE)
+    (pointer,) = state.iterdir()
+    pointer.chmod(0o622)
+    assert ledger.runs() == []
+
+
+def test_a_run_without_a_state_directory_can_plan(
+    run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "")
+    opened = ledger.of_run(run, "p")
+    opened.plan(NODE)
+    assert names(opened) == [NODE.name]
+    assert "set $HOME to a directory" in caplog.text
+
+
+def test_a_command_without_a_state_directory_cannot_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "")
+    with pytest.raises(InfrastructureError, match="no home directory"):
+        ledger.of_user().plan(NODE)
+
+
+def test_the_ledger_of_a_user_does_not_grow_for_ever() -> None:
+    opened = ledger.of_user()
+    opened.plan(NODE)
+    opened.mark_deleted(NODE)
+    assert opened.file.read_bytes() == b""
+    opened.plan(OTHER)
+    assert names(ledger.of_user()) == [OTHER.name]

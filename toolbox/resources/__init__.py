@@ -1,0 +1,1 @@
+"""The kinds of remote resources: each module deletes the resources of one kind."""
