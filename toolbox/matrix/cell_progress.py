@@ -21,6 +21,7 @@ from toolbox.model.events import (
     MetricMeasured,
     StepKind,
     StepStarted,
+    case_events,
 )
 from toolbox.model.evidence import Deviation, Judgement, Metric, deviations_of
 from toolbox.model.verdicts import Cause, Verdict
@@ -234,6 +235,8 @@ class CellRun:
             record(MetricMeasured.from_metric(identity, metric), sync=False)
         for name, judgement in conclusion.judgements:
             record(CheckJudged.from_judgement(identity, name, judgement), sync=False)
+            for event in case_events(identity, judgement.cases) if judgement.cases is not None else ():
+                record(event, sync=False)
         ended = AttemptEnded(
             identity,
             self.attempt,

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
 from toolbox.model.bounds import Direction, Side
+from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Deviation, Judgement, Metric
 from toolbox.model.verdicts import Cause, Verdict
@@ -227,6 +228,77 @@ class CheckJudged:
         return Judgement(self.passed, self.message, self.file, self.line, deviation, self.out_of_range)
 
 
+@dataclass(frozen=True, slots=True)
+class CasesCounted:
+    """A check has counted the test cases in the JUnit files of a step. A `CaseFailed` follows for each failure.
+
+    The journal contains only a limited number of failures. The files contain all test cases.
+
+    Args:
+        glob: the pattern of the files, relative to the directory of the attempt.
+        seconds: the sum of the durations of all test cases.
+        fail_on: the outcomes that fail the check.
+    """
+
+    step: str
+    glob: str
+    passed: int
+    flaky: int
+    failed: int
+    error: int
+    skipped: int
+    seconds: float
+    fail_on: tuple[CaseOutcome, ...]
+
+    @classmethod
+    def from_report(cls, step: str, report: CaseReport) -> Self:
+        """Return the event for the test cases of a step."""
+        counts = {str(outcome): report.counts.get(outcome, 0) for outcome in CaseOutcome}
+        return cls(step, report.glob, **counts, seconds=report.seconds, fail_on=tuple(report.fail_on))
+
+    def report(self, failures: Iterable[CaseFailed]) -> CaseReport:
+        """Return the report that the event and the events of the failures describe."""
+        counts = {outcome: int(getattr(self, outcome)) for outcome in CaseOutcome}
+        cases = tuple(event.result for event in failures)
+        return CaseReport(self.glob, counts, self.fail_on, self.seconds, cases)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFailed:
+    """A test case that fails the check which has counted the test cases.
+
+    Args:
+        glob: the pattern of the files, as in `CasesCounted`.
+        suite: the class or module of the test case.
+        seconds: the duration; None if unknown.
+        message: one line that says why the test case failed.
+    """
+
+    step: str
+    glob: str
+    suite: str
+    name: str
+    outcome: CaseOutcome
+    seconds: float | None
+    message: str
+
+    @classmethod
+    def from_result(cls, step: str, glob: str, case: CaseResult) -> Self:
+        """Return the event for a test case."""
+        return cls(step, glob, case.suite, case.name, case.outcome, case.seconds, case.message)
+
+    @property
+    def result(self) -> CaseResult:
+        """The test case."""
+        return CaseResult(self.suite, self.name, self.outcome, self.seconds, self.message)
+
+
+def case_events(step: str, report: CaseReport) -> list[CasesCounted | CaseFailed]:
+    """Return the events for the test cases of a step."""
+    failures = [CaseFailed.from_result(step, report.glob, case) for case in report.failures]
+    return [CasesCounted.from_report(step, report), *failures]
+
+
 def only_out_of_range(checks: Iterable[CheckJudged]) -> bool:
     """Return whether a check failed, and each check that failed did so because a value is out of its range."""
     failed = [check for check in checks if check.passed is False]
@@ -427,6 +499,8 @@ JournalEvent = (
     | AttemptReleased
     | MetricMeasured
     | CheckJudged
+    | CasesCounted
+    | CaseFailed
     | ConfigurationChanged
     | LeaseAwaited
     | LeaseLost
@@ -447,11 +521,11 @@ _IDENTITIES: Final = frozenset(
     {
         *("run", "project", "directory", "presets", "revision", "seconds"),
         *("step", "key", "fingerprint", "attempt", "target", "path", "file", "cells"),
-        *("check", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace", "resource"),
+        *("check", "glob", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace", "resource"),
     }
 )
-# The name of an Ansible task may contain the value of a variable. In all other events, `name` is an identity.
-_EVENTS_WITH_MASKED_NAMES: Final = (TaskStarted, TaskFinished)
+# The name of an Ansible task or of a test case may contain a secret. In all other events, `name` is an identity.
+_EVENTS_WITH_MASKED_NAMES: Final = (TaskStarted, TaskFinished, CaseFailed)
 
 
 def masked(event: AnyEvent, mask: Callable[[Any], Any]) -> AnyEvent:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbox.model.bounds import Bound, Direction, Side
+from toolbox.model.cases import CaseReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class Judgement:
             Another attempt may confirm such a value.
         out_of_range: whether the check failed only because a value is out of a configured range or the range of
             earlier runs.
+        cases: the test cases that the check has counted; None if the check does not judge test cases.
     """
 
     passed: bool | None
@@ -95,6 +97,7 @@ class Judgement:
     line: int | None = None
     deviation: Deviation | None = None
     out_of_range: bool = False
+    cases: CaseReport | None = None
 
 
 def deviations_of(judgements: Iterable[Judgement]) -> dict[str, Deviation]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.model.errors import CheckFailed, ConfigurationError
-from toolbox.model.events import CheckJudged, MetricMeasured, Note
+from toolbox.model.events import CheckJudged, MetricMeasured, Note, case_events
 from toolbox.model.evidence import Judgement, Metric
 from toolbox.orchestration import session
 from toolbox.runs.layout import StepDirectory
@@ -66,9 +66,14 @@ def judge(
     results = judgement.judge(expected.checks, directory, measured, lambda _: None)
     for name, judgement_ in results:
         step.recorder.record(CheckJudged.from_judgement(step.identity, name, judgement_))
+        for event in case_events(step.identity, judgement_.cases) if judgement_.cases is not None else ():
+            step.recorder.record(event)
     content = {
         "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
-        "checks": [{"check": name, **_without_nulls(judgement_, "deviation")} for name, judgement_ in results],
+        "checks": [
+            {"check": name, **_without_nulls(replace(judgement_, cases=None), "deviation", "cases")}
+            for name, judgement_ in results
+        ],
     }
     filesystem.write_json(
         StepDirectory(step.directory).checks, step.recorder.redactor.redact_nested(content, keep_keys=True)

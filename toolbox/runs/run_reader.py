@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.model.cases import CaseReport
 from toolbox.model.errors import UsageError
 from toolbox.model.events import (
     AttemptAbandoned,
@@ -19,6 +20,8 @@ from toolbox.model.events import (
     AttemptReleased,
     AttemptSubmitted,
     AttemptWaiting,
+    CaseFailed,
+    CasesCounted,
     CheckJudged,
     ClusterChosen,
     ConfigurationChanged,
@@ -46,7 +49,16 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import CLEANUP, CellAttempt, ClusterState, RunState, State, StepState, cell_id
 
 _OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
-_OfStep = StepStarted | StepFinished | AttemptSubmitted | _OfAttempt | CheckJudged | MetricMeasured
+_OfStep = (
+    StepStarted
+    | StepFinished
+    | AttemptSubmitted
+    | _OfAttempt
+    | CheckJudged
+    | MetricMeasured
+    | CasesCounted
+    | CaseFailed
+)
 _Dated = tuple[_OfStep, datetime, str]  # an event, its time, and the revision of the checkout in its session
 _Labelled = tuple[Mapping[str, Any], Mapping[str, str]]
 _NO_CELLS: Final[Mapping[str, _Labelled]] = {}
@@ -214,7 +226,7 @@ def _cluster(cluster: ClusterState, event: _OfCluster) -> ClusterState:
             return replace(cluster, planned=None, is_made=False)
 
 
-def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_undone: bool, is_changed: bool) -> StepState:
+def _step(events: Sequence[_Dated], cells: Mapping[str, _Labelled], *, is_undone: bool, is_changed: bool) -> StepState:
     """Return the state of a step after its events.
 
     The fields are collected before the `StepState` is made: a copy for each event would be slow.
@@ -244,6 +256,8 @@ def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_undone
                     latest = attempts[event.attempt] = {"attempt": event.attempt, "target": event.target}
                     latest |= {"name": event.name, "submitted": time, "revision": revision}
                     checks, metrics, judged = {}, {}, {}  # drop the results of the earlier attempt
+            case CasesCounted() | CaseFailed():
+                pass  # see `_case_reports`
             case _:
                 if isinstance(event, AttemptEnded):
                     judged = {}  # a resumed run may judge the attempt again
@@ -259,7 +273,23 @@ def _step(events: Iterable[_Dated], cells: Mapping[str, _Labelled], *, is_undone
         labels=labels,
         is_undone=is_undone and not is_cell,
         changed_configuration=is_changed,
+        cases=_case_reports(event for event, _, _ in events),
     )
+
+
+def _case_reports(events: Iterable[_OfStep]) -> tuple[CaseReport, ...]:
+    """Return the test cases of the latest attempt, one report for each pattern of JUnit files."""
+    counted: dict[str, CasesCounted] = {}
+    failed: dict[str, list[CaseFailed]] = {}
+    for event in events:
+        match event:
+            case StepStarted() | AttemptSubmitted():
+                counted, failed = {}, {}
+            case CasesCounted():
+                counted[event.glob], failed[event.glob] = event, []
+            case CaseFailed():
+                failed.setdefault(event.glob, []).append(event)
+    return tuple(event.report(failed[glob]) for glob, event in counted.items())
 
 
 def _changes(event: _OfAttempt) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.model.cases import CaseReport
 from toolbox.model.events import (
     CheckJudged,
     ClusterChosen,
@@ -100,6 +101,7 @@ class StepState:
         key: identifies the step in a resumed run, where the step may have another directory.
         settings: the settings of a cell, by axis; empty for other steps.
         labels: the text that reports show for each setting, by axis.
+        cases: the test cases of the latest attempt: one report for each pattern of JUnit files.
         is_undone: whether a later cleanup phase has undone the step; never for a cell.
         changed_configuration: whether the orchestration replaced a field of the configuration during the step.
     """
@@ -122,6 +124,7 @@ class StepState:
     labels: Mapping[str, str] = field(default_factory=dict)
     is_undone: bool = False
     changed_configuration: bool = False
+    cases: Sequence[CaseReport] = ()
 
     @property
     def identity(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from toolbox.model.cases import CaseOutcome, CaseReport
 from toolbox.model.errors import describe
 from toolbox.model.events import CheckJudged, MetricMeasured
 from toolbox.runs import run_reader
@@ -76,6 +77,7 @@ def _step_json(step: StepState) -> dict[str, Any]:
         "counts": step.counts,
         "checks": [_without_step(check) for check in step.checks],
         "metrics": [_without_step(metric) for metric in step.metrics],
+        "cases": [_cases_json(report) for report in step.cases],
         "attempts": [
             {
                 "attempt": attempt.attempt,
@@ -91,6 +93,18 @@ def _step_json(step: StepState) -> dict[str, Any]:
                 "abandoned": attempt.is_abandoned,
             }
             for attempt in step.attempts
+        ],
+    }
+
+
+def _cases_json(report: CaseReport) -> dict[str, Any]:
+    """Return the counts and the failures of the test cases. The JUnit files contain all test cases."""
+    return {
+        "glob": report.glob,
+        **{str(outcome): report.counts.get(outcome, 0) for outcome in CaseOutcome},
+        "seconds": report.seconds,
+        "failures": [
+            {name: value for name, value in asdict(case).items() if name != "text"} for case in report.failures
         ],
     }
 

@@ -13,6 +13,7 @@ from .conftest import Judge
 VALID: dict[str, dict[str, object]] = {
     "exit_status": {},
     "files": {"glob": "*"},
+    "junit": {"glob": "*"},
     "log_contains": {"text": "x"},
     "log_lacks": {"text": "x"},
     "log_matches": {"pattern": "x", "at_most": 0},
@@ -29,6 +30,10 @@ VALID: dict[str, dict[str, object]] = {
         ("files", "valid", ["xml", "JSON"]),
         ("files", "count", [-1, "many"]),
         ("files", "pattern", ["*"]),
+        ("junit", "glob", ["../*.xml", "", "/x"]),
+        ("junit", "fail_on", [[], ["lost"], "failed"]),
+        ("junit", "min_tests", [0, -1]),
+        ("junit", "file", ["x"]),
         ("log_contains", "text", ["", None, "a\nb", "a\n"]),
         ("log_contains", "file", [3, "/var/log/x", "../x"]),
         ("log_contains", "pattern", ["x"]),

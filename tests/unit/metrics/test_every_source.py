@@ -7,8 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 VALID: dict[str, dict[str, object]] = {
+    "coverage_xml": {"file": "m"},
     "csv_file": {"file": "m", "column": "loss"},
     "json_file": {"file": "m", "path": "a"},
+    "junit": {"glob": "m"},
     "log": {"file": "m", "pattern": "x"},
     "xplane": {},
     "yaml_file": {"file": "m", "path": "a"},
@@ -18,6 +20,12 @@ VALID: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize(
     ("source", "field", "values"),
     [
+        ("coverage_xml", "file", ["../x"]),
+        ("coverage_xml", "rate", ["lines"]),
+        ("coverage_xml", "package", [""]),
+        ("junit", "glob", ["../*"]),
+        ("junit", "measure", ["time"]),
+        ("junit", "case", [""]),
         ("csv_file", "column", [""]),
         ("csv_file", "delimiter", ["", "\n", '"', ",,"]),
         ("csv_file", "aggregate", [None]),
@@ -47,7 +55,7 @@ def test_a_wrong_field_is_refused_and_named(source: str, field: str, values: lis
         assert [error["loc"][0] for error in caught.value.errors()] == [field]
 
 
-@pytest.mark.parametrize("source", ["csv_file", "json_file", "log", "yaml_file"])
+@pytest.mark.parametrize("source", ["coverage_xml", "csv_file", "json_file", "log", "yaml_file"])
 def test_a_missing_file_is_named(tmp_path: Path, source: str) -> None:
     with pytest.raises(ValueError, match=r"^m does not exist$"):
         importlib.import_module(f"toolbox.metrics.{source}").Source(**VALID[source]).read(tmp_path)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.model.events import Event, JournalEvent, Note, SecretLeft, StepFinished, StepKind, TaskStarted
+from toolbox.model.cases import CaseOutcome
+from toolbox.model.events import CaseFailed, Event, JournalEvent, Note, SecretLeft, StepFinished, StepKind, TaskStarted
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import journal
 from toolbox.runs.recorder import Recorder
@@ -45,6 +46,13 @@ def test_secrets_are_masked_for_journal_and_listeners(top: Step, events: list[Ev
     top.recorder.redactor.add(["hunter2", "error", "group"])
     top.recorder.record(StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, None, "with hunter2", 1.0))
     wanted = StepFinished("s", "n", StepKind.GROUP, Verdict.ERROR, None, "with ***", 1.0)
+    assert events == kept(tmp_path) == [wanted]
+
+
+def test_a_secret_in_the_name_of_a_test_case_is_masked(top: Step, events: list[Event], tmp_path: Path) -> None:
+    top.recorder.redactor.add(["hunter2"])
+    top.recorder.record(CaseFailed("s", "*.xml", "m", "test[hunter2]", CaseOutcome.FAILED, None, "not hunter2"))
+    wanted = CaseFailed("s", "*.xml", "m", "test[***]", CaseOutcome.FAILED, None, "not ***")
     assert events == kept(tmp_path) == [wanted]
 
 

@@ -3,9 +3,12 @@
 import pytest
 
 from tests.fakes.history import folded
+from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseResult
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
+    CaseFailed,
+    CasesCounted,
     ConfigurationChanged,
     JournalEvent,
     MatrixPlanned,
@@ -237,3 +240,14 @@ def test_a_cell_inside_a_repeated_command_keeps_its_directory() -> None:
     assert list(past.steps) == ["test", "test/000__h/000__c1", "test/001__h"]
     assert [(step.step, attempt.attempt) for step, attempt in past.open_attempts] == [("test/000__h/000__c1", 1)]
     assert [step.step for step in folded([*events, *again[:3]]).steps.values()] == ["test", "test/001__h"]
+
+
+def test_the_test_cases_of_a_cell_are_those_of_its_latest_attempt() -> None:
+    def counted(failed: int) -> list[JournalEvent]:
+        case = CaseFailed("test/c1", "*.xml", "m", "t", CaseOutcome.FAILED, 0.5, "1 != 2")
+        return [CasesCounted("test/c1", "*.xml", 1, 1, failed, 1, 1, 2.0, FAIL_ON), *[case] * failed]
+
+    cell = [began("test/c1"), submitted(1), *counted(2), attempt_ended(1), submitted(2), *counted(1)]
+    (report,) = find(folded([RUN, began("test"), *cell]), "/test/c1").cases
+    assert (report.total, report.executed, report.failed) == (5, 4, 2)
+    assert report.failures == (CaseResult("m", "t", CaseOutcome.FAILED, 0.5, "1 != 2"),)

@@ -128,7 +128,7 @@ def test_summary_json_has_the_fields_for_programs(tmp_path: Path) -> None:
                 "check": "metric", "passed": False, "message": "too slow ☃", "file": "", "line": None,
                 "metric": "", "side": None, "improves": False, "out_of_range": False,
             }],
-            "metrics": [], "attempts": [],
+            "metrics": [], "cases": [], "attempts": [],
         }],
     }  # fmt: skip
 

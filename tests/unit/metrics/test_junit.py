@@ -1,0 +1,58 @@
+"""The source `junit` reads durations and counts from JUnit files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.metrics.junit import Source
+
+DOCUMENT = """<testsuite name="m">
+<testcase classname="m" name="fast" time="0.5"/><testcase classname="m" name="slow[1]" time="2.5"/>
+<testcase classname="m" name="left_out"><skipped/></testcase><testcase classname="m" name="untimed"/>
+<testcase classname="m" name="broken" time="1"><failure/></testcase></testsuite>"""
+
+
+@pytest.fixture(autouse=True)
+def _document(tmp_path: Path) -> None:
+    (tmp_path / "junit.xml").write_text(DOCUMENT)
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        ({}, 4.0),
+        ({"measure": "tests"}, 5.0),
+        ({"measure": "passed"}, 3.0),
+        ({"measure": "failed"}, 1.0),
+        ({"measure": "flaky"}, 0.0),
+        ({"case": "m.slow[1]"}, 2.5),
+        ({"case": "*.slow*"}, 2.5),
+    ],
+)
+def test_a_number_is_read(tmp_path: Path, spec: dict[str, Any], value: float) -> None:
+    assert Source(glob="*.xml", **spec).read(tmp_path) == value
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("m.slow", r"^0 test cases match `m\.slow`, but exactly 1 must match: did you mean m\.slow\[1\]"),
+        ("m.*", r"^5 test cases match"),
+        ("m.left_out", r"^the test case m\.left_out was skipped$"),
+        ("m.untimed", r"^the test case m\.untimed has no duration$"),
+    ],
+)
+def test_the_case_must_be_one_that_ran(tmp_path: Path, case: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Source(glob="*.xml", case=case).read(tmp_path)
+
+
+def test_missing_files_are_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no file matches"):
+        Source(glob="other/*.xml").read(tmp_path)
+
+
+def test_one_case_has_only_a_duration() -> None:
+    with pytest.raises(ValueError, match="only `measure: seconds` is possible"):
+        Source(glob="*.xml", case="m.fast", measure="passed")

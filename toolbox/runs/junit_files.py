@@ -1,0 +1,302 @@
+"""Reads the test cases of JUnit files, which a repository under test has written.
+
+The files may contain anything. They are parsed as a stream, without DTDs and entities, and with limits for the number
+of files and test cases, and for the lengths of names and texts. A file that is missing, empty or broken raises a
+`JUnitFault`: it never counts as a file without failures.
+
+There is no standard for these files. This module reads what pytest, unittest-xml-reporting, GoogleTest, Maven Surefire
+and Jenkins write:
+
+- Suites may be nested, and the root may be a suite. Namespaces are ignored.
+- `failure`, `error` and `skipped` are children of a test case. GoogleTest writes several `failure` elements for one
+  test case, and marks disabled test cases only by the attributes `status` and `result`.
+- Surefire writes `flakyFailure` and `flakyError` for a test case that passed when it was repeated, and `rerunFailure`
+  and `rerunError` beside the `failure` of a test case that never passed.
+- A suite whose set-up failed may have a `failure` or `error` of its own, or only count failures in its attributes. It
+  then gets a test case of its own, which did not pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+from xml.etree.ElementTree import ParseError
+
+from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import truncate
+from toolbox.runs.evidence_files import matching, readable
+
+MOST_FILES: Final = 10_000
+MOST_CASES: Final = 200_000
+MOST_FAILURES: Final = 50  # failures of a report, which the journal contains
+_LARGEST_FILE: Final = 1 << 27  # bytes
+_CHUNK: Final = 1 << 16  # bytes
+_DEEPEST: Final = 50
+_LONGEST_NAME: Final = 300  # characters
+_LONGEST_MESSAGE: Final = 300
+_HEAD, _TAIL = 1000, 3000  # characters of the text of a failure: its beginning and its end
+_MOST_SECONDS: Final = 1e9
+_SUITE_ITSELF: Final = "(the suite itself)"
+_OUTCOMES: Final[Mapping[str, CaseOutcome]] = {
+    "failure": CaseOutcome.FAILED,
+    "error": CaseOutcome.ERROR,
+    "skipped": CaseOutcome.SKIPPED,
+    **dict.fromkeys(("flakyFailure", "flakyError", "rerunFailure", "rerunError", "rerun"), CaseOutcome.FLAKY),
+}
+_STATUSES: Final[Mapping[str, CaseOutcome]] = {
+    **dict.fromkeys(("notrun", "skipped", "suppressed", "disabled", "ignored"), CaseOutcome.SKIPPED),
+    **dict.fromkeys(("fail", "failed", "failure"), CaseOutcome.FAILED),
+    "error": CaseOutcome.ERROR,
+}
+_WORST: Final = (CaseOutcome.ERROR, CaseOutcome.FAILED, CaseOutcome.SKIPPED, CaseOutcome.FLAKY)
+
+
+class JUnitFault(ValueError):
+    """The test cases cannot be read.
+
+    Args:
+        file: the file with the fault, relative to the directory; empty if there is no file.
+        line: the line of the fault; None if unknown.
+    """
+
+    def __init__(self, message: str, file: str = "", line: int | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+        self.line = line
+
+
+def read(directory: Path, glob: str) -> Iterator[CaseResult]:
+    """Yield the test cases of all files that match a pattern, file by file.
+
+    Raises:
+        JUnitFault: no file matches, a file is broken, or there are too many files or test cases.
+    """
+    files = matching(directory, glob)
+    if not files:
+        raise JUnitFault(f"no file matches {glob}: the suite has written no JUnit file")
+    if len(files) > MOST_FILES:
+        raise JUnitFault(f"{len(files)} files match {glob}, but at most {MOST_FILES} are read")
+    seen: Counter[tuple[str, str]] = Counter()
+    cases = (case for path in files for case in _cases(directory, path.relative_to(directory).as_posix()))
+    for number, case in enumerate(cases, start=1):
+        if number > MOST_CASES:
+            raise JUnitFault(f"the files that match {glob} have more than {MOST_CASES} test cases")
+        seen[case.suite, case.name] += 1
+        repeats = seen[case.suite, case.name]
+        yield case if repeats == 1 else replace(case, name=f"{case.name} #{repeats}")
+
+
+def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome]) -> CaseReport:
+    """Count the test cases of all files that match a pattern.
+
+    Raises:
+        JUnitFault: as `read`.
+    """
+    counts: Counter[CaseOutcome] = Counter()
+    failures: list[CaseResult] = []
+    seconds = 0.0
+    for case in read(directory, glob):
+        counts[case.outcome] += 1
+        seconds += case.seconds or 0.0
+        if case.outcome in fail_on and len(failures) < MOST_FAILURES:
+            failures.append(replace(case, text=""))
+    return CaseReport(glob, dict(counts), tuple(fail_on), round(seconds, 6), tuple(failures))
+
+
+def _cases(directory: Path, file: str) -> Iterator[CaseResult]:
+    """Yield the test cases of one file."""
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import XMLParser
+
+    shown = truncate(clean(file), _LONGEST_NAME)
+    target = _Target()
+    parser = XMLParser(target=target, forbid_dtd=True)
+    try:
+        with readable(directory, file) as path:
+            size = path.stat().st_size
+            if not size:
+                raise JUnitFault(f"{shown} is empty: the suite ended before it wrote its results", file)
+            if size > _LARGEST_FILE:
+                raise JUnitFault(f"{shown} has more than {_LARGEST_FILE} bytes", file)
+            with path.open("rb") as stream:
+                while chunk := stream.read(_CHUNK):
+                    parser.feed(chunk)
+                    yield from target.taken()
+        parser.close()
+    except DefusedXmlException:
+        raise JUnitFault(f"{shown} has a DTD or an entity, which a JUnit file must not have", file) from None
+    except ParseError as error:
+        line = error.position[0]
+        raise JUnitFault(f"{shown}:{line} is not XML: {error}", file, line) from None
+    except (ValueError, LookupError) as error:  # the document is no JUnit file, or has an unknown encoding
+        if isinstance(error, JUnitFault):
+            raise
+        raise JUnitFault(f"{shown} is not a JUnit file: {truncate(clean(str(error)))}", file) from None
+    yield from target.taken()
+
+
+@dataclass(slots=True)
+class _Suite:
+    """A suite that the parser has entered.
+
+    Args:
+        declared: the number of failures that the attributes of the suite name.
+        bad: the number of test cases that did not pass, in this suite and in the suites inside.
+    """
+
+    name: str
+    declared: int
+    bad: int = 0
+
+
+@dataclass(slots=True)
+class _Case:
+    """A test case that the parser has entered."""
+
+    suite: str
+    name: str
+    seconds: float | None
+    outcomes: set[CaseOutcome] = field(default_factory=set)
+    messages: dict[CaseOutcome, str] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+
+    def result(self) -> CaseResult:
+        """Return the test case after its end."""
+        outcome = next((each for each in _WORST if each in self.outcomes), CaseOutcome.PASSED)
+        if outcome is CaseOutcome.PASSED:
+            return CaseResult(self.suite, self.name, outcome, self.seconds)
+        text = "\n".join(filter(None, self.texts))
+        message = self.messages.get(outcome, "") or next(iter(text.strip().splitlines()), "")
+        return CaseResult(self.suite, self.name, outcome, self.seconds, _line(message, _LONGEST_MESSAGE), text)
+
+
+class _Target:
+    """Receives the events of the parser, and collects test cases."""
+
+    def __init__(self) -> None:
+        self._path: list[str] = []
+        self._suites: list[_Suite] = []
+        self._case: _Case | None = None
+        self._text: str | None = None  # the text of the failure that the parser has entered
+        self._done: list[CaseResult] = []
+
+    def taken(self) -> list[CaseResult]:
+        """Return the complete test cases, and forget them."""
+        done, self._done = self._done, []
+        return done
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Handle the start of an element."""
+        name = tag.rpartition("}")[2]
+        if not self._path and name not in {"testsuites", "testsuite"}:
+            raise ValueError(f"its root is <{name}>, not <testsuites> or <testsuite>")
+        if len(self._path) == _DEEPEST:
+            raise ValueError(f"elements are nested more than {_DEEPEST} deep")
+        if name == "testsuite" and self._case is None:
+            self._suites.append(_Suite(_line(attributes.get("name", "")), _declared(attributes)))
+        elif name == "testcase":
+            self._case = self._entered(attributes)
+        elif name in _OUTCOMES:
+            self._enter_outcome(name, attributes)
+        self._path.append(name)
+
+    def data(self, text: str) -> None:
+        """Handle text. Only the beginning and the end of a long text are kept."""
+        if self._text is not None:
+            self._text += text
+            if len(self._text) > 4 * (_HEAD + _TAIL):
+                self._text = self._text[:_HEAD] + self._text[-2 * (_HEAD + _TAIL) :]
+
+    def end(self, _: str) -> None:
+        """Handle the end of an element."""
+        name = self._path.pop()
+        if name == "testcase" and self._case is not None:
+            self._add(self._case.result())
+            self._case = None
+        elif name == "testsuite" and self._case is None:
+            self._end_suite(self._suites.pop())
+        elif name in _OUTCOMES and self._text is not None:
+            self._end_outcome(_OUTCOMES[name], self._text)
+
+    def close(self) -> None:
+        """Handle the end of the document."""
+
+    def _entered(self, attributes: Mapping[str, str]) -> _Case:
+        if self._case is not None:
+            raise ValueError("a <testcase> is inside another <testcase>")
+        suite = attributes.get("classname", "") or (self._suites[-1].name if self._suites else "")
+        name = _line(attributes.get("name", "")) or "(without a name)"
+        case = _Case(_line(suite), name, _seconds(attributes.get("time")))
+        for key in ("status", "result"):
+            if outcome := _STATUSES.get(attributes.get(key, "").lower()):
+                case.outcomes.add(outcome)
+        return case
+
+    def _enter_outcome(self, name: str, attributes: Mapping[str, str]) -> None:
+        self._text = ""
+        message = attributes.get("message", "") or attributes.get("type", "")
+        if self._case is not None and self._path[-1] == "testcase":
+            self._case.outcomes.add(_OUTCOMES[name])
+            self._case.messages.setdefault(_OUTCOMES[name], message)
+        elif self._path and self._path[-1] == "testsuite" and name in {"failure", "error"}:
+            self._case = _Case(self._suites[-1].name, _SUITE_ITSELF, None, {CaseOutcome.ERROR})
+            self._case.messages[CaseOutcome.ERROR] = message
+        else:
+            self._text = None
+
+    def _end_outcome(self, outcome: CaseOutcome, text: str) -> None:
+        self._text = None
+        if self._case is None:
+            return
+        if sum(map(len, self._case.texts)) < _HEAD + _TAIL:  # GoogleTest writes one element for each assertion
+            self._case.texts.append(_shortened(clean(text.strip("\n"))))
+        if self._path[-1] == "testsuite" and outcome in {CaseOutcome.FAILED, CaseOutcome.ERROR}:
+            self._add(self._case.result())
+            self._case = None
+
+    def _end_suite(self, suite: _Suite) -> None:
+        if suite.declared and not suite.bad:
+            message = f"the suite counts {suite.declared} failures and errors, but names no test case that failed"
+            self._add(CaseResult(suite.name, _SUITE_ITSELF, CaseOutcome.ERROR, None, message, message))
+            suite.bad += 1
+        if self._suites:
+            self._suites[-1].bad += suite.bad
+
+    def _add(self, case: CaseResult) -> None:
+        self._done.append(case)
+        if self._suites and case.outcome in {CaseOutcome.FAILED, CaseOutcome.ERROR}:
+            self._suites[-1].bad += 1
+
+
+def _declared(attributes: Mapping[str, str]) -> int:
+    return sum(_count(attributes.get(name)) for name in ("failures", "errors"))
+
+
+def _count(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return a duration; None if the text is not a duration. Surefire separates thousands by commas."""
+    try:
+        seconds = float((text or "").replace(",", ""))
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and 0 <= seconds < _MOST_SECONDS else None
+
+
+def _line(text: str, longest: int = _LONGEST_NAME) -> str:
+    """Return text from outside as one line with a limited length."""
+    return truncate(" ".join(clean(text[: 8 * longest]).split()), longest)
+
+
+def _shortened(text: str) -> str:
+    """Return the beginning and the end of a text."""
+    if len(text) <= _HEAD + _TAIL:
+        return text
+    return f"{text[:_HEAD]}\n[...]\n{text[-_TAIL:]}"
