@@ -11,11 +11,12 @@ from typing import Final, Literal
 from toolbox.model.errors import ConfigurationError
 from toolbox.system import places
 
-Extra = Literal["kubernetes", "postgres"]
+Extra = Literal["kubernetes", "postgres", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "postgres": ("psycopg",),
+    "tpu": ("google.cloud.tpu_v2",),
 }
 
 
@@ -28,10 +29,17 @@ def require(extra: Extra, feature: str) -> None:
     Raises:
         ConfigurationError: a library is missing. The message contains the command that installs the extra.
     """
-    missing = [name for name in MODULES[extra] if importlib.util.find_spec(name) is None]
+    missing = [name for name in MODULES[extra] if not _is_installed(name)]
     if missing:
         libraries = ", ".join(missing)
         raise ConfigurationError(f"{feature} needs {libraries}, which is not installed: {install_command(extra)}")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package that contains the module is missing
+        return False
 
 
 def install_command(extra: Extra) -> str:

@@ -15,8 +15,15 @@ def test_each_extra_has_a_module_for_each_of_its_packages() -> None:
     project = tomllib.loads((places.builtin_root() / "pyproject.toml").read_text())["project"]
     for extra, modules in extras.MODULES.items():
         packages = [text.partition(">")[0].partition("[")[0] for text in project["optional-dependencies"][extra]]
-        providers = metadata.packages_distributions()
-        assert {providers[module][0] for module in modules} == set(packages)
+        assert {package_of(module) for module in modules} == set(packages)
+
+
+def package_of(module: str) -> str:
+    """Return the package that installs a module. Several packages share the namespace `google`."""
+    if "." not in module:
+        return metadata.packages_distributions()[module][0]
+    file = Path(*module.split("."), "__init__.py")
+    return next(found.name for found in metadata.distributions() if file in map(Path, found.files or ()))
 
 
 def test_a_missing_library_is_named_with_the_command_for_an_installed_package(
@@ -28,6 +35,12 @@ def test_a_missing_library_is_named_with_the_command_for_an_installed_package(
         extras.require("postgres", "the store")
     command = f"{sys.executable} -m pip install 'topgallant[postgres]'"
     assert str(caught.value) == f"the store needs psycopg, which is not installed: {command}"
+
+
+def test_a_library_in_a_missing_namespace_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.MODULES, "tpu", ("no_such_namespace.cloud.tpu_v2",))
+    with pytest.raises(ConfigurationError, match="the TPU API needs no_such_namespace"):
+        extras.require("tpu", "the TPU API")
 
 
 def test_an_installed_library_is_accepted() -> None:

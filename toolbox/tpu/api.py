@@ -1,0 +1,320 @@
+"""Sends requests to the TPU API (v2), by gRPC.
+
+Each try of a request has a deadline, and requests are repeated while the API is unavailable. All requests may be
+repeated: the names are chosen by the caller, so a repeated creation fails with `is_there`, and a repeated deletion with
+`is_absent`. The retries of the client library are not used, because its pauses cannot be cancelled.
+
+A call ends at once if the scope of its thread is cancelled.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from toolbox.model import backoff
+from toolbox.model.errors import ConfigurationError
+from toolbox.system import cancellation, extras
+from toolbox.tpu import api_endpoint, api_errors
+from toolbox.tpu.api_endpoint import ApiEndpoint
+from toolbox.tpu.tpu_request import TpuRequest
+from toolbox.tpu.tpu_states import Fault, Location, Node, Operation, QueuedResource, ZoneView
+
+if TYPE_CHECKING:
+    import grpc
+    from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport, TpuTransport
+
+log = logging.getLogger(__name__)
+
+TIMEOUT: Final = 90.0
+"""The default for how many seconds a request is repeated while the API is unavailable."""
+_TRY_SECONDS: Final = 20.0  # the deadline of one try
+_FIRST_PAUSE: Final = 0.3
+_LONGEST_PAUSE: Final = 10.0
+_PAGE: Final = 500
+_MOST_PAGES: Final = 200
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", 1 << 28),
+    # The default pauses between attempts to connect grow to two minutes, longer than the timeout of a request.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 5000),
+)
+# A connection to this machine must not use the proxy of the user.
+_LOOPBACK_OPTIONS: Final = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+_NO_CREDENTIALS: Final = (
+    "there are no credentials for Google Cloud: run `gcloud auth application-default login`, or set "
+    "GOOGLE_APPLICATION_CREDENTIALS to the file of a service account"
+)
+
+
+class TpuApi:
+    """A connection to the TPU API. It may be used by several threads.
+
+    Args:
+        endpoint: the address of the API.
+        try_seconds: the deadline of one try of a request.
+
+    Raises:
+        ConfigurationError: the client library is not installed, or there are no credentials.
+    """
+
+    def __init__(
+        self,
+        endpoint: ApiEndpoint | None = None,
+        *,
+        timeout: float = TIMEOUT,
+        try_seconds: float = _TRY_SECONDS,
+    ) -> None:
+        extras.require("tpu", "the TPU API")
+        self._endpoint = endpoint or ApiEndpoint(api_endpoint.DEFAULT)
+        self._timeout = timeout
+        self._try_seconds = try_seconds
+        self._transport = _transport(self._endpoint)
+
+    def node(self, name: str) -> Node:
+        """Return the node with a full name.
+
+        Raises:
+            TpuApiError: the request failed; `is_absent` if there is no such node.
+        """
+        from google.cloud import tpu_v2
+
+        from toolbox.tpu import conversions
+
+        request = tpu_v2.GetNodeRequest(name=name)
+        return conversions.node_of(self._call("get_node", request, f"the node {name} cannot be read", name=name))
+
+    def nodes(self, location: Location) -> list[Node]:
+        """Return all nodes of a location.
+
+        Raises:
+            TpuApiError: the request failed.
+        """
+        from google.cloud import tpu_v2
+
+        from toolbox.tpu import conversions
+
+        action = f"the nodes of {location} cannot be listed"
+        request = tpu_v2.ListNodesRequest(parent=str(location), page_size=_PAGE)
+        return [conversions.node_of(node) for page in self._pages("list_nodes", request, action) for node in page.nodes]
+
+    def queued_resource(self, name: str) -> QueuedResource:
+        """Return the queued resource with a full name.
+
+        Raises:
+            TpuApiError: the request failed; `is_absent` if there is no such queued resource.
+        """
+        from google.cloud import tpu_v2
+
+        from toolbox.tpu import conversions
+
+        action = f"the queued resource {name} cannot be read"
+        request = tpu_v2.GetQueuedResourceRequest(name=name)
+        return conversions.queued_resource_of(self._call("get_queued_resource", request, action, name=name))
+
+    def queued_resources(self, location: Location) -> list[QueuedResource]:
+        """Return all queued resources of a location.
+
+        Raises:
+            TpuApiError: the request failed.
+        """
+        from google.cloud import tpu_v2
+
+        from toolbox.tpu import conversions
+
+        action = f"the queued resources of {location} cannot be listed"
+        request = tpu_v2.ListQueuedResourcesRequest(parent=str(location), page_size=_PAGE)
+        pages = self._pages("list_queued_resources", request, action)
+        return [conversions.queued_resource_of(each) for page in pages for each in page.queued_resources]
+
+    def view(self, location: Location, *, queued: bool = True) -> ZoneView:
+        """Return all nodes of a location, and its queued resources if `queued`.
+
+        Raises:
+            TpuApiError: a request failed.
+        """
+        # The queued resources come first: the nodes of one that is ACTIVE there are then in the list of nodes.
+        queued_resources = self.queued_resources(location) if queued else []
+        return ZoneView.of(self.nodes(location), queued_resources)
+
+    def create(self, request: TpuRequest) -> Operation:
+        """Request a node or a queued resource, and return the operation that creates it.
+
+        Raises:
+            TpuApiError: the request failed; `is_there` if the name is already in use.
+        """
+        from toolbox.tpu import conversions
+
+        action = f"{request.full_name} cannot be created"
+        parent = str(request.location)
+        if request.description.is_queued:
+            message = conversions.create_queued_resource(request)
+            return conversions.operation_of(self._call("create_queued_resource", message, action, parent=parent))
+        return conversions.operation_of(
+            self._call("create_node", conversions.create_node(request), action, parent=parent)
+        )
+
+    def delete_node(self, name: str) -> Operation:
+        """Request the deletion of the node with a full name, and return the operation.
+
+        Raises:
+            TpuApiError: the request failed; `is_absent` if there is no such node, `is_busy` if another operation on
+                the node is going on.
+        """
+        from google.cloud import tpu_v2
+
+        from toolbox.tpu import conversions
+
+        request = tpu_v2.DeleteNodeRequest(name=name)
+        action = f"the node {name} cannot be deleted"
+        return conversions.operation_of(self._call("delete_node", request, action, name=name))
+
+    def delete_queued_resource(self, name: str) -> Operation:
+        """Request the deletion of a queued resource with its nodes, and return the operation.
+
+        Raises:
+            TpuApiError: the request failed; `is_absent` if there is no such queued resource, `is_busy` if another
+                operation on it is going on.
+        """
+        from google.cloud import tpu_v2
+
+        from toolbox.tpu import conversions
+
+        request = tpu_v2.DeleteQueuedResourceRequest(name=name, force=True)
+        action = f"the queued resource {name} cannot be deleted"
+        return conversions.operation_of(self._call("delete_queued_resource", request, action, name=name))
+
+    def operation(self, name: str) -> Operation:
+        """Return the operation with a full name. The error of the operation is its `fault`.
+
+        Raises:
+            TpuApiError: the request failed.
+        """
+        from google.longrunning import operations_pb2
+
+        from toolbox.tpu import conversions
+
+        request = operations_pb2.GetOperationRequest(name=name)
+        action = f"the operation {name} cannot be read"
+        return conversions.operation_of(self._call("get_operation", request, action, name=name))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+    def _pages(self, method: str, request: Any, action: str) -> Iterator[Any]:
+        for _ in range(_MOST_PAGES):
+            page = self._call(method, request, action, parent=request.parent)
+            yield page
+            if unreachable := list(page.unreachable):
+                log.warning("%s: not all of it: %s did not answer", action, ", ".join(unreachable))
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def _call(self, method: str, request: Any, action: str, **routing: str) -> Any:
+        """Send a request, and repeat it while the API is unavailable."""
+        deadline = time.monotonic() + self._timeout
+        tries = 0
+        while True:
+            left = max(1.0, deadline - time.monotonic())
+            result = self._try(method, request, routing, min(self._try_seconds, left))
+            if not isinstance(result, Fault):
+                return result
+            left = deadline - time.monotonic()
+            if left <= 0 or not api_errors.is_temporary(result):
+                note = f", {tries + 1} tries in {self._timeout:.0f} s" if api_errors.is_temporary(result) else ""
+                raise api_errors.error_of(result, action, note=note)
+            pause = min(left, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
+            log.debug("%s: %s (%s): retrying in %.1f s", action, result.message, result.code, pause)
+            cancellation.current().sleep(pause)
+            tries += 1
+
+    def _try(self, method: str, request: Any, routing: dict[str, str], seconds: float) -> Any:
+        """Send a request once, and return the response or the fault.
+
+        Raises:
+            Cancelled: the scope of this thread was cancelled.
+        """
+        import grpc
+
+        scope = cancellation.current()
+        scope.check()
+        # The stub and not the method of the client, because only the stub returns a call that can be cancelled.
+        stub: grpc.UnaryUnaryMultiCallable[Any, Any] = getattr(self._transport, method)
+        call = stub.future(request, timeout=seconds, metadata=_metadata(routing))
+        unregister = scope.add(call.cancel)
+        try:
+            return call.result()
+        except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            scope.check()
+            return _fault(error)
+        except BaseException:
+            call.cancel()
+            raise
+        finally:
+            unregister()
+
+
+def _fault(error: Exception) -> Fault:
+    from google.api_core import exceptions
+
+    if not hasattr(error, "code"):
+        return Fault("CANCELLED", "the call was cancelled")
+    translated = exceptions.from_grpc_error(error)
+    code = translated.grpc_status_code.name if translated.grpc_status_code is not None else "UNKNOWN"
+    return Fault(code, str(translated.message), str(translated.reason or ""))
+
+
+def _metadata(routing: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the headers of a request: the version of the client, and the object by which Google routes the request."""
+    from google.api_core import gapic_v1
+    from google.cloud.tpu_v2.services.tpu.transports.base import DEFAULT_CLIENT_INFO
+
+    header = gapic_v1.routing_header.to_grpc_metadata(tuple(routing.items()))
+    return (DEFAULT_CLIENT_INFO.to_grpc_metadata(), header)
+
+
+def _transport(endpoint: ApiEndpoint) -> TpuTransport:
+    from google.auth import exceptions
+    from google.cloud import tpu_v2
+
+    # google-auth logs a traceback for each failed login, in addition to the error that the call returns.
+    logging.getLogger("grpc._plugin_wrapping").setLevel(logging.CRITICAL)
+    # The client library logs whole requests on the level DEBUG. They contain startup scripts.
+    logging.getLogger("google").setLevel(logging.WARNING)
+    try:
+        client = tpu_v2.TpuClient(
+            transport=_plain_transport if not endpoint.has_tls else _tls_transport,
+            client_options={"api_endpoint": endpoint.address},
+        )
+    except exceptions.DefaultCredentialsError as error:
+        raise ConfigurationError(f"{_NO_CREDENTIALS}\n{error}") from error
+    return client.transport
+
+
+def _tls_transport(**settings: Any) -> TpuGrpcTransport:
+    from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
+
+    return TpuGrpcTransport(**settings, channel=_channel_factory())
+
+
+def _channel_factory() -> Callable[..., grpc.Channel]:
+    from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
+
+    def create(host: str, **settings: Any) -> grpc.Channel:
+        return TpuGrpcTransport.create_channel(host, **{**settings, "options": _CHANNEL_OPTIONS})
+
+    return create
+
+
+def _plain_transport(*, host: str, **_settings: Any) -> TpuGrpcTransport:
+    import grpc
+    from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
+
+    channel = grpc.insecure_channel(host, options=(*_CHANNEL_OPTIONS, *_LOOPBACK_OPTIONS))
+    return TpuGrpcTransport(channel=channel)
