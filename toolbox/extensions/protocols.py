@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.prices import Rental
 from toolbox.model.resources import OpenResource, Owner
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.runs.run_state import RunState
@@ -74,8 +75,8 @@ class MetricSource(Protocol):
 class Target(Protocol):
     """Describes one target of a backend: the model `Target` of a module in `backends/`.
 
-    A target may also implement `MachineTarget`, `SelectiveTarget`, `VerifiableTarget`, `OwningTarget` and
-    `ExtendingTarget`.
+    A target may also implement `MachineTarget`, `SelectiveTarget`, `VerifiableTarget`, `OwningTarget`, `PricedTarget`
+    and `ExtendingTarget`.
 
     Args:
         keeps_attempts: whether the files of an attempt stay on the target until the attempt is released.
@@ -142,6 +143,21 @@ class OwningTarget(Protocol):
         Raises:
             ToolboxError: the remote side does not answer, or refuses the request.
         """
+
+
+@runtime_checkable
+class PricedTarget(Protocol):
+    """A target that rents accelerators, whose prices are in `config/prices.yaml`.
+
+    The `cost_per_hour` in the configuration of a target wins over these prices.
+    """
+
+    @property
+    def rents_per_attempt(self) -> bool:
+        """Whether each attempt has accelerators of its own. Otherwise attempts at the same time share the price."""
+
+    def rentals(self) -> Sequence[Rental]:
+        """Return what the target rents: one item for each region in which the accelerators may be."""
 
 
 class ExtendingTarget(Protocol):

@@ -14,6 +14,7 @@ from toolbox.matrix.specification import Quarantine, Retries, Xfail
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import DamagedFile, describe
+from toolbox.model.prices import Price
 from toolbox.model.workloads import Workload
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
@@ -146,6 +147,26 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
             (cell["id"], metric): Bound(**{**bound, "method": Method(bound["method"])})
             for cell in cells
             for metric, bound in cell.get("bounds", {}).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFile(file, describe(error)) from None
+
+
+def frozen_prices(directory: Path) -> dict[str, Price]:
+    """Return the prices that `plan.json` of a run contains, by the name of the target.
+
+    Plans of earlier versions of Topgallant do not say where their prices are from, and are left out.
+
+    Raises:
+        DamagedFile: `plan.json` cannot be read.
+    """
+    file = RunDirectory(directory).plan
+    try:
+        targets = filesystem.read_json(file)["targets"] if file.exists() else {}
+        return {
+            name: Price(target["cost_per_hour"], str(target["price"]))
+            for name, target in targets.items()
+            if "price" in target
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None

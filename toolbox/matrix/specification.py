@@ -36,6 +36,7 @@ from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits
 
+HIGHEST_PRICE = 1_000_000.0  # per hour; a higher price is a mistake
 _TARGET = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -333,7 +334,7 @@ class TargetBlock(BaseModel):
         capacity: the amount of each resource that the target has, by the label of the resource. The resource `jobs` is
             the number of cells that run at once.
         accelerator: the kind of accelerator that the records of the run name, for example `H200`.
-        cost_per_hour: the price of an hour, in the currency of `results.currency`.
+        cost_per_hour: the price of an hour, in the currency of `results.currency`. It wins over `config/prices.yaml`.
         collect_bytes: how many bytes may be fetched from one attempt.
         collect_files: how many files may be fetched from one attempt.
     """
@@ -344,7 +345,7 @@ class TargetBlock(BaseModel):
     labels: list[Text] = []
     capacity: Resources = {}
     accelerator: Text | None = None
-    cost_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    cost_per_hour: float | None = Field(default=None, ge=0, le=HIGHEST_PRICE, allow_inf_nan=False)
     collect_bytes: int = Field(default=CollectLimits().bytes, ge=1)
     collect_files: int = Field(default=CollectLimits().files, ge=1)
 

@@ -6,17 +6,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from toolbox.config import paths
+from toolbox.config import prices as price_files
 from toolbox.config.configuration import Configuration
+from toolbox.config.contracts.results import Contract as Results
+from toolbox.config.prices import PriceList
 from toolbox.extensions import loading, protocols
-from toolbox.extensions.protocols import Backend, MachineTarget, VerifiableTarget
-from toolbox.matrix.specification import TargetsBlock
+from toolbox.extensions.protocols import Backend, MachineTarget, PricedTarget, VerifiableTarget
+from toolbox.matrix.specification import TargetBlock, TargetsBlock
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
+from toolbox.model.prices import Price
 from toolbox.model.workloads import CollectLimits, TargetContext, Workload
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Recorder
 
 BLOCK: Final = "targets"
+_RESULTS: Final = "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,10 @@ class PlannedTarget:
     Args:
         capacity: the amount of each resource that the target has, by the label of the resource. The resource `jobs` is
             the number of cells that run at once. A resource that is missing is unlimited.
-        cost_per_hour: the price of one attempt per hour; None if not configured.
+        accelerator: the kind of accelerator that the records of the run name.
+        price: the price of the target for one hour.
+        shares_price: whether attempts that are on the target at the same time share its price. Otherwise each attempt
+            rents accelerators of its own, and pays the whole price.
         limits: the limits of the files that are fetched from one attempt.
     """
 
@@ -36,7 +45,8 @@ class PlannedTarget:
     labels: tuple[str, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     accelerator: str | None = None
-    cost_per_hour: float | None = None
+    price: Price = field(default_factory=Price)
+    shares_price: bool = True
     limits: CollectLimits = field(default_factory=CollectLimits)
 
     def as_json(self) -> dict[str, Any]:
@@ -45,7 +55,9 @@ class PlannedTarget:
             "backend": self.backend,
             "address": self.address,
             "accelerator": self.accelerator,
-            "cost_per_hour": self.cost_per_hour,
+            "cost_per_hour": self.price.per_hour,
+            "price": self.price.basis,
+            "shares_price": self.shares_price,
         }
 
     @property
@@ -90,19 +102,24 @@ class PlannedTarget:
         return self.description.open(context)
 
 
-def read(configuration: Configuration) -> dict[str, PlannedTarget]:
+def read(configuration: Configuration, frozen: Mapping[str, Price] | None = None) -> dict[str, PlannedTarget]:
     """Return the targets of a configuration, by name. `local` is this machine, unless the configuration defines it.
 
+    Args:
+        frozen: the prices with which a resumed run began, by the name of the target; None for a new run.
+
     Raises:
-        ConfigurationError: the description of a target is wrong.
+        ConfigurationError: the description of a target, or a file of prices, is wrong.
     """
     targets = {}
+    prices = _Prices(configuration, frozen or {})
     for name, target in configuration.block(BLOCK, TargetsBlock).root.items():
         try:
             spec = {"backend": target.backend, **(target.model_extra or {})}
             description = loading.parse(protocols.BACKENDS, spec)
             if isinstance(description, MachineTarget):
                 description.address(name)
+            price, accelerator = prices.of(name, target, description), target.accelerator or _accelerator(description)
         except ValueError as error:
             path = f'{BLOCK}["{name}"]'
             raise ConfigurationError(f"{configuration.location(path)}: the target `{name}`: {error}") from None
@@ -112,12 +129,41 @@ def read(configuration: Configuration) -> dict[str, PlannedTarget]:
             description,
             tuple(target.labels),
             target.capacity,
-            target.accelerator,
-            target.cost_per_hour,
+            accelerator,
+            price,
+            not (isinstance(description, PricedTarget) and description.rents_per_attempt),
             CollectLimits(target.collect_bytes, target.collect_files),
         )
     local = loading.parse(protocols.BACKENDS, {"backend": "local"})
     return {"local": PlannedTarget("local", "local", local), **targets}
+
+
+@dataclass(slots=True)
+class _Prices:
+    """Finds the prices of targets. The files of prices are read only if a target needs them."""
+
+    configuration: Configuration
+    frozen: Mapping[str, Price]
+    _listed: PriceList | None = None
+
+    def of(self, name: str, target: TargetBlock, description: protocols.Target) -> Price:
+        """Return the price of a target."""
+        if name in self.frozen:
+            return self.frozen[name]
+        if target.cost_per_hour is not None:
+            path = paths.render((BLOCK, name, "cost_per_hour"))
+            return Price(target.cost_per_hour, f"{self.configuration.location(path)}: `cost_per_hour`")
+        if not isinstance(description, PricedTarget):
+            return Price()
+        if self._listed is None:
+            self._listed = price_files.load()
+        return self._listed.price(description.rentals(), currency=self.configuration.block(_RESULTS, Results).currency)
+
+
+def _accelerator(description: protocols.Target) -> str | None:
+    """Return the name of the accelerators that a target rents; None if the target does not tell it."""
+    rentals = description.rentals() if isinstance(description, PricedTarget) else ()
+    return rentals[0].label if rentals else None
 
 
 def verify(

@@ -117,7 +117,7 @@ def of_topology(generation: str, topology: str) -> TpuType:
     if len(sizes) != known.dimensions:
         example = "4x4" if known.dimensions == 2 else "2x2x2"  # noqa: PLR2004
         raise ValueError(
-            f"{abbreviated(topology)} is no topology of {known.name}: write {known.dimensions} sizes such as {example}"
+            f"{abbreviated(topology)} is not a {known.name} topology: write {known.dimensions} sizes such as {example}"
         )
     return _of_chips(known, math.prod(sizes))
 

@@ -107,7 +107,8 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
 
     Args:
         today: the date that decides which entries of `xfail` and `quarantine` have expired; by default, today.
-        resumed: the directory of the run to resume, whose original bounds are used again; None for a new run.
+        resumed: the directory of the run to resume, whose original bounds and prices are used again; None for a new
+            run.
 
     Raises:
         UsageError: the project, a preset, an override, a field or the selection of cells is wrong.
@@ -119,7 +120,7 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
     if configuration.get(plan.BLOCK, default=None) is not None:
         matrix_plan = planner.make(
             configuration,
-            targets.read(configuration),
+            targets.read(configuration, plan.frozen_prices(resumed) if resumed is not None else None),
             request.selection,
             root=configuration.root,
             today=today or dt.datetime.now(tz=dt.UTC).date(),
@@ -178,9 +179,13 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
     if new_plan is not None and not changes:
         if not (file := RunDirectory(directory).plan).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
-        # A plan of an earlier version of Topgallant may have no digests of files, and other words in its notes.
-        original = {"files": {}, **filesystem.read_json(file), "notes": []}
+        # A plan of an earlier version of Topgallant may have no digests of files, no sources of prices, and other words
+        # in its notes.
         current = {**json.loads(json.dumps(new_plan.as_json(), default=str)), "notes": []}
+        original = {"files": {}, **filesystem.read_json(file), "notes": []}
+        original["targets"] = {
+            name: {**current["targets"].get(name, {}), **target} for name, target in original["targets"].items()
+        }
         _refuse_changed_files(directory, original["files"], current["files"])
         changes = list(_differences(original, current, RunDirectory.plan))
     if changes:

@@ -1,5 +1,7 @@
 """The block `targets` describes targets by the fields of their backends; the local machine needs no description."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ from tests.unit.config.conftest import load as load  # noqa: PLC0414  # imports 
 from toolbox.matrix import targets
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.errors import ConfigurationError
+from toolbox.model.prices import Price
+from toolbox.system import places
 
 
 def test_local_is_always_a_target(load: Load) -> None:
@@ -31,10 +35,66 @@ def test_a_target_may_have_an_accelerator_and_a_price(load: Load) -> None:
     assert kept["address"] == targets.read(load(text))["tpu"].address
 
 
-@pytest.mark.parametrize("cost", ["-1", "free", ".inf", ".nan"])
-def test_a_price_is_a_number_from_0_on(load: Load, cost: str) -> None:
+@pytest.mark.parametrize("cost", ["-1", "free", ".inf", ".nan", "1000001"])
+def test_a_price_is_a_number_from_0_to_a_million(load: Load, cost: str) -> None:
     with pytest.raises(ConfigurationError, match="cost_per_hour"):
         targets.read(load(f"targets: {{here: {{cost_per_hour: {cost}}}}}\n"))
+
+
+RENTING = """
+from typing import ClassVar
+from pydantic import BaseModel
+from toolbox.model.prices import Rental, Tier
+
+class Target(BaseModel):
+    zone: str = "us-central1-b"
+    keeps_attempts: ClassVar[bool] = False
+    rents_per_attempt: ClassVar[bool] = True
+    def open(self, context): ...
+    def rentals(self):
+        return [Rental.of_tpu("v6e-8", zone=self.zone, tier=Tier.SPOT)]
+"""
+
+
+@pytest.fixture
+def renting(tmp_path: Path) -> Iterator[None]:
+    """Work in a workspace with the backend `renting`, whose targets rent TPUs."""
+    (tmp_path / "backends").mkdir()
+    (tmp_path / "backends/renting.py").write_text(RENTING)
+    with places.pinned(tmp_path):
+        yield
+
+
+def test_a_target_without_a_price_has_the_reason(load: Load) -> None:
+    price = targets.read(load("a: 1\n"))["local"].price
+    assert (price.per_hour, price.basis) == (None, "the target has no `cost_per_hour`")
+
+
+@pytest.mark.usefixtures("renting")
+def test_a_target_that_rents_accelerators_has_a_listed_price(load: Load) -> None:
+    tpu = targets.read(load("targets: {tpu: {backend: renting}}\n"))["tpu"]
+    assert tpu.price.per_hour == pytest.approx(8 * 0.544)
+    assert (tpu.accelerator, tpu.shares_price) == ("v6e-8", False)
+
+
+@pytest.mark.usefixtures("renting")
+def test_the_cost_per_hour_of_a_target_wins_over_listed_prices(load: Load) -> None:
+    tpu = targets.read(load("a: 1\ntargets: {tpu: {backend: renting, zone: asia-east1-a, cost_per_hour: 0}}\n"))["tpu"]
+    assert tpu.price.per_hour == 0.0
+    assert tpu.price.basis.endswith("/config.yaml:2: `cost_per_hour`")
+
+
+@pytest.mark.usefixtures("renting")
+def test_a_resumed_run_keeps_the_prices_with_which_it_began(load: Load) -> None:
+    frozen = {"tpu": Price(9.0, "as it was")}
+    found = targets.read(load("targets: {tpu: {backend: renting}}\n"), frozen)
+    assert found["tpu"].price == frozen["tpu"]
+
+
+@pytest.mark.usefixtures("renting")
+def test_a_zone_that_does_not_exist_is_reported_with_its_line(load: Load) -> None:
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:2: the target `tpu`: 'here' is not a zone"):
+        targets.read(load("a: 1\ntargets: {tpu: {backend: renting, zone: here}}\n"))
 
 
 def test_the_local_machine_may_be_described_like_another_target(load: Load) -> None:

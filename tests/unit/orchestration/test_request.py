@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.matrix.conftest import Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
+from toolbox.matrix import plan
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, UsageError
@@ -183,6 +184,24 @@ def test_a_plan_of_an_earlier_version_without_files_is_accepted(tmp_path: Path, 
     del kept["files"]
     (tmp_path / "plan.json").write_text(json.dumps(kept))
     request.refuse_changes(tmp_path, {}, {}, planned(block))
+
+
+def test_a_plan_of_an_earlier_version_without_the_sources_of_prices_is_accepted(
+    tmp_path: Path, planned: Planned
+) -> None:
+    block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
+    planned(block).write(tmp_path)
+    kept = json.loads((tmp_path / "plan.json").read_text())
+    for target in kept["targets"].values():
+        del target["price"], target["shares_price"]
+    (tmp_path / "plan.json").write_text(json.dumps(kept))
+    request.refuse_changes(tmp_path, {}, {}, planned(block))
+    assert plan.frozen_prices(tmp_path) == {}
+
+
+def test_the_prices_of_a_run_are_read_from_its_plan(tmp_path: Path, planned: Planned) -> None:
+    planned({"axes": {"x": ["a"]}}, targets={"local": {"cost_per_hour": 1.5}}).write(tmp_path)
+    assert plan.frozen_prices(tmp_path)["local"].per_hour == 1.5
 
 
 def test_changed_files_are_named(tmp_path: Path, planned: Planned) -> None:
