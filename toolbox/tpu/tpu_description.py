@@ -15,11 +15,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from toolbox.model import accelerators, addresses
 from toolbox.model.accelerators import TpuType
 from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.resources import LABEL_PREFIX
 from toolbox.model.text import abbreviated, counted
 from toolbox.tpu import api_endpoint
 from toolbox.tpu.api_endpoint import ApiEndpoint
 
-OWN_LABELS: Final = "topgallant"
+OWN_LABELS: Final = LABEL_PREFIX
 """The prefix of the labels that Topgallant sets, which a description may not contain."""
 MOST_SCRIPT_BYTES: Final = 1 << 17  # a value of the metadata may have 256 KiB
 _MOST_LABELS: Final = 48  # Google allows 64; the others are for the owner
@@ -266,6 +267,11 @@ class TpuDescription(_Part):
         TPU is created or refused at once, and needs fewer permissions and requests.
         """
         return self.slices > 1 or self.spot or self.valid_until is not None or isinstance(self.reserved, str)
+
+    @property
+    def is_default_endpoint(self) -> bool:
+        """Whether the TPU API is that of Google Cloud."""
+        return self.api_endpoint == api_endpoint.DEFAULT
 
     @property
     def endpoint(self) -> ApiEndpoint:

@@ -1,0 +1,392 @@
+"""Creates a TPU in the first zone with capacity, and tells when its nodes run.
+
+`Provisioning.step` does one step without waiting, from a view of the zone that the caller has listed. So a backend can
+follow many TPUs with one list request per zone. `provision` is the loop for one TPU.
+
+The ledger knows each node and queued resource before it is requested. The caller chooses the names. So a TPU whose
+response was lost, or that was requested before a crash, is found by its name and adopted if it has the labels of the
+owner.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from toolbox.model import backoff
+from toolbox.model.errors import StepError
+from toolbox.model.resources import Resource, ResourceLedger
+from toolbox.model.text import duration
+from toolbox.model.verdicts import Cause
+from toolbox.system import cancellation, environ
+from toolbox.tpu import api_errors, deletion
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.api_errors import CapacityError, TpuApiError
+from toolbox.tpu.tpu_request import TpuRequest
+from toolbox.tpu.tpu_states import Fault, Node, Operation, Phase, QueuedResource, ZoneView
+
+log = logging.getLogger(__name__)
+
+NODE: Final = "tpu_node"
+"""The kind of a node in the ledger: the module `toolbox/resources/tpu_node.py`."""
+QUEUED_RESOURCE: Final = "tpu_queued_resource"
+_UNDER_MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
+_OPERATION_SECONDS: Final = 20.0  # how often the operation of a node that is being created is read
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 15.0
+
+
+class TpuLost(StepError):
+    """The nodes were taken away, are broken, or were deleted by another user."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, cause=Cause.INFRASTRUCTURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a TPU has come.
+
+    Args:
+        phase: `WAITING`, `CREATING` or `UP`. Other phases are raised as errors.
+        message: the state and its reason, for people.
+        nodes: the nodes in the order of their slices, once all of them are `UP`.
+    """
+
+    phase: Phase
+    message: str
+    nodes: tuple[Node, ...] = ()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether all nodes run and are healthy."""
+        return self.phase is Phase.UP
+
+
+def resource_of(request: TpuRequest) -> Resource:
+    """Return the entry of the ledger for the node or the queued resource of a request."""
+    tpu, location = request.description, request.location
+    command = [environ.program(), "tpu", "delete", request.name]
+    command += [f"--project={location.project}", f"--zone={location.zone}"]
+    command += [f"--api_endpoint={tpu.api_endpoint}"] if not tpu.is_default_endpoint else []
+    return Resource(
+        QUEUED_RESOURCE if tpu.is_queued else NODE,
+        request.full_name,
+        {"name": request.full_name, "api_endpoint": tpu.api_endpoint},
+        tpu.ttl,
+        shlex.join(command),
+    )
+
+
+class Provisioning:
+    """The creation of one TPU. Only one thread may call it at a time.
+
+    Args:
+        request: the TPU. Its location is not used: the zones are those of the description.
+    """
+
+    def __init__(self, api: TpuApi, request: TpuRequest, ledger: ResourceLedger) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._requests = [request.in_zone(zone) for zone in request.description.zone]
+        self._index = self._first_zone()
+        self._operation: Operation | None = None
+        self._operation_read = 0.0
+        self._is_leaving = self._is_created = False
+        self._refusals: list[CapacityError] = []
+
+    @property
+    def request(self) -> TpuRequest:
+        """The request for the current zone."""
+        return self._requests[self._index]
+
+    def begin(self) -> None:
+        """Request the TPU, or adopt it if it exists already.
+
+        Raises:
+            CapacityError: the only zone, or the last one, has no capacity.
+            ForeignObject: another owner uses the name.
+            TpuApiError: the API refused the request, or does not answer.
+        """
+        try:
+            self._request()
+        except CapacityError as error:
+            self._refuse(error)
+
+    def step(self, view: ZoneView) -> Progress:
+        """Do one step, and return how far the TPU has come. The method does not wait.
+
+        Args:
+            view: the location of `request`, listed after `begin` or after the previous step. It needs the queued
+                resources only if the description `is_queued`.
+
+        Raises:
+            CapacityError: no zone has capacity.
+            TpuLost: the TPU does not come up any more.
+            ForeignObject: another owner uses the name in the next zone.
+            TpuApiError: the creation failed, or the API does not answer.
+        """
+        try:
+            if self._is_leaving:
+                return self._leave(view)
+            progress = self._queued(view) if self.request.description.is_queued else self._plain(view)
+        except CapacityError as error:
+            self._refuse(error)
+            return self._leaving()
+        if progress.is_up and not self._is_created:
+            self._is_created = True
+            self._ledger.mark_created(resource_of(self.request))
+        return progress
+
+    def _first_zone(self) -> int:
+        """Return the index of the zone in which an earlier session requested the TPU; 0 if there was none."""
+        keys = {entry.resource.key for entry in self._ledger.open_resources()}
+        indices = [index for index, request in enumerate(self._requests) if resource_of(request).key in keys]
+        return max(indices, default=0)
+
+    def _request(self) -> None:
+        self._ledger.plan(resource_of(self.request))
+        self._operation = None
+        try:
+            self._operation = self._api.create(self.request)
+        except TpuApiError as error:
+            if not error.is_there:
+                if error.cause is Cause.CONFIGURATION:
+                    self._close_if_absent()
+                raise
+            self._adopt()
+        self._operation_read = time.monotonic()
+
+    def _adopt(self) -> None:
+        name = self.request.full_name
+        try:
+            deletion.check_owner(name, self._object().labels, self._ledger.owner)
+        except deletion.ForeignObject:
+            self._ledger.mark_deleted(resource_of(self.request))
+            raise
+        log.info("%s exists already, and has the labels of this run or user", name)
+
+    def _object(self) -> Node | QueuedResource:
+        is_queued = self.request.description.is_queued
+        return (self._api.queued_resource if is_queued else self._api.node)(self.request.full_name)
+
+    def _close_if_absent(self) -> None:
+        """Close the entry of the ledger if the refused request created nothing. Otherwise, the entry stays open."""
+        try:
+            self._object()
+        except TpuApiError as error:
+            # A zone or a project that the account may not use does not contain the object either.
+            if error.cause is Cause.CONFIGURATION:
+                self._ledger.mark_deleted(resource_of(self.request))
+
+    def _refuse(self, error: CapacityError) -> None:
+        """Note that the current zone has no capacity. The next step moves to the next zone.
+
+        Raises:
+            CapacityError: there are no more zones.
+        """
+        self._refusals.append(error)
+        self._is_leaving = True
+        if self._index + 1 < len(self._requests):
+            log.info("%s", error)
+            return
+        self._close_if_absent()
+        if len(self._requests) == 1:
+            raise error
+        zones = ", ".join(request.location.zone for request in self._requests)
+        message = f"no zone has capacity for {self.request.name} ({zones}); the last answer was:\n{error}"
+        raise CapacityError(message, code=error.code, cause=error.cause) from error
+
+    def _leave(self, view: ZoneView) -> Progress:
+        """Delete what the failed request left in the zone. When nothing is left, request the TPU in the next zone."""
+        name = self.request.full_name
+        if name in view.nodes or name in view.queued_resources:
+            try:
+                self._operation = self._delete(name)
+            except TpuApiError as error:
+                if not (error.is_absent or error.is_busy):
+                    raise
+            return self._leaving()
+        self._ledger.mark_deleted(resource_of(self.request))
+        self._index += 1
+        self._is_leaving = False
+        self._request()
+        return Progress(Phase.WAITING, f"{self.request.full_name} was requested")
+
+    def _delete(self, name: str) -> Operation:
+        is_queued = self.request.description.is_queued
+        return self._api.delete_queued_resource(name) if is_queued else self._api.delete_node(name)
+
+    def _leaving(self) -> Progress:
+        following = self._requests[self._index + 1].location.zone
+        return Progress(Phase.WAITING, f"{self.request.location.zone} has no capacity; the next zone is {following}")
+
+    def _plain(self, view: ZoneView) -> Progress:
+        node = view.nodes.get(self.request.full_name)
+        if node is None:
+            self._check_operation()
+            if self._operation is None or self._operation.is_done:
+                node = self._read_again()
+            else:
+                return Progress(Phase.CREATING, f"the request for the node {self.request.name} is being carried out")
+        if node.phase in {Phase.LOST, Phase.DELETING}:
+            self._check_operation()
+            raise TpuLost(node.message)
+        if node.phase is Phase.CREATING and time.monotonic() > self._operation_read + _OPERATION_SECONDS:
+            self._check_operation()
+        return self._progress([node])
+
+    def _read_again(self) -> Node:
+        """Return the node that the view does not contain: it may have been listed before the node was created.
+
+        Raises:
+            TpuLost: the node does not exist.
+        """
+        try:
+            return self._api.node(self.request.full_name)
+        except TpuApiError as error:
+            if error.is_absent:
+                raise TpuLost(f"the node {self.request.name} was deleted while it was being created") from error
+            raise
+
+    def _check_operation(self) -> None:
+        """Read the operation that creates the TPU, unless it was found to be done.
+
+        Raises:
+            TpuApiError: the operation failed.
+        """
+        if self._operation is None:  # an earlier session sent the request
+            return
+        if not self._operation.is_done:
+            self._operation = self._api.operation(self._operation.name)
+            self._operation_read = time.monotonic()
+        if self._operation.fault is not None:
+            error = api_errors.error_of(self._operation.fault, f"{self.request.full_name} cannot be created")
+            if error.cause is Cause.CONFIGURATION:
+                self._close_if_absent()
+            raise error
+
+    def _queued(self, view: ZoneView) -> Progress:
+        queued = view.queued_resources.get(self.request.full_name)
+        if queued is None:
+            self._check_operation()
+            if self._operation is None or self._operation.is_done:
+                queued = self._read_queued_again()
+            else:
+                message = f"the request for the queued resource {self.request.name} is being carried out"
+                return Progress(Phase.WAITING, message)
+        if queued.phase is Phase.FAILED:
+            raise self._failure(queued)
+        if queued.phase in {Phase.LOST, Phase.DELETING}:
+            raise TpuLost(queued.message)
+        if queued.phase is not Phase.UP:
+            return Progress(queued.phase, queued.message)
+        names = self.request.node_names
+        nodes = [view.nodes[name] for name in names if name in view.nodes]
+        if len(nodes) < len(names):
+            return Progress(Phase.CREATING, f"{queued.message}: {len(nodes)} of {len(names)} nodes are there")
+        return self._progress(nodes)
+
+    def _read_queued_again(self) -> QueuedResource:
+        try:
+            return self._api.queued_resource(self.request.full_name)
+        except TpuApiError as error:
+            if error.is_absent:
+                raise TpuLost(f"the queued resource {self.request.name} was deleted while it was waiting") from error
+            raise
+
+    def _failure(self, queued: QueuedResource) -> StepError:
+        """Return the error for a failed queued resource. One without a reason waited for longer than `valid_until`."""
+        seconds = self.request.description.valid_until
+        action = f"{self.request.full_name} cannot be created"
+        if queued.fault is not None and queued.fault.code not in {"OK", "DEADLINE_EXCEEDED"}:
+            return api_errors.error_of(queued.fault, action)
+        if seconds is not None:
+            limit = duration(seconds, digits=0)
+            fault = Fault("RESOURCE_EXHAUSTED", f"there was no capacity during valid_until ({limit})")
+            return api_errors.error_of(fault, action)
+        return TpuLost(f"{queued.message}: the API gives no reason")
+
+    def _progress(self, nodes: list[Node]) -> Progress:
+        """Return the progress of nodes.
+
+        Raises:
+            TpuLost: a node is lost.
+        """
+        if lost := next((node for node in nodes if node.phase in {Phase.LOST, Phase.DELETING}), None):
+            raise TpuLost(lost.message)
+        if waiting := next((node for node in nodes if node.phase is not Phase.UP), None):
+            return Progress(Phase.CREATING, waiting.message)
+        expected = self.request.description.tpu_type.hosts
+        if missing := next((node for node in nodes if len(node.endpoints) < expected), None):
+            text = f"the node {missing.id} has {len(missing.endpoints)} of {expected} workers"
+            return Progress(Phase.CREATING, text)
+        return Progress(Phase.UP, f"{self.request.name} is up in {self.request.location.zone}", tuple(nodes))
+
+
+def loss_reason(request: TpuRequest, view: ZoneView) -> str:
+    """Return why a TPU that was up can no longer be used; empty if all its nodes are there and not lost.
+
+    A node that is READY is lost only if its health says that it is under maintenance. The other kinds of bad health
+    are reported by a check that may fail for a moment.
+    """
+    for name in request.node_names:
+        node = view.nodes.get(name)
+        if node is None:
+            queued = view.queued_resources.get(request.full_name)
+            is_known = queued is not None and queued.phase is not Phase.UP
+            return queued.message if is_known and queued is not None else f"{name} was deleted"
+        if node.state != "READY" or node.health == _UNDER_MAINTENANCE:
+            return node.message
+    return ""
+
+
+def provision(
+    api: TpuApi,
+    request: TpuRequest,
+    ledger: ResourceLedger,
+    *,
+    timeout: float,
+    report: Callable[[str], None],
+) -> Progress:
+    """Create a TPU, and return when its nodes run. Their workers may still execute the startup script.
+
+    Args:
+        report: called with the state whenever it changes.
+
+    Raises:
+        StepError: the TPU was not created, or not in time.
+    """
+    provisioning = Provisioning(api, request, ledger)
+    provisioning.begin()
+    return follow(api, provisioning, timeout=timeout, report=report)
+
+
+def follow(api: TpuApi, provisioning: Provisioning, *, timeout: float, report: Callable[[str], None]) -> Progress:
+    """Wait until the nodes of a requested TPU run: see `provision`."""
+    deadline = time.monotonic() + timeout
+    tries, latest = 0, ""
+    while True:
+        location, is_queued = provisioning.request.location, provisioning.request.description.is_queued
+        progress = provisioning.step(api.view(location, queued=is_queued))
+        if progress.message != latest:
+            report(progress.message)
+            latest, tries = progress.message, 0
+        if progress.is_up:
+            return progress
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise timeout_error(progress, timeout)
+        pause = backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
+        cancellation.current().sleep(min(left, pause))
+        tries += 1
+
+
+def timeout_error(progress: Progress, seconds: float) -> StepError:
+    """Return the error for a TPU that is not up in time. A TPU that waits for capacity has the cause `capacity`."""
+    cause = Cause.CAPACITY if progress.phase is Phase.WAITING else Cause.TIMEOUT
+    return StepError(f"the TPU is not up after {duration(seconds, digits=0)}: {progress.message}", cause=cause)
