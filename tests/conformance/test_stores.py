@@ -90,6 +90,45 @@ def test_a_run_is_recorded_with_all_its_data(store: Store, tmp_path: Path) -> No
     assert (row.seconds, row.counts, row.run.unpriced) == (120, True, 0)
 
 
+JUNIT = """<testsuite><testcase classname="m" name="a" time="0.5"/><testcase classname="m" name="a" time="1"/>
+<testcase classname="n" name="b"><failure message="1 != 2">at n.b</failure></testcase></testsuite>"""
+
+
+def test_the_test_cases_of_a_cell_are_recorded(store: Store, tmp_path: Path) -> None:
+    for days in (0, 1):
+        directory = past(days=days, cells={SMALL: [replace(FAILED, junit=JUNIT)]}).write(tmp_path)
+        recording.record(store, directory)
+    recording.record(store, directory)
+    assert {name: number for name, number in count(store).items() if name.startswith("case")} == {
+        "cases": 3,
+        "case_counts": 4,
+        "case_results": 6,
+    }
+    with store.reading() as connection:
+        rows = queries.results(connection, Filter())
+        assert rows[0].tests == {"passed": 2, "failed": 1}
+        newest = [case for case in queries.cases(connection, rows, "*") if case.result.run == rows[0].run]
+        assert [(case.title, case.outcome, case.seconds, case.message, case.text) for case in newest] == [
+            ("m.a", "passed", 0.5, "", ""),
+            ("m.a #2", "passed", 1.0, "", ""),
+            ("n.b", "failed", None, "1 != 2", "at n.b"),
+        ]
+        assert [case.result.run.started for case in queries.cases(connection, rows, "n.b")] == [
+            START + timedelta(days=1),
+            START,
+        ]
+
+
+def test_without_the_files_the_counts_and_the_failures_are_recorded(store: Store, tmp_path: Path) -> None:
+    directory = past(cells={SMALL: [replace(FAILED, junit=JUNIT)]}).write(tmp_path)
+    next(directory.rglob("junit.xml")).unlink()
+    recording.record(store, directory)
+    with store.reading() as connection:
+        (row,) = queries.results(connection, Filter())
+        assert row.tests == {"passed": 2, "failed": 1}
+        assert [case.title for case in queries.cases(connection, [row], "*")] == ["n.b"]
+
+
 def test_a_run_that_is_recorded_again_counts_once(store: Store, tmp_path: Path) -> None:
     directory = past().write(tmp_path)
     assert recording.record(store, directory).is_new
@@ -346,6 +385,8 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store, locati
         added = {"attempts": ("out_of_range", "image"), "results": ("out_of_range",), "samples": ("confirmed",)}
         for table, column in [(table, column) for table, columns in added.items() for column in columns]:
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
+        for table in ("case_results", "case_counts", "cases"):
+            connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     with Store(location) as updated, updated.reading() as connection:
         found = {series.name: series.confirmed for series in queries.series(connection, ALL)}

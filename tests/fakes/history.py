@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolbox.model.bounds import Direction
+from toolbox.model.cases import FAIL_ON
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -24,10 +25,12 @@ from toolbox.model.events import (
     StepFinished,
     StepKind,
     StepStarted,
+    case_events,
 )
 from toolbox.model.verdicts import Cause, Verdict, exit_code, worst
-from toolbox.runs import run_reader
+from toolbox.runs import junit_files, run_reader
 from toolbox.runs.journal import Entry
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 
 START = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
@@ -39,6 +42,7 @@ class Tried:
 
     Args:
         metrics: values by metric. All metrics are in seconds, and lower values are better.
+        junit: the content of the JUnit file `files/junit.xml`; empty for no such file.
     """
 
     verdict: Verdict | None = Verdict.PASSED
@@ -49,6 +53,7 @@ class Tried:
     target: str = "local"
     seconds: float = 60.0
     image: str = ""
+    junit: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ class Past:
             for attempt, tried in enumerate(attempts, 1):
                 found.append((now, AttemptSubmitted(step, attempt, f"{name}-{attempt}", tried.target)))
                 now += timedelta(seconds=tried.seconds)
-                found += [(now, event) for event in _of_attempt(step, attempt, tried)]
+                found += [(now, event) for event in _of_attempt(directory, step, attempt, tried)]
             if (last := attempts[-1]).verdict is not None:
                 counts = cell not in self.quarantined
                 message = last.message
@@ -124,12 +129,17 @@ class Past:
         return found
 
 
-def _of_attempt(step: str, attempt: int, tried: Tried) -> list[JournalEvent]:
+def _of_attempt(directory: Path, step: str, attempt: int, tried: Tried) -> list[JournalEvent]:
     events: list[JournalEvent] = [
         MetricMeasured(step, metric, value, "s", "" if value is not None else "no such file", Direction.LOWER)
         for metric, value in tried.metrics.items()
     ]
     events += [dataclasses.replace(check, step=step) for check in tried.checks]
+    if tried.junit:
+        files = RunDirectory(directory).attempt(step, attempt)
+        files.results.mkdir(parents=True)
+        (files.results / "junit.xml").write_text(tried.junit)
+        events += case_events(step, junit_files.report(files.path, "files/*.xml", FAIL_ON))
     if tried.verdict is not None:
         message, seconds = tried.message, tried.seconds
         ended = AttemptEnded(step, attempt, tried.target, tried.verdict, tried.cause, message, seconds)

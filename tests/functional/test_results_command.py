@@ -363,3 +363,20 @@ def test_a_csv_value_that_is_not_a_number_is_named_with_its_line(workspace: Work
     (tmp_path / "bad.csv").write_text("value\n1\nfast\n")
     outcome = workspace.run("results", "changes", f"--csv={tmp_path / 'bad.csv'}")
     assert "bad.csv:3: 'fast' is not a finite number" in outcome.stderr
+
+
+def test_the_test_cases_of_runs_are_listed(results: Results, workspace: Workspace) -> None:
+    junit = """<testsuite><testcase classname="m" name="fast" time="0.5"/><testcase classname="m" name="slow" time="9"/>
+    <testcase classname="m" name="bad" time="1"><failure message="1 != 2"/></testcase></testsuite>"""
+    cells = {SMALL: [Tried(Verdict.FAILED, Cause.CHECK, "1 of 3 tests did not pass", junit=junit)]}
+    run = Past(cells, started=START + timedelta(days=50)).write(workspace.directory / "runs")
+    assert workspace.run("results", "import", str(run)).exit_code == 0
+    rows = loaded(results("show", "--tests", "--format=json"))
+    assert [(row["test"], row["outcome"], row["message"]) for row in rows] == [
+        ("m.bad", "failed", "1 != 2"),
+        ("m.slow", "passed", ""),
+        ("m.fast", "passed", ""),
+    ]
+    assert loaded(results("show", "--format=json"))[0]["tests"] == {"passed": 2, "failed": 1}
+    (row,) = loaded(results("list", "--tests=*.slow", "--format=json"))
+    assert (row["run"], row["seconds"]) == (run.name, 9.0)

@@ -23,6 +23,7 @@ from toolbox.results.queries import Filter
 from toolbox.results.store import Store, default_location
 from toolbox.system import places
 
+_MOST_CASES: Final = 100  # rows of test cases in a table
 _NO_RESULTS: Final = "the store {store} has no matching results"
 
 
@@ -98,6 +99,21 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
             return of_revision
         raise
     return replace(run_filter, project=run.project, run=run.id)
+
+
+def case_pattern(tests: bool | str) -> str | None:
+    """Return the pattern for test cases that `--tests` or `--tests=PATTERN` asks for; None without the flag."""
+    if tests in {False, "False"}:
+        return None
+    return "*" if tests in {True, "True"} else str(tests)
+
+
+def render_cases(cases: Sequence[Row], columns: Sequence[str], format_: Format, *, store: str) -> str | None:
+    """Print rows of test cases. As text, only the first rows are printed; JSON and CSV contain all."""
+    if format_ != "text" or len(cases) <= _MOST_CASES:
+        return render(cases, columns, format_, store=store)
+    remark = f"{_MOST_CASES} of {len(cases)} test cases are listed: --tests=PATTERN selects, --format=json lists all"
+    return render(cases[:_MOST_CASES], columns, format_, store=store, remarks=[remark])
 
 
 def render(

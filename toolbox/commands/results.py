@@ -62,6 +62,10 @@ Since = Annotated[
     str | None,
     Help("only the runs since this time, such as 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'."),
 ]
+Tests = Annotated[
+    bool | str,
+    Help("list test cases: a pattern for their names SUITE.NAME; without a value, all test cases."),
+]
 Until = Annotated[
     str | None,
     Help("only the runs until this time, such as 2026-11-07 (the end of this day) or '2 days ago'."),
@@ -85,11 +89,14 @@ class Results:
         since: Since = None,
         until: Until = None,
         limit: Count = 20,
+        tests: Tests = False,
         database: Database = None,
         format: Format = "text",  # noqa: A002  # the words of the command line
     ) -> str | None:
         """
         List runs, the newest first. With --metric, --cells or --settings, list the values of metrics instead of runs.
+
+        With --tests, list the results of test cases instead.
 
         Args:
             limit: the largest number of runs to list.
@@ -107,6 +114,10 @@ class Results:
         with _results.opened(database, selection) as (store, connection):
             runs = queries.runs(connection, selection, limit=limit + 1)
             remarks = [f"only the newest {limit} runs are listed (--limit)"] if len(runs) > limit else []
+            if (pattern := _results.case_pattern(tests)) is not None:
+                results = queries.results(connection, selection, runs[:limit])
+                cases = result_rows.of_cases(queries.cases(connection, results, pattern))
+                return _results.render_cases(cases, result_rows.CASE_HISTORY, format, store=store.location)
             rows: Sequence[dict[str, Any]] = result_rows.of_runs(runs[:limit])
             columns: Sequence[str] = result_rows.RUNS
             if metric is not None or cells is not None or settings:
@@ -122,11 +133,12 @@ class Results:
         cells: Cells = None,
         settings: Settings = None,
         metric: Metric = None,
+        tests: Tests = False,
         database: Database = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Show the results of the cells of a run.
+        Show the results of the cells of a run. With --tests, show their test cases: failures first, then the slowest.
 
         Args:
             run: the name of the run, or the beginning of its name; `latest` is the newest run.
@@ -135,6 +147,11 @@ class Results:
         with _results.opened(database, Filter(project)) as (store, connection):
             stored = queries.run(connection, run, project)
             results = queries.results(connection, selection, [stored])
+            if (pattern := _results.case_pattern(tests)) is not None:
+                cases = result_rows.of_cases(queries.cases(connection, results, pattern))
+                return _results.render_cases(
+                    result_rows.worst_first(cases), result_rows.CASES, format, store=store.location
+                )
             rows = result_rows.of_cells(results, queries.checks(connection, results))
             ended = f"{stored.project} {stored.run}: {stored.verdict or stored.state}"
             has_failed = any(result.verdict != Verdict.PASSED for result in results)

@@ -18,9 +18,9 @@ from toolbox.model.bounds import Direction
 from toolbox.model.errors import UsageError
 from toolbox.model.verdicts import Verdict
 from toolbox.results import observations
-from toolbox.results.records import AttemptRow, ResultRow, RunRow
+from toolbox.results.records import AttemptRow, CaseRow, ResultRow, RunRow
 from toolbox.results.series import RunReference, Series
-from toolbox.results.tables import Attempt, Cell, Check, Result, Run, Sample
+from toolbox.results.tables import Attempt, Case, CaseCount, CaseResult, Cell, Check, Result, Run, Sample
 from toolbox.results.tables import Series as SeriesRow
 
 _PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
@@ -144,6 +144,7 @@ def results(
     selected = [row for row in _batched(connection, select(Result), Result.run_id, by_id) if row.cell_id in cells]
     attempts = _attempts(connection, by_id)
     metrics = _metrics(connection, where, by_id) if with_metrics else {}
+    tests = _case_counts(connection, by_id) if with_metrics else {}
     order = {row.id: index for index, row in enumerate(rows)}
     return [
         ResultRow(
@@ -154,6 +155,7 @@ def results(
             labels=cells[row.cell_id].labels,
             attempts=attempts.get(row.id, ()),
             metrics=metrics.get((row.run_id, row.cell_id), {}),
+            tests=tests.get(row.id, {}),
         )
         for row in sorted(selected, key=lambda row: (order[row.run_id], row.id))
     ]
@@ -237,6 +239,29 @@ def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[
     for run_id, cell, *row in _batched(connection, query, Result.run_id, {row.run.id for row in results_}):
         by_result[run_id, cell].append(dict(zip(("check", "passed", "message", "file", "line"), row, strict=True)))
     return by_result
+
+
+def cases(connection: Connection, results_: Sequence[ResultRow], pattern: str) -> Iterator[CaseRow]:
+    """Yield the test cases of results whose titles match a pattern, result by result, in the order of the files.
+
+    Args:
+        pattern: a pattern for `SUITE.NAME`.
+    """
+    by_key = {(row.run.id, row.cell): row for row in results_}
+    title = Case.suite + "." + Case.name
+    columns = (Result.run_id, Cell.cell, Case.suite, Case.name)
+    query = select(*columns, CaseResult.outcome, CaseResult.seconds, CaseResult.message, CaseResult.text)
+    query = query.select_from(CaseResult).join(Result, Result.id == CaseResult.result_id)
+    query = query.join(Case, Case.id == CaseResult.case_id).join(Cell, Cell.id == Result.cell_id)
+    query = query.order_by(Result.run_id.desc(), CaseResult.result_id, CaseResult.case_id)
+    if not any(character in pattern for character in "*?["):
+        query = query.where((title == pattern) | (Case.name == pattern))
+    for row in _batched(connection, query, Result.run_id, dict.fromkeys(row.run.id for row in results_)):
+        result = by_key.get((row.run_id, row.cell))
+        if result is not None:
+            case = CaseRow(result, row.suite, row.name, row.outcome, row.seconds, row.message, row.text)
+            if patterns.covers(pattern, case.title, case.name):
+                yield case
 
 
 def _values(
@@ -331,6 +356,15 @@ def _attempts(connection: Connection, runs_: Collection[int]) -> dict[int, list[
     by_result: dict[int, list[AttemptRow]] = defaultdict(list)
     for row in _batched(connection, query, Result.run_id, runs_):
         by_result[row.result_id].append(AttemptRow(**{name: getattr(row, name) for name in _ATTEMPT_COLUMNS}))
+    return by_result
+
+
+def _case_counts(connection: Connection, runs_: Collection[int]) -> dict[int, dict[str, int]]:
+    """Return the number of test cases with each outcome, by the id of the row of the result."""
+    query = select(CaseCount).join(Result, Result.id == CaseCount.result_id)
+    by_result: dict[int, dict[str, int]] = defaultdict(dict)
+    for row in _batched(connection, query, Result.run_id, runs_):
+        by_result[row.result_id][row.outcome] = row.number
     return by_result
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from toolbox.config.contracts.results import CURRENCY
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
-from toolbox.results import cost, tables
+from toolbox.results import case_recording, cost, tables
 from toolbox.results.store import Store
 from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
@@ -70,7 +70,7 @@ def record(store: Store, directory: Path) -> Recorded:
         )
         writer = _Writer(connection, run.project, run_id, is_newest=is_newest)
         judged = [step for step in run.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
-        samples = writer.write(judged, RunDirectory(directory).read_plan().get("targets", {}))
+        samples = writer.write(run, judged, RunDirectory(directory).read_plan().get("targets", {}))
     return Recorded(run.run, run.project, len(judged), samples, is_new=stored is None)
 
 
@@ -127,8 +127,8 @@ class _Writer:
     run_id: int
     is_newest: bool
 
-    def write(self, steps: Sequence[StepState], targets: Mapping[str, Any]) -> int:
-        """Write the results of a run, and return the number of samples."""
+    def write(self, run: RunState, steps: Sequence[StepState], targets: Mapping[str, Any]) -> int:
+        """Write the results of the steps of a run, and return the number of samples."""
         if not steps:
             return 0
         by_identity = self._cells(steps)
@@ -155,6 +155,8 @@ class _Writer:
                 for key, position, check in checks
             ],
         )
+        ids = {step: (results[step], cell) for step, cell in cells.items()}
+        case_recording.write(self.connection, self._insert, run, ids, _fit_text)
         return self._samples(steps, cells)
 
     def _samples(self, steps: Sequence[StepState], cells: Mapping[str, int]) -> int:

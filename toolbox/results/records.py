@@ -59,6 +59,7 @@ class ResultRow:
 
     Args:
         metrics: the value and unit of each metric, by metric; the value is None if it could not be read.
+        tests: the number of test cases with each outcome.
     """
 
     run: RunRow
@@ -78,3 +79,26 @@ class ResultRow:
     attempts: Sequence[AttemptRow]
     metrics: Mapping[str, tuple[float | None, str]]
     out_of_range: bool = False
+    tests: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """How a test case of a cell ended in a run.
+
+    Args:
+        suite: the class or module of the test case.
+    """
+
+    result: ResultRow
+    suite: str
+    name: str
+    outcome: str
+    seconds: float | None
+    message: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        """The suite and the name."""
+        return f"{self.suite}.{self.name}" if self.suite else self.name

@@ -1,9 +1,10 @@
 r"""The tables of the store. `migrations/` creates them, and a test compares the migrations with this module.
 
     runs -< results -< attempts
-      \       |  `-< checks
-       \    cells -< series
-        `------------ samples (one value of a series in a run)
+      \       |  |`-< checks
+       \      |  `-< case_counts, case_results (the outcome of a test case in a run)
+        \   cells -< series, cases (the names of test cases)
+         `----------- samples (one value of a series in a run)
 
 A cell is the same in all runs with the same settings. A result is the outcome of a cell in one run. A step outside of a
 matrix is stored as a cell without settings if it has checks or metrics.
@@ -221,3 +222,44 @@ class Sample(Base):
     accepted: Mapped[bool]
     noisy: Mapped[bool]
     confirmed: Mapped[bool]
+
+
+class Case(Base):
+    """A test case of a cell, as the suite under test names it."""
+
+    __tablename__ = "cases"
+    __table_args__ = (UniqueConstraint("cell_id", "suite", "name"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    cell_id: Mapped[int] = mapped_column(ForeignKey("cells.id"))
+    suite: Mapped[str]
+    name: Mapped[str]
+
+
+class CaseCount(Base):
+    """The number of test cases of a result with an outcome."""
+
+    __tablename__ = "case_counts"
+
+    result_id: Mapped[int] = mapped_column(ForeignKey("results.id", ondelete="CASCADE"), primary_key=True)
+    outcome: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int]
+
+
+class CaseResult(Base):
+    """How a test case ended in the last attempt of a cell. SQLite stores the test cases of a result side by side.
+
+    Args:
+        message: one line that says why the test case did not pass.
+        text: the text of the failure; empty for most test cases if very many of them failed.
+    """
+
+    __tablename__ = "case_results"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012  # SQLAlchemy requires a class attribute
+
+    result_id: Mapped[int] = mapped_column(ForeignKey("results.id", ondelete="CASCADE"), primary_key=True)
+    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id"), primary_key=True, index=True)
+    outcome: Mapped[str]
+    seconds: Mapped[float | None]
+    message: Mapped[str]
+    text: Mapped[str]

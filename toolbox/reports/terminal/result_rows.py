@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from toolbox.model.bounds import Bound, Method
+from toolbox.model.cases import CaseOutcome
 from toolbox.results import changes, comparison
 from toolbox.results.bounds_update import Decision
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
 from toolbox.results.cost import Cost
 from toolbox.results.flakiness import Flakiness, State
-from toolbox.results.records import ResultRow, RunRow
+from toolbox.results.records import CaseRow, ResultRow, RunRow
 from toolbox.results.series import Series
 
 Row = dict[str, Any]
@@ -24,7 +25,28 @@ RUNS: Final = (
 )
 VALUES: Final = ("run", "started", "revision", "cell", "metric", "value", "unit", "verdict")
 CELLS: Final = (
-    *("cell", "verdict", "cause", "counts", "seconds", "attempts", "target", "accelerator", "metrics", "message"),
+    *(
+        "cell",
+        "verdict",
+        "cause",
+        "counts",
+        "seconds",
+        "attempts",
+        "target",
+        "accelerator",
+        "tests",
+        "metrics",
+        "message",
+    ),
+)
+CASES: Final = ("cell", "test", "outcome", "seconds", "message")
+CASE_HISTORY: Final = ("run", "started", "revision", *CASES)
+_WORST_OUTCOMES: Final = (
+    CaseOutcome.ERROR,
+    CaseOutcome.FAILED,
+    CaseOutcome.FLAKY,
+    CaseOutcome.PASSED,
+    CaseOutcome.SKIPPED,
 )
 COMPARISONS: Final = (
     *("cell", "metric", "change", "before", "after", "unit", "percent"),
@@ -98,6 +120,7 @@ def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]
             "accelerator": result.accelerator,
             "cost": result.cost,
             "labels": dict(result.labels),
+            "tests": dict(result.tests),
             "metrics": {name: {"value": value, "unit": unit} for name, (value, unit) in result.metrics.items()},
             "checks": checks.get((result.run.id, result.cell), []),
             "message": result.message,
@@ -105,6 +128,31 @@ def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]
         }
         for result in results
     ]
+
+
+def of_cases(cases: Iterable[CaseRow]) -> list[Row]:
+    """Return one row per test case, in the given order."""
+    return [
+        {
+            "run": case.result.run.run,
+            "started": case.result.run.started,
+            "revision": case.result.run.revision,
+            "cell": case.result.name,
+            "test": case.title,
+            "suite": case.suite,
+            "name": case.name,
+            "outcome": case.outcome,
+            "seconds": case.seconds,
+            "message": case.message,
+            "text": case.text,
+        }
+        for case in cases
+    ]
+
+
+def worst_first(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of test cases: failures first, and the slowest test cases first among equal outcomes."""
+    return sorted(rows, key=lambda row: (_WORST_OUTCOMES.index(row["outcome"]), -(row["seconds"] or 0.0)))
 
 
 def with_metrics(rows: Sequence[Row]) -> list[str]:

@@ -1,0 +1,73 @@
+"""Writes the test cases of a run into the store, for `recording.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from toolbox.model.cases import CaseResult
+from toolbox.results import tables
+from toolbox.runs import step_cases
+from toolbox.runs.run_state import RunState, StepState
+from toolbox.runs.step_cases import StepCases
+
+_MOST_TEXTS: Final = 100  # test cases of a result whose whole text is stored
+_Key = tuple[int, str, str]  # the id of the row of the cell, the suite and the name
+Insert = Callable[[type[tables.Base], Sequence[Mapping[str, Any]]], None]
+
+
+def write(
+    connection: Connection,
+    insert: Insert,
+    run: RunState,
+    results: Mapping[str, tuple[int, int]],
+    fit: Callable[[str], str],
+) -> None:
+    """Write the test cases of all steps of a run.
+
+    Args:
+        insert: inserts rows into a table.
+        results: the ids of the rows of the result and the cell of each step, by the directory of the step.
+        fit: returns a text without characters that databases do not accept.
+    """
+    for step in run.steps.values():
+        if step.step in results and (cases := _cases(run.directory, step, run)) is not None:
+            result_id, cell_id = results[step.step]
+            counts = [{"result_id": result_id, "outcome": each, "number": cases.counts[each]} for each in cases.counts]
+            insert(tables.CaseCount, [row for row in counts if row["number"]])
+            keyed = {(cell_id, fit(case.suite), fit(case.name)): case for case in cases.cases}
+            ids = _ids(connection, insert, cell_id, keyed)
+            insert(tables.CaseResult, list(_rows(result_id, ids, keyed)))
+
+
+def _cases(directory: Path, step: StepState, run: RunState) -> StepCases | None:
+    return step_cases.read(directory, step, run.secrets_left)
+
+
+def _rows(result_id: int, ids: Mapping[_Key, int], keyed: Mapping[_Key, CaseResult]) -> Iterator[dict[str, Any]]:
+    texts = 0
+    for key, case in keyed.items():
+        texts += bool(case.text)
+        yield {
+            "result_id": result_id,
+            "case_id": ids[key],
+            "outcome": case.outcome,
+            "seconds": case.seconds,
+            "message": case.message,
+            "text": case.text if texts <= _MOST_TEXTS else "",
+        }
+
+
+def _ids(connection: Connection, insert: Insert, cell_id: int, keyed: Mapping[_Key, CaseResult]) -> dict[_Key, int]:
+    """Return the ids of the rows of the test cases of a cell. Insert missing test cases."""
+    case = tables.Case
+    query = select(case.cell_id, case.suite, case.name, case.id).where(case.cell_id == cell_id)
+    stored = {(row.cell_id, row.suite, row.name): row.id for row in connection.execute(query)}
+    missing = [key for key in keyed if key not in stored]
+    if not missing:
+        return stored
+    insert(case, [{"cell_id": cell, "suite": suite, "name": name} for cell, suite, name in missing])
+    return {(row.cell_id, row.suite, row.name): row.id for row in connection.execute(query)}
