@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 import psutil
 
-from tests.fakes.ledger import MemoryLedger
+from tests.fakes.ledger import OWNER, MemoryLedger
 from toolbox.extensions.protocols import Backend
 from toolbox.model.workloads import (
     AttemptStatus,
@@ -172,7 +172,8 @@ class Orchestrator:
         self.secrets: Sequence[str] = ()
         self.notified: list[str] = []
         self._news = threading.Condition()
-        context = TargetContext("there", run, mark, {}, lambda: self.secrets, self._take, MemoryLedger())
+        ledger = MemoryLedger(dataclasses.replace(OWNER, run=run))
+        context = TargetContext("there", run, mark, {}, lambda: self.secrets, self._take, ledger)
         self.backend: Backend = site.description.open(context)
 
     def status(self, handle: Handle) -> AttemptStatus:

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.extensions.protocols import Backend
 from toolbox.hosts import staging
+from toolbox.kubernetes import owned_objects
 from toolbox.kubernetes.api import permissions
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Unavailable
 from toolbox.kubernetes.api.objects import JOB, JOB_SET, SERVICE, Kind, Objects
@@ -42,6 +44,7 @@ from toolbox.model.errors import (
     outcome_of,
 )
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.resources import OpenResource
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import (
@@ -160,6 +163,13 @@ class Target(BaseModel):
                 f"{', '.join(map(str, lacking))}: docs/kubernetes.md has a Role that is enough"
             )
 
+    def resources(self, name: str, clusters: Mapping[str, Access | None]) -> Iterable[OpenResource]:
+        """Return the owner objects and namespaces that Topgallant created in the cluster, of any run."""
+        if self.cluster is not None and clusters.get(self.cluster, Access()) is None:
+            return []  # the cluster is from a pool, or is created by a run
+        with closing(Cluster(self.access(clusters), label=f"the target `{name}`")) as cluster:
+            return list(owned_objects.find(cluster))
+
     def pod_of(self, workload: Workload) -> Pod:
         """Return the description of the pods of a workload.
 
@@ -191,7 +201,7 @@ class _Kubernetes:
         self._target = target
         self._cluster = cluster
         self._objects = Objects(cluster)
-        self._run_resources = RunResources(cluster, context.run)
+        self._run_resources = RunResources(cluster, context.run, context.ledger)
         selector = ",".join(f"{key}={value}" for key, value in self._run_resources.labels.items())
         self._tracker = Tracker(cluster, selector, self._notify, self._remove)
         self._clock = Clock(cluster, self._tracker, self._notify, self._events)

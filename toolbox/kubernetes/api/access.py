@@ -36,11 +36,14 @@ class Credentials:
     Args:
         configuration: the configuration of the official client. A reload changes this object.
         namespace: the namespace for requests that don't name one.
+        source: the absolute path of the kubeconfig and the name of the context that were read. With it, another process
+            reaches the same cluster, even if `$KUBECONFIG` or the current context is another one by then.
     """
 
     access: Access
     configuration: Configuration
     namespace: str
+    source: Access = field(default_factory=Access)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _loaded: float = 0.0
 
@@ -84,6 +87,8 @@ class Credentials:
                 namespace = file.read_text().strip() if file.exists() else _DEFAULT
             else:
                 context = _context(files, self.access.context)
+                paths = ":".join(str(Path(file).absolute()) for file in files.split(":"))
+                self.source = Access(paths, str(context["name"]))
                 namespace = str(context["context"].get("namespace") or _DEFAULT)
                 config.load_kube_config(
                     files, str(context["name"]), client_configuration=self.configuration, persist_config=False

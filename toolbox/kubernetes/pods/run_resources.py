@@ -22,10 +22,12 @@ from typing import Final
 
 from toolbox import agent
 from toolbox.hosts import staging
+from toolbox.kubernetes import owned_objects
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import CONFIG_MAP, MANAGED_BY, MANAGER, RUN_LABEL, SECRET, Objects
 from toolbox.kubernetes.pods.manifests import AGENT, SOURCES_ARCHIVE, job_name
 from toolbox.model.errors import StepError
+from toolbox.model.resources import ResourceLedger
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import Workload
@@ -40,11 +42,13 @@ _MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
 class RunResources:
     """The objects of one run in one namespace, other than its Jobs."""
 
-    def __init__(self, cluster: Cluster, run: str) -> None:
+    def __init__(self, cluster: Cluster, run: str, ledger: ResourceLedger) -> None:
         self._cluster = cluster
+        self._ledger = ledger
         self._objects = Objects(cluster)
         self.labels = {MANAGED_BY: MANAGER, RUN_LABEL: run}
         self.name = job_name(run, f"topgallant-{run}")
+        self._resource = owned_objects.resource(cluster, CONFIG_MAP, self.name)
         self._lock = threading.Lock()
         self._owner: dict[str, str] = {}
         self._made: dict[object, str] = {}
@@ -57,7 +61,9 @@ class RunResources:
         """
         with self._lock:
             if not self._owner:
+                self._ledger.plan(self._resource)
                 found = self._config_map(self.name, {}, timeout)
+                self._ledger.mark_created(self._resource)
                 uid = str(found["metadata"]["uid"])
                 self._owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": uid}
             return self._owner
@@ -112,7 +118,8 @@ class RunResources:
     def teardown_run(self) -> None:
         """Delete the owner, and with it all remaining objects of the run."""
         self.forget()
-        self._objects.delete(CONFIG_MAP, self._cluster.namespace, self.name)
+        owned_objects.delete(self._cluster, CONFIG_MAP, self.name, self._ledger.owner)
+        self._ledger.mark_deleted(self._resource)
 
     def _stored(self, key: str, content: bytes, timeout: float) -> str:
         """Store content in a ConfigMap, and return its name, a hash of the owner and the content.
@@ -155,8 +162,11 @@ class RunResources:
         return body
 
     def _meta(self, kind: str, name: str, timeout: float) -> Json:
-        owners = [] if name == self.name else [dict(self.owner(timeout))]
-        meta = {"name": name, "labels": self.labels, "ownerReferences": owners}
+        if name == self.name:
+            labels = {**owned_objects.labels(self._ledger.owner, owned_objects.TTL), **self.labels}
+            meta: Json = {"name": name, "labels": labels}
+        else:
+            meta = {"name": name, "labels": self.labels, "ownerReferences": [dict(self.owner(timeout))]}
         return {"apiVersion": "v1", "kind": kind, "metadata": meta}
 
 

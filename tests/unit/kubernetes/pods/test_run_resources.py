@@ -8,44 +8,27 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.fakes import api_server
 from tests.fakes.api_server import Answer, ApiServer, Request, failure
+from tests.fakes.ledger import MemoryLedger
+from tests.fakes.stored_objects import StoredObjects
 from toolbox.kubernetes.api.connection import ApiError, Cluster
 from toolbox.kubernetes.pods import run_resources
 from toolbox.kubernetes.pods.run_resources import RunResources
 from toolbox.model.clusters import Access
 from toolbox.model.errors import StepError
+from toolbox.model.resources import expiry_of
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import Workload
 
 PLACE = "/api/v1/namespaces/tests"
 MAPS, SECRETS = f"{PLACE}/configmaps", f"{PLACE}/secrets"
-
-
-class Kept:
-    """The created objects by their names."""
-
-    def __init__(self, server: ApiServer) -> None:
-        self.server = server
-        self.objects: dict[str, Any] = {}
-        for path in (MAPS, SECRETS):
-            server.answers("POST", path, self.create)
-
-    def create(self, request: Request) -> dict[str, Any] | Answer:
-        name = request.body["metadata"]["name"]
-        if name in self.objects:
-            return failure(409, "there is one")
-        found = {**request.body, "metadata": {**request.body["metadata"], "uid": f"uid-{len(self.objects)}"}}
-        self.objects[name] = found
-        self.server.answers("GET", f"{request.path}/{name}", found)
-        self.server.answers("DELETE", f"{request.path}/{name}", lambda _: self.objects.pop(name))
-        return found
 
 
 @pytest.fixture
@@ -55,8 +38,8 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def kept(server: ApiServer) -> Kept:
-    return Kept(server)
+def kept(server: ApiServer) -> StoredObjects:
+    return StoredObjects(server, MAPS, SECRETS)
 
 
 @pytest.fixture
@@ -67,24 +50,57 @@ def cluster(server: ApiServer) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def provided(cluster: Cluster) -> RunResources:
-    return RunResources(cluster, "run-1")
+def ledger() -> MemoryLedger:
+    return MemoryLedger()
 
 
-def test_the_owner_is_created_once_with_the_label_of_its_run(provided: RunResources, kept: Kept) -> None:
+@pytest.fixture
+def provided(cluster: Cluster, ledger: MemoryLedger) -> RunResources:
+    return RunResources(cluster, "run-1", ledger)
+
+
+def test_the_owner_is_created_once_with_the_label_of_its_run(provided: RunResources, kept: StoredObjects) -> None:
     owner = provided.owner(5)
     assert (
         provided.owner(5) == owner == {"apiVersion": "v1", "kind": "ConfigMap", "name": provided.name, "uid": "uid-0"}
     )
     labels = kept.objects[provided.name]["metadata"]["labels"]
-    assert labels == {"app.kubernetes.io/managed-by": "topgallant", "topgallant.dev/run": "run-1"}
+    assert labels.items() >= {"app.kubernetes.io/managed-by": "topgallant", "topgallant.dev/run": "run-1"}.items()
     assert len(kept.server.requests) == 1
 
 
-def test_a_resumed_run_uses_the_existing_owner(provided: RunResources, cluster: Cluster, kept: Kept) -> None:
+def test_the_owner_is_on_the_ledger_before_it_is_created(
+    provided: RunResources, ledger: MemoryLedger, server: ApiServer
+) -> None:
+    calls: list[str] = []
+
+    def refuse(_: Request) -> Answer:
+        calls.extend(ledger.calls)
+        return failure(403)
+
+    server.answers("POST", MAPS, refuse)
+    with pytest.raises(ApiError):
+        provided.owner(5)
+    assert len(calls) == 1
+    assert calls[0].startswith("plan ")
+
+
+def test_the_ledger_follows_the_owner(provided: RunResources, ledger: MemoryLedger, kept: StoredObjects) -> None:
+    provided.owner(5)
+    (entry,) = ledger.open_resources()
+    assert entry.is_created
+    assert entry.resource.name == f"http://127.0.0.1:{kept.server.server_port}{MAPS}/{provided.name}"
+    expiry = expiry_of(kept.objects[provided.name]["metadata"]["labels"], prefix="topgallant.dev/")
+    assert expiry is not None
+    assert abs(expiry - entry.expires) < timedelta(seconds=60)
+    provided.teardown_run()
+    assert ledger.open_resources() == []
+
+
+def test_a_resumed_run_uses_the_existing_owner(provided: RunResources, cluster: Cluster, kept: StoredObjects) -> None:
     owner = provided.owner(5)
-    assert RunResources(cluster, "run-1").owner(5) == owner
-    assert RunResources(cluster, "run-2").owner(5) != owner
+    assert RunResources(cluster, "run-1", MemoryLedger()).owner(5) == owner
+    assert RunResources(cluster, "run-2", MemoryLedger()).owner(5) != owner
     assert len(kept.objects) == 2
 
 
@@ -94,7 +110,7 @@ def test_an_error_is_raised_if_the_owner_must_not_be_created(provided: RunResour
         provided.owner(5)
 
 
-def test_the_stored_agent_runs(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
+def test_the_stored_agent_runs(provided: RunResources, kept: StoredObjects, tmp_path: Path) -> None:
     program = tmp_path / "agent.zip"
     program.write_bytes(base64.b64decode(kept.objects[provided.agent(5)]["binaryData"]["agent.zip"]))
     (tmp_path / "exit_code").write_text("0")  # the workload has ended
@@ -103,18 +119,18 @@ def test_the_stored_agent_runs(provided: RunResources, kept: Kept, tmp_path: Pat
 
 
 def test_a_run_that_is_resumed_after_an_upgrade_uses_the_new_agent(
-    provided: RunResources, cluster: Cluster, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    provided: RunResources, cluster: Cluster, kept: StoredObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = provided.agent(5)
-    assert RunResources(cluster, "run-1").agent(5) == old
+    assert RunResources(cluster, "run-1", MemoryLedger()).agent(5) == old
     monkeypatch.setattr(run_resources, "agent_program", lambda: b"new")
-    new = RunResources(cluster, "run-1").agent(5)
+    new = RunResources(cluster, "run-1", MemoryLedger()).agent(5)
     assert base64.b64decode(kept.objects[new]["binaryData"]["agent.zip"]) == b"new"
     assert kept.objects.keys() == {provided.name, old, new}
     assert kept.objects[new]["metadata"]["ownerReferences"] == [provided.owner(5)]
 
 
-def test_an_agent_whose_owner_was_deleted_is_not_used_again(provided: RunResources, kept: Kept) -> None:
+def test_an_agent_whose_owner_was_deleted_is_not_used_again(provided: RunResources, kept: StoredObjects) -> None:
     old = provided.agent(5)
     del kept.objects[provided.name]
     provided.forget()
@@ -124,7 +140,7 @@ def test_an_agent_whose_owner_was_deleted_is_not_used_again(provided: RunResourc
 
 
 def test_equal_files_are_stored_once_and_copied_to_each_attempt(
-    provided: RunResources, kept: Kept, tmp_path: Path
+    provided: RunResources, kept: StoredObjects, tmp_path: Path
 ) -> None:
     workload = Workload(("true",), text_files={"a/b": "text"})
     names = {provided.sources(workload, tmp_path / attempt, 5) for attempt in ("first", "second")}
@@ -137,7 +153,7 @@ def test_equal_files_are_stored_once_and_copied_to_each_attempt(
         assert archive.getnames() == ["a", "a/b"]
 
 
-def test_all_objects_have_the_owner(provided: RunResources, kept: Kept, tmp_path: Path) -> None:
+def test_all_objects_have_the_owner(provided: RunResources, kept: StoredObjects, tmp_path: Path) -> None:
     name = provided.sources(Workload(("true",), text_files={"a": "b"}), tmp_path, 5)
     secret, _ = provided.secret_env({"TOKEN": Secret("s3cret")}, 5)["TOKEN"]
     for each in (str(name), secret):
@@ -145,7 +161,7 @@ def test_all_objects_have_the_owner(provided: RunResources, kept: Kept, tmp_path
 
 
 def test_a_workload_without_files_and_secrets_has_no_objects(
-    provided: RunResources, kept: Kept, tmp_path: Path
+    provided: RunResources, kept: StoredObjects, tmp_path: Path
 ) -> None:
     assert provided.sources(Workload(("true",)), tmp_path, 5) is None
     assert provided.secret_env({"PLAIN": "text"}, 5) == {}
@@ -161,28 +177,31 @@ def test_the_error_for_too_many_files_says_where_to_put_them(
     assert caught.value.cause is Cause.CONFIGURATION
 
 
-def test_only_secret_variables_are_stored_in_a_secret(provided: RunResources, kept: Kept) -> None:
+def test_only_secret_variables_are_stored_in_a_secret(provided: RunResources, kept: StoredObjects) -> None:
     found = provided.secret_env({"TOKEN": Secret("s3cret"), "KEY": Secret("k"), "PLAIN": "text"}, 5)
     ((name,),) = ({place for place, _ in found.values()},)
     assert found == {"TOKEN": (name, "TOKEN"), "KEY": (name, "KEY")}
     assert kept.objects[name]["stringData"] == {"TOKEN": "s3cret", "KEY": "k"}
 
 
-def test_equal_secrets_are_stored_once(provided: RunResources, kept: Kept) -> None:
+def test_equal_secrets_are_stored_once(provided: RunResources, kept: StoredObjects) -> None:
     first, again, other = (provided.secret_env({"T": Secret(value)}, 5) for value in ("a", "a", "b"))
     assert first == again != other
     assert kept.server.count("POST", SECRETS) == 2
 
 
 def test_the_name_of_a_secret_does_not_depend_on_its_content_alone(
-    provided: RunResources, cluster: Cluster, kept: Kept
+    provided: RunResources, cluster: Cluster, kept: StoredObjects
 ) -> None:
-    names = [each.secret_env({"T": Secret("a")}, 5)["T"][0] for each in (provided, RunResources(cluster, "run-1"))]
+    names = [
+        each.secret_env({"T": Secret("a")}, 5)["T"][0]
+        for each in (provided, RunResources(cluster, "run-1", MemoryLedger()))
+    ]
     assert names[0] != names[1]
     assert set(names) < kept.objects.keys()
 
 
-def test_objects_are_created_again_after_a_teardown(provided: RunResources, kept: Kept) -> None:
+def test_objects_are_created_again_after_a_teardown(provided: RunResources, kept: StoredObjects) -> None:
     provided.secret_env({"T": Secret("a")}, 5)
     provided.teardown_run()
     assert provided.name not in kept.objects
@@ -193,10 +212,23 @@ def test_objects_are_created_again_after_a_teardown(provided: RunResources, kept
 
 def test_a_teardown_without_objects_is_not_an_error(provided: RunResources, server: ApiServer) -> None:
     provided.teardown_run()
-    assert [(each.method, each.path) for each in server.requests] == [("DELETE", f"{MAPS}/{provided.name}")]
+    assert [(each.method, each.path) for each in server.requests] == [("GET", f"{MAPS}/{provided.name}")]
 
 
-def test_deleted_objects_are_created_again_after_forget(provided: RunResources, kept: Kept) -> None:
+def test_an_object_without_the_label_of_the_run_is_not_deleted(provided: RunResources, kept: StoredObjects) -> None:
+    kept.put(MAPS, provided.name, labels={"topgallant.dev/run": "run-1"})
+    with pytest.raises(StepError, match="does not have the labels of its owner"):
+        provided.teardown_run()
+    assert provided.name in kept.objects
+
+
+def test_the_owner_object_of_an_earlier_version_is_deleted(provided: RunResources, kept: StoredObjects) -> None:
+    kept.put(MAPS, provided.name, labels=provided.labels)
+    provided.teardown_run()
+    assert kept.objects == {}
+
+
+def test_deleted_objects_are_created_again_after_forget(provided: RunResources, kept: StoredObjects) -> None:
     before = dict(provided.owner(5))
     provided.secret_env({"T": Secret("a")}, 5)
     kept.objects.clear()

@@ -1,0 +1,121 @@
+"""Requirements for every kind of remote resources: a deletion is safe to repeat, and never deletes what is not ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic import ValidationError
+
+from tests.fakes import api_server
+from tests.fakes.stored_objects import StoredObjects
+from toolbox.extensions import discovery, loading
+from toolbox.extensions.protocols import RESOURCES, RemoteResource
+from toolbox.kubernetes import owned_objects
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
+from toolbox.model.clusters import Access
+from toolbox.model.errors import ToolboxError
+from toolbox.model.resources import Owner, Resource
+
+OWNER = Owner("20261121-011343-x7k2", "project", "ann", "laptop")
+OTHER = Owner("20261121-011343-aaaa", "project", "ann", "laptop")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSite:
+    """A remote side with resources of one kind.
+
+    Args:
+        create: creates a resource with the labels of an owner, and returns its description.
+        names: returns the names of the existing resources.
+        is_labelled: whether the remote side stores labels.
+    """
+
+    create: Callable[[Owner], Resource]
+    names: Callable[[], list[str]]
+    is_labelled: bool = True
+
+
+@contextmanager
+def _objects(directory: Path, kind: Kind) -> Iterator[ResourceSite]:
+    with (
+        api_server.serving(directory) as server,
+        closing(Cluster(Access(str(server.kubeconfig)))) as cluster,
+    ):
+        path = kind.path(api_server.NAMESPACE)
+        stored = StoredObjects(server, path)
+
+        def create(owner: Owner) -> Resource:
+            stored.put(path, "it", labels=owned_objects.labels(owner, owned_objects.TTL))
+            return owned_objects.resource(cluster, kind, "it")
+
+        yield ResourceSite(create, lambda: list(stored.objects))
+
+
+SITES: Final[dict[str, Callable[[Path], AbstractContextManager[ResourceSite]]]] = {
+    "kubernetes_namespace": lambda directory: _objects(directory, NAMESPACE),
+    "kubernetes_owner": lambda directory: _objects(directory, CONFIG_MAP),
+}
+KINDS: Final = sorted(discovery.builtin(RESOURCES.folder))
+
+
+def test_every_kind_has_a_site() -> None:
+    assert sorted(SITES) == KINDS
+
+
+@pytest.fixture(params=SITES)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ResourceSite]:
+    """Yield a site of each kind."""
+    with SITES[request.param](tmp_path) as found:
+        yield found
+
+
+def loaded(resource: Resource) -> RemoteResource:
+    """Return the model of a resource whose description was read from a ledger."""
+    deletion = json.loads(json.dumps(resource.deletion))
+    return loading.parse(RESOURCES, {**deletion, RESOURCES.key: resource.kind})
+
+
+def test_a_resource_is_deleted(site: ResourceSite) -> None:
+    resource = site.create(OWNER)
+    assert len(site.names()) == 1
+    loaded(resource).delete(OWNER)
+    assert site.names() == []
+
+
+def test_a_deletion_can_be_repeated(site: ResourceSite) -> None:
+    resource = site.create(OWNER)
+    for _ in range(2):
+        loaded(resource).delete(OWNER)
+    assert site.names() == []
+
+
+def test_a_resource_of_another_owner_is_not_deleted(site: ResourceSite) -> None:
+    if not site.is_labelled:
+        pytest.skip("the remote side has no labels")
+    resource = site.create(OTHER)
+    with pytest.raises(ToolboxError, match="owner"):
+        loaded(resource).delete(OWNER)
+    assert len(site.names()) == 1
+
+
+def test_a_damaged_description_is_refused(site: ResourceSite) -> None:
+    resource = site.create(OWNER)
+    model = loading.load(RESOURCES, resource.kind)
+    for field in resource.deletion:
+        with pytest.raises(ValidationError):
+            model.model_validate({**resource.deletion, field: {"x": [1]}})
+    with pytest.raises(ValidationError, match="no_such_field"):
+        model.model_validate({**resource.deletion, "no_such_field": 1})
+
+
+def test_a_resource_has_a_command_for_people(site: ResourceSite) -> None:
+    resource = site.create(OWNER)
+    assert "it" in resource.command
+    assert resource.ttl > 0
