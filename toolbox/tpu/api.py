@@ -10,9 +10,10 @@ A call ends at once if the scope of its thread is cancelled.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolbox.model import backoff
 from toolbox.model.errors import ConfigurationError
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 TIMEOUT: Final = 90.0
 """The default for how many seconds a request is repeated while the API is unavailable."""
 _TRY_SECONDS: Final = 20.0  # the deadline of one try
+_GRACE_SECONDS: Final = 5.0  # gRPC reports the deadline of a call itself, a moment later
 _FIRST_PAUSE: Final = 0.3
 _LONGEST_PAUSE: Final = 10.0
 _PAGE: Final = 500
@@ -74,6 +76,12 @@ class TpuApi:
         self._timeout = timeout
         self._try_seconds = try_seconds
         self._transport = _transport(self._endpoint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def node(self, name: str) -> Node:
         """Return the node with a full name.
@@ -247,17 +255,17 @@ class TpuApi:
         # The stub and not the method of the client, because only the stub returns a call that can be cancelled.
         stub: grpc.UnaryUnaryMultiCallable[Any, Any] = getattr(self._transport, method)
         call = stub.future(request, timeout=seconds, metadata=_metadata(routing))
-        unregister = scope.add(call.cancel)
+        is_done = threading.Event()
+        call.add_done_callback(lambda _: is_done.set())
         try:
-            return call.result()
+            scope.wait(is_done, seconds + _GRACE_SECONDS)
+            return call.result(timeout=0)
+        except grpc.FutureTimeoutError:
+            return Fault("DEADLINE_EXCEEDED", f"there was no response in {seconds:.0f} s")
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
-            scope.check()
             return _fault(error)
-        except BaseException:
-            call.cancel()
-            raise
         finally:
-            unregister()
+            call.cancel()
 
 
 def _fault(error: Exception) -> Fault:

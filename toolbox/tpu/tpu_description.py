@@ -57,6 +57,22 @@ def name_fault(name: str, slices: int = 1) -> str:
     )
 
 
+def full_name(collection: str) -> AfterValidator:
+    """Return a validator for full names in the API: `nodes` for `projects/PROJECT/locations/ZONE/nodes/NAME`."""
+    form = f"projects/PROJECT/locations/ZONE/{collection}/NAME"
+    return matching(f"a name such as {form}", rf"projects/(?:{_PROJECT})/locations/[a-z0-9-]+/{collection}/{_PART}")
+
+
+def is_endpoint(text: str) -> str:
+    """Check the address of the TPU API, and return it.
+
+    Raises:
+        ValueError: see `toolbox.tpu.api_endpoint.parse`.
+    """
+    api_endpoint.parse(text)
+    return text
+
+
 def _one_or_more(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
@@ -69,11 +85,6 @@ def _zones(zones: Sequence[str]) -> Sequence[str]:
     if len(set(zones)) < len(zones):
         raise ValueError("must not name a zone twice")
     return zones
-
-
-def _endpoint(text: str) -> str:
-    api_endpoint.parse(text)
-    return text
 
 
 def _is_label_character(character: str) -> bool:
@@ -229,7 +240,7 @@ class TpuDescription(_Part):
     valid_until: Seconds | None = None
     slices: int = Field(default=1, ge=1, le=256)
     ssh: Ssh = Ssh()
-    api_endpoint: Annotated[str, AfterValidator(_endpoint)] = api_endpoint.DEFAULT
+    api_endpoint: Annotated[str, AfterValidator(is_endpoint)] = api_endpoint.DEFAULT
     ttl: Seconds = 14400
 
     @field_validator("service_account", mode="before")

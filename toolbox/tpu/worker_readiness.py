@@ -1,0 +1,115 @@
+"""Waits until all workers of a TPU are ready: SSH answers, and the startup script has ended with status 0."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from toolbox.hosts.ssh_machine import Login
+from toolbox.model.errors import StepError
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import duration, truncate
+from toolbox.model.verdicts import Cause
+from toolbox.system import cancellation, processes
+from toolbox.tpu import startup, worker_threads
+from toolbox.tpu.startup import Startup
+from toolbox.tpu.workers import Worker
+
+_PROBE_SECONDS: Final = 10  # how long one connection waits for the end of the script
+_PAUSE: Final = 2.0
+_MOST_LINES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a worker is ready.
+
+    Args:
+        message: why the worker is not ready; empty if it is.
+    """
+
+    is_ready: bool
+    message: str = ""
+
+
+def probe(worker: Worker, login: Login, mark: Path, *, wait: int = _PROBE_SECONDS) -> Readiness:
+    """Ask a worker once whether it is ready.
+
+    Args:
+        mark: the directory of the step, for the process `ssh`.
+        wait: how many seconds the worker may wait for the end of its startup script before it answers.
+
+    Raises:
+        StepError: the startup script failed.
+    """
+    lines: deque[str] = deque(maxlen=_MOST_LINES)
+    errors: deque[str] = deque(maxlen=_MOST_LINES)
+    processes.run(
+        login.command("ControlMaster=no", "ControlPath=none", command=startup.probe(wait)),
+        env=processes.environment(mark),
+        on_line=lines.append,
+        on_error_line=errors.append,
+    )
+    state = startup.parse(lines)
+    if state is None:
+        reason = truncate(clean(errors[-1])) if errors else "no answer"
+        return Readiness(is_ready=False, message=f"{worker.name} does not answer by SSH: {reason}")
+    if state.status is None:
+        return Readiness(is_ready=False, message=f"{worker.name}: {state.message}")
+    if state.status != 0:
+        raise _failure(worker, state)
+    return Readiness(is_ready=True)
+
+
+def wait_ready(
+    workers: Sequence[tuple[Worker, Login]],
+    mark: Path,
+    *,
+    timeout: float,
+    report: Callable[[str], None],
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait until all workers are ready.
+
+    Args:
+        report: called with the reason of the first worker that is not ready, whenever it changes.
+        check: called between two rounds. It may raise an error to end the wait, for example if the TPU is lost.
+
+    Raises:
+        StepError: a startup script failed, or the workers are not ready in time.
+    """
+    deadline = time.monotonic() + timeout
+    waiting, latest = list(workers), ""
+    while True:
+        answers = _probe_all(waiting, mark, deadline)
+        waiting = [each for each, answer in zip(waiting, answers, strict=True) if not answer.is_ready]
+        if not waiting:
+            return
+        message = next(answer.message for answer in answers if not answer.is_ready)
+        if message != latest:
+            report(message)
+            latest = message
+        left = deadline - time.monotonic()
+        if left <= 0:
+            text = f"{len(waiting)} of {len(workers)} workers are not ready after {duration(timeout, digits=0)}"
+            raise StepError(f"{text}: {message}", cause=Cause.TIMEOUT)
+        check()
+        cancellation.current().sleep(min(_PAUSE, left))
+
+
+def _probe_all(workers: Sequence[tuple[Worker, Login]], mark: Path, deadline: float) -> list[Readiness]:
+    wait = max(0, min(_PROBE_SECONDS, int(deadline - time.monotonic())))
+    return worker_threads.for_each(lambda each: probe(*each, mark, wait=wait), workers)
+
+
+def _failure(worker: Worker, state: Startup) -> StepError:
+    output = state.message or "(no output)"
+    return StepError(
+        f"{worker.name}: the startup script ended with status {state.status}:\n{output}\n"
+        f"the whole output is in {startup.DIRECTORY}/output on the worker",
+        cause=Cause.CONFIGURATION,
+    )
