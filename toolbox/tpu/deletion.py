@@ -33,8 +33,8 @@ class ForeignObject(StepError):
 
     def __init__(self, name: str, labels: Mapping[str, str]) -> None:
         owner = Owner.from_labels(labels)
-        whose = "has no labels of Topgallant" if owner is None else f"belongs to {describe_owner(owner)}"
-        super().__init__(f"{name} {whose}: use another name, or delete it with gcloud", cause=Cause.CONFIGURATION)
+        whose = "no labels of Topgallant" if owner is None else f"the labels of another owner, {describe_owner(owner)}"
+        super().__init__(f"{name} has {whose}: use another name", cause=Cause.CONFIGURATION)
 
 
 def describe_owner(owner: Owner) -> str:

@@ -14,20 +14,18 @@ import logging
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from toolbox.model import backoff
-from toolbox.model.errors import StepError
 from toolbox.model.resources import Resource, ResourceLedger
-from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation, environ
-from toolbox.tpu import api_errors, deletion
+from toolbox.tpu import api_errors, deletion, progress
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import CapacityError, TpuApiError
+from toolbox.tpu.progress import Progress, TpuLost
 from toolbox.tpu.tpu_request import TpuRequest
-from toolbox.tpu.tpu_states import Fault, Node, Operation, Phase, QueuedResource, ZoneView
+from toolbox.tpu.tpu_states import Node, Operation, Phase, QueuedResource, ZoneView
 
 log = logging.getLogger(__name__)
 
@@ -38,33 +36,6 @@ _UNDER_MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
 _OPERATION_SECONDS: Final = 20.0  # how often the operation of a node that is being created is read
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 15.0
-
-
-class TpuLost(StepError):
-    """The nodes were taken away, are broken, or were deleted by another user."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, cause=Cause.INFRASTRUCTURE)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a TPU has come.
-
-    Args:
-        phase: `WAITING`, `CREATING` or `UP`. Other phases are raised as errors.
-        message: the state and its reason, for people.
-        nodes: the nodes in the order of their slices, once all of them are `UP`.
-    """
-
-    phase: Phase
-    message: str
-    nodes: tuple[Node, ...] = ()
-
-    @property
-    def is_up(self) -> bool:
-        """Whether all nodes run and are healthy."""
-        return self.phase is Phase.UP
 
 
 def resource_of(request: TpuRequest) -> Resource:
@@ -133,14 +104,14 @@ class Provisioning:
         try:
             if self._is_leaving:
                 return self._leave(view)
-            progress = self._queued(view) if self.request.description.is_queued else self._plain(view)
+            state = self._queued(view) if self.request.description.is_queued else self._plain(view)
         except CapacityError as error:
             self._refuse(error)
             return self._leaving()
-        if progress.is_up and not self._is_created:
+        if state.is_up and not self._is_created:
             self._is_created = True
             self._ledger.mark_created(resource_of(self.request))
-        return progress
+        return state
 
     def _first_zone(self) -> int:
         """Return the index of the zone in which an earlier session requested the TPU; 0 if there was none."""
@@ -229,16 +200,13 @@ class Provisioning:
         node = view.nodes.get(self.request.full_name)
         if node is None:
             self._check_operation()
-            if self._operation is None or self._operation.is_done:
-                node = self._read_again()
-            else:
+            if self._operation is not None and not self._operation.is_done:
                 return Progress(Phase.CREATING, f"the request for the node {self.request.name} is being carried out")
-        if node.phase in {Phase.LOST, Phase.DELETING}:
+            node = self._read_again()
+        is_late = time.monotonic() > self._operation_read + _OPERATION_SECONDS
+        if node.phase is not Phase.UP and (node.phase is not Phase.CREATING or is_late):
             self._check_operation()
-            raise TpuLost(node.message)
-        if node.phase is Phase.CREATING and time.monotonic() > self._operation_read + _OPERATION_SECONDS:
-            self._check_operation()
-        return self._progress([node])
+        return progress.of_nodes([node])
 
     def _read_again(self) -> Node:
         """Return the node that the view does not contain: it may have been listed before the node was created.
@@ -274,22 +242,12 @@ class Provisioning:
         queued = view.queued_resources.get(self.request.full_name)
         if queued is None:
             self._check_operation()
-            if self._operation is None or self._operation.is_done:
-                queued = self._read_queued_again()
-            else:
+            if self._operation is not None and not self._operation.is_done:
                 message = f"the request for the queued resource {self.request.name} is being carried out"
                 return Progress(Phase.WAITING, message)
-        if queued.phase is Phase.FAILED:
-            raise self._failure(queued)
-        if queued.phase in {Phase.LOST, Phase.DELETING}:
-            raise TpuLost(queued.message)
-        if queued.phase is not Phase.UP:
-            return Progress(queued.phase, queued.message)
-        names = self.request.node_names
-        nodes = [view.nodes[name] for name in names if name in view.nodes]
-        if len(nodes) < len(names):
-            return Progress(Phase.CREATING, f"{queued.message}: {len(nodes)} of {len(names)} nodes are there")
-        return self._progress(nodes)
+            queued = self._read_queued_again()
+        nodes = [view.nodes.get(name) for name in self.request.node_names]
+        return progress.of_queued_resource(queued, nodes, valid_until=self.request.description.valid_until)
 
     def _read_queued_again(self) -> QueuedResource:
         try:
@@ -298,34 +256,6 @@ class Provisioning:
             if error.is_absent:
                 raise TpuLost(f"the queued resource {self.request.name} was deleted while it was waiting") from error
             raise
-
-    def _failure(self, queued: QueuedResource) -> StepError:
-        """Return the error for a failed queued resource. One without a reason waited for longer than `valid_until`."""
-        seconds = self.request.description.valid_until
-        action = f"{self.request.full_name} cannot be created"
-        if queued.fault is not None and queued.fault.code not in {"OK", "DEADLINE_EXCEEDED"}:
-            return api_errors.error_of(queued.fault, action)
-        if seconds is not None:
-            limit = duration(seconds, digits=0)
-            fault = Fault("RESOURCE_EXHAUSTED", f"there was no capacity during valid_until ({limit})")
-            return api_errors.error_of(fault, action)
-        return TpuLost(f"{queued.message}: the API gives no reason")
-
-    def _progress(self, nodes: list[Node]) -> Progress:
-        """Return the progress of nodes.
-
-        Raises:
-            TpuLost: a node is lost.
-        """
-        if lost := next((node for node in nodes if node.phase in {Phase.LOST, Phase.DELETING}), None):
-            raise TpuLost(lost.message)
-        if waiting := next((node for node in nodes if node.phase is not Phase.UP), None):
-            return Progress(Phase.CREATING, waiting.message)
-        expected = self.request.description.tpu_type.hosts
-        if missing := next((node for node in nodes if len(node.endpoints) < expected), None):
-            text = f"the node {missing.id} has {len(missing.endpoints)} of {expected} workers"
-            return Progress(Phase.CREATING, text)
-        return Progress(Phase.UP, f"{self.request.name} is up in {self.request.location.zone}", tuple(nodes))
 
 
 def loss_reason(request: TpuRequest, view: ZoneView) -> str:
@@ -372,21 +302,15 @@ def follow(api: TpuApi, provisioning: Provisioning, *, timeout: float, report: C
     tries, latest = 0, ""
     while True:
         location, is_queued = provisioning.request.location, provisioning.request.description.is_queued
-        progress = provisioning.step(api.view(location, queued=is_queued))
-        if progress.message != latest:
-            report(progress.message)
-            latest, tries = progress.message, 0
-        if progress.is_up:
-            return progress
+        state = provisioning.step(api.view(location, queued=is_queued))
+        if state.message != latest:
+            report(state.message)
+            latest, tries = state.message, 0
+        if state.is_up:
+            return state
         left = deadline - time.monotonic()
         if left <= 0:
-            raise timeout_error(progress, timeout)
+            raise progress.timeout_error(state, timeout)
         pause = backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
         cancellation.current().sleep(min(left, pause))
         tries += 1
-
-
-def timeout_error(progress: Progress, seconds: float) -> StepError:
-    """Return the error for a TPU that is not up in time. A TPU that waits for capacity has the cause `capacity`."""
-    cause = Cause.CAPACITY if progress.phase is Phase.WAITING else Cause.TIMEOUT
-    return StepError(f"the TPU is not up after {duration(seconds, digits=0)}: {progress.message}", cause=cause)

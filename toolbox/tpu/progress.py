@@ -1,0 +1,112 @@
+"""Tells how far a TPU has come, from the states of its nodes and of its queued resource. Sends no requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from toolbox.model import accelerators
+from toolbox.model.errors import StepError
+from toolbox.model.text import duration
+from toolbox.model.verdicts import Cause
+from toolbox.tpu import api_errors
+from toolbox.tpu.tpu_states import Fault, Node, Phase, QueuedResource
+
+_GONE: Final = frozenset({Phase.LOST, Phase.DELETING})
+_EXPIRED: Final = frozenset({"OK", "DEADLINE_EXCEEDED"})  # the codes of a request that waited for longer than allowed
+
+
+class TpuLost(StepError):
+    """The nodes were taken away, are broken, or were deleted by another user."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, cause=Cause.INFRASTRUCTURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a TPU has come.
+
+    Args:
+        phase: `WAITING`, `CREATING` or `UP`. Other phases are raised as errors.
+        message: the state and its reason, for people.
+        nodes: the nodes in the order of their slices, once all of them are `UP`.
+    """
+
+    phase: Phase
+    message: str
+    nodes: tuple[Node, ...] = ()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether all nodes run and are healthy."""
+        return self.phase is Phase.UP
+
+
+def of_nodes(nodes: Sequence[Node]) -> Progress:
+    """Return the progress of a TPU whose nodes all exist.
+
+    Raises:
+        TpuLost: a node is lost, or is being deleted.
+    """
+    if lost := next((node for node in nodes if node.phase in _GONE), None):
+        raise TpuLost(lost.message)
+    if waiting := next((node for node in nodes if node.phase is not Phase.UP), None):
+        return Progress(Phase.CREATING, waiting.message)
+    for node in nodes:
+        if len(node.endpoints) < (expected := _hosts(node)):
+            text = f"the node {node.id} has the addresses of {len(node.endpoints)} of {expected} workers"
+            return Progress(Phase.CREATING, text)
+    return Progress(Phase.UP, f"{', '.join(node.id for node in nodes)}: READY", tuple(nodes))
+
+
+def of_queued_resource(
+    queued: QueuedResource, nodes: Sequence[Node | None], *, valid_until: float | None = None
+) -> Progress:
+    """Return the progress of a TPU that a queued resource creates.
+
+    Args:
+        nodes: the nodes in the order of their slices; None for each node that does not exist.
+        valid_until: how many seconds the request may wait for capacity; None if it is unknown.
+
+    Raises:
+        CapacityError: there was no capacity in time.
+        TpuLost: a node is lost, or the TPU is being deleted.
+        TpuApiError: the request failed.
+    """
+    if queued.phase is Phase.FAILED:
+        raise _failure(queued, valid_until)
+    if queued.phase in _GONE:
+        raise TpuLost(queued.message)
+    if queued.phase is not Phase.UP:
+        return Progress(queued.phase, queued.message)
+    existing = [node for node in nodes if node is not None]
+    if len(existing) < len(nodes):
+        return Progress(Phase.CREATING, f"{queued.message}: {len(existing)} of {len(nodes)} nodes exist")
+    return of_nodes(existing)
+
+
+def timeout_error(progress: Progress, seconds: float) -> StepError:
+    """Return the error for a TPU that is not up in time. A TPU that waits for capacity has the cause `capacity`."""
+    cause = Cause.CAPACITY if progress.phase is Phase.WAITING else Cause.TIMEOUT
+    return StepError(f"the TPU is not up after {duration(seconds, digits=0)}: {progress.message}", cause=cause)
+
+
+def _failure(queued: QueuedResource, valid_until: float | None) -> StepError:
+    """Return the error for a failed queued resource. Without a reason, the request waited for too long."""
+    action = f"{queued.name} failed"
+    if queued.fault is not None and queued.fault.code not in _EXPIRED:
+        return api_errors.error_of(queued.fault, action)
+    limit = f" ({duration(valid_until, digits=0)})" if valid_until is not None else ""
+    reason = f": {queued.fault.message}" if queued.fault is not None and queued.fault.message else ""
+    message = f"there was no capacity while the request was valid{limit}{reason}"
+    return api_errors.error_of(Fault("RESOURCE_EXHAUSTED", message), action)
+
+
+def _hosts(node: Node) -> int:
+    """Return the number of workers that a node must have; 1 if its type is unknown to this version."""
+    try:
+        return accelerators.parse(node.accelerator_type).hosts
+    except ValueError:
+        return 1
