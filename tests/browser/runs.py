@@ -6,7 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
+from toolbox.model.cases import FAIL_ON
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -19,9 +21,10 @@ from toolbox.model.events import (
     StepFinished,
     StepKind,
     StepStarted,
+    case_events,
 )
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import layout, run_reader
+from toolbox.runs import junit_files, layout, run_reader
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
@@ -31,6 +34,17 @@ PHASE = "000__test"
 HOSTILE = (
     "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\"></title></script>&amp;"
 )
+
+
+def suite(passed: int, *, failing: str = "", seconds: float = 0.25) -> str:
+    """Return a JUnit file with test cases that passed, and one that failed with this name and message."""
+    cases = [f'<testcase classname="tests.unit" name="test_{n}" time="{seconds * n}"/>' for n in range(passed)]
+    if failing:
+        name, text = quoteattr(failing), escape(failing)
+        cases.append(
+            f"<testcase classname={name} name={name} time='1'><failure message={name}>{text}</failure></testcase>"
+        )
+    return f"<testsuites><testsuite name='s'>{''.join(cases)}</testsuite></testsuites>"
 
 
 class Run:
@@ -62,6 +76,7 @@ class Run:
         checks: list[tuple[bool | None, str, str, int | None]] | None = None,
         metrics: Sequence[tuple[str, float | None, str, str]] = (("step_time", 0.25, "s", ""),),
         is_quarantined: bool = False,
+        junit: str = "",
         **labels: object,
     ) -> Path:
         """Add a cell that has begun, and return the directory of its attempt.
@@ -71,6 +86,7 @@ class Run:
             checks: for each check, whether it passed, its message, and the file and line of its evidence.
             metrics: for each metric, its name, value, unit, and the reason for a missing value.
             is_quarantined: whether its verdict does not count.
+            junit: the content of a JUnit file that a check has read.
         """
         cell = self.planned(name=name, **labels)
         step = f"{PHASE}/{len(self.plan):03d}__{layout.safe_name(cell['name'])}"
@@ -86,6 +102,10 @@ class Run:
         if verdict is not None:
             self.events += [MetricMeasured(step, *metric) for metric in metrics]
             self.events += [CheckJudged(step, "log", *check) for check in checks or []]
+            if junit:
+                (attempt / "files").mkdir()
+                (attempt / "files" / "junit.xml").write_text(junit)
+                self.events += case_events(step, junit_files.report(attempt, "files/*.xml", FAIL_ON))
             self.events += [
                 AttemptEnded(step, 1, "local", verdict, cause, message, 1.0),
                 StepFinished(
@@ -123,6 +143,7 @@ def hostile(directory: Path) -> RunState:
         message=HOSTILE,
         log=f"one\n{HOSTILE}\n\x1b[31mthree\n",
         checks=[(False, HOSTILE, "stdout.log", 2)],
+        junit=suite(30, failing=HOSTILE),
         model=HOSTILE,
         batch=8,
     )

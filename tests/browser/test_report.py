@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.browser.conftest import Visit
-from tests.browser.runs import HOSTILE, Run, failing, hostile, remarkable
+from tests.browser.runs import HOSTILE, Run, failing, hostile, remarkable, suite
 from tests.functional.grid import ORCHESTRATION
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
@@ -319,3 +319,18 @@ def test_the_report_of_a_real_run_opens_without_errors(visit: Visit, workspace: 
     page = visit(report)
     page.locator("#grid .chip.v-failed").last.click()
     assert "<script>alert(2)</script>" in details(page, "x=2,y=b").locator("figure").first.inner_text()
+
+
+def test_all_tests_of_a_cell_are_shown_page_by_page(visit: Visit, tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(Verdict.FAILED, junit=suite(250, failing="test_bad"), x="a")
+    page = visit(run_page.write(run.write(Verdict.FAILED)))
+    tests = page.locator("details.all-tests")
+    tests.locator("summary").click()
+    assert tests.locator("tbody tr").count() == 100
+    tests.get_by_text("Later").click()
+    tests.get_by_text("Later").click()
+    assert tests.locator("output").inner_text() == "201 to 251 of 251"
+    tests.locator("input").fill("unit.test_24")
+    assert tests.locator("output").inner_text() == "1 to 11 of 11"
+    assert tests.locator("tbody tr").first.inner_text().split() == ["tests.unit.test_24", "✓", "passed", "6.00", "s"]

@@ -1,6 +1,7 @@
 """Writes `junit.xml`, which Jenkins, GitLab and GitHub's actions read.
 
-The file has one suite per phase, and one test case per cell or command.
+The file has one suite per phase, and one test case per cell or command. A cell that has run a suite of its own, whose
+JUnit files a check has read, is followed by a suite with the test cases of the cell.
 
 The file conforms to the schema of Jenkins' xUnit plugin (junit-10.xsd), which rejects a file with an unknown element or
 attribute. A failed step is a `failure`, a step with an error is an `error`, and a step that was skipped, failed as
@@ -18,13 +19,16 @@ from pathlib import Path
 from typing import Final
 from xml.etree.ElementTree import Element, tostring
 
+from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.events import StepKind
 from toolbox.model.evidence import Metric
 from toolbox.model.foreign_text import replace_unsafe
 from toolbox.model.verdicts import Verdict
 from toolbox.reports._excerpts import Excerpt, Excerpts
+from toolbox.runs import step_cases
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, StepState
+from toolbox.runs.step_cases import StepCases
 from toolbox.system import filesystem
 
 _TAGS: Final = {
@@ -35,7 +39,14 @@ _TAGS: Final = {
     Verdict.SKIPPED: "skipped",
     Verdict.XFAILED: "skipped",
 }
+_CASE_CHARACTERS: Final = 16_000_000  # of the test cases of all cells together, failures not counted
 _EXCERPT_CHARACTERS: Final = 4_000_000  # of all cases together, because GitLab reads files of up to 30 MB
+_PLURALS: Final = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+_CASE_TAGS: Final = {
+    CaseOutcome.FAILED: "failure",
+    CaseOutcome.ERROR: "error",
+    CaseOutcome.SKIPPED: "skipped",
+}
 _NO_XML = re.compile("[\ufffe\uffff]")  # besides control characters, XML 1.0 does not allow these (section 2.2)
 _DOUBLE_BRACKET = re.compile(r"(?<=\[)(?=\[)|(?<=\])(?=\])")
 
@@ -52,11 +63,14 @@ def render(summary: RunState) -> str:
         if step.kind is StepKind.CELL or (step.kind is StepKind.COMMAND and step.counts):
             suites.setdefault(step.step.partition("/")[0], []).append(step)
     report = _Report(summary)
-    counts = _counts(f"{summary.project} {summary.run}", [step for cases in suites.values() for step in cases])
-    del counts["skipped"]  # the schema allows this attribute only for a suite
-    document = _element("testsuites", counts)
-    for phase, cases in suites.items():
-        document.append(report.suite(f"{summary.project}.{phase.partition('__')[2]}", cases))
+    elements = []
+    for phase, steps in suites.items():
+        name = f"{summary.project}.{phase.partition('__')[2]}"
+        elements.append(report.suite(name, steps))
+        elements += [report.suite_of_cell(name, step) for step in steps if step.cases]
+    seconds = _seconds([step for steps in suites.values() for step in steps])
+    document = _element("testsuites", {**_sum(f"{summary.project} {summary.run}", elements), "time": seconds})
+    document.extend(elements)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(document, "unicode")}\n'
 
 
@@ -66,6 +80,7 @@ class _Report:
     def __init__(self, summary: RunState) -> None:
         self._summary = summary
         self._request = RunDirectory(summary.directory).read_request()
+        self._characters = _CASE_CHARACTERS
         self._excerpts = Excerpts(summary.directory, characters=_EXCERPT_CHARACTERS, withheld=summary.secrets_left)
 
     def suite(self, name: str, cases: Sequence[StepState]) -> Element:
@@ -84,6 +99,34 @@ class _Report:
         if self._summary.attribution and any(step.kind is StepKind.CELL for step in cases):
             findings = "\n".join(_plain(str(finding)) for finding in self._summary.attribution)
             suite.append(_element("system-out", text=findings))
+        return suite
+
+    def suite_of_cell(self, phase: str, step: StepState) -> Element:
+        """Return the element with the test cases of a cell. Test cases that passed are omitted when they are many."""
+        cases = step_cases.read(self._summary.directory, step, self._summary.secrets_left)
+        assert cases is not None, "the step has test cases"
+        elements, omitted = [], cases.total - len(cases.cases)
+        for case in sorted(cases.cases, key=lambda case: case.outcome not in cases.fail_on):
+            element = _case_of_cell(case, step, cases)
+            self._characters -= len(case.title) + len(step.name) + 80
+            if self._characters > 0 or case.outcome in cases.fail_on:
+                elements.append(element)
+            else:
+                omitted += 1
+        name = f"{phase}.{step.name}"
+        counts = Counter(child.tag for element in elements for child in element)
+        suite = _element(
+            "testsuite",
+            {
+                "name": name,
+                "tests": str(len(elements)),
+                **{plural: str(counts[tag]) for tag, plural in _PLURALS.items()},
+                "time": f"{cases.seconds:.3f}",
+            },
+        )
+        suite.extend(elements)
+        if omitted:
+            suite.append(_element("system-out", text=f"{omitted} more test cases are left out here"))
         return suite
 
     def _about(self) -> Element:
@@ -109,6 +152,32 @@ class _Report:
         if output:
             case.append(_element("system-out", text="\n".join(output)))
         return case
+
+
+def _case_of_cell(case: CaseResult, step: StepState, cases: StepCases) -> Element:
+    """Return the element of a test case. A failure that does not fail the run is written as `skipped`."""
+    attributes = {"classname": f"{step.name}.{case.suite}".rstrip("."), "name": case.name}
+    element = _element("testcase", {**attributes, "time": f"{case.seconds or 0.0:.3f}"})
+    tag = _CASE_TAGS.get(case.outcome)
+    if case.outcome in cases.fail_on and case.outcome is not CaseOutcome.ERROR:
+        tag = "failure"
+    elif tag in {"failure", "error"} and case.outcome not in cases.fail_on:
+        tag = "skipped"
+    if tag in {"failure", "error"} and _tag(step) not in {"failure", "error"}:
+        tag = "skipped"
+    if tag is not None:
+        about = {"message": case.message} | ({"type": str(case.outcome)} if tag != "skipped" else {})
+        element.append(_element(tag, about, case.text or case.message))
+    elif case.message:
+        element.append(_element("system-out", text=_plain(f"{case.outcome}: {case.message}")))
+    return element
+
+
+def _sum(name: str, suites: Iterable[Element]) -> dict[str, str]:
+    """Return the counts of the root: the sums over all suites. The schema allows `skipped` only for a suite."""
+    listed = list(suites)
+    names = ("tests", "failures", "errors")
+    return {"name": name, **{each: str(sum(int(suite.get(each, "0")) for suite in listed)) for each in names}}
 
 
 def _element(tag: str, attributes: Mapping[str, str] | None = None, text: str = "") -> Element:

@@ -17,7 +17,7 @@ from typing import Final
 
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
-from toolbox.reports.page import matrix_grid, metrics_table, provenance, step_details, time_line
+from toolbox.reports.page import case_tables, matrix_grid, metrics_table, provenance, step_details, time_line
 from toolbox.reports.page.step_details import StepCard
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State
@@ -75,7 +75,7 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
         time_line=time_line.make(steps.others, steps.cells, now, is_running=summary.state is State.RUNNING),
         configuration=provenance.of(summary),
         files=[link for name in _OWN_FILES if (link := _links.link(summary.directory, name, name=name))],
-        data=matrix_grid.data(steps.cells, grid),
+        data={**matrix_grid.data(steps.cells, grid), "cases": steps.case_rows, "outcomes": case_tables.marks()},
     )
 
 

@@ -75,12 +75,18 @@ def read(root: Path, step: StepState, withheld: Collection[str] = ()) -> StepCas
         read_cases = _read(root, step, report, withheld)
         is_complete = is_complete and read_cases is not None
         cases += report.failures if read_cases is None else read_cases
+    known = _numbered(cases) if len(step.cases) > 1 else cases
+    return replace(counted(step), cases=known, is_complete=is_complete)
+
+
+def counted(step: StepState) -> StepCases:
+    """Return what the journal says about the test cases of a step: the counts and the first failures."""
     return StepCases(
         sum((Counter(report.counts) for report in step.cases), Counter()),
         frozenset(outcome for report in step.cases for outcome in report.fail_on),
-        _numbered(cases) if len(step.cases) > 1 else cases,
+        [case for report in step.cases for case in report.failures],
         sum(report.seconds for report in step.cases),
-        is_complete,
+        is_complete=False,
     )
 
 

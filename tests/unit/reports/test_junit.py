@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from tests.browser.runs import Run, hostile, suite
 from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports import junit
@@ -222,3 +223,44 @@ def test_the_schema_rejects_an_invalid_report() -> None:
     text = junit.render(summary(cell("a", Verdict.PASSED)))
     for wrong in (text.replace("<testcase ", '<testcase file="x" '), text.replace('tests="1"', 'tests="one"')):
         assert not SCHEMA.validate(etree.fromstring(wrong.encode()))
+
+
+def suites_of(run: RunState) -> dict[str | None, ET.Element]:
+    return {suite.get("name"): suite for suite in valid(run)}
+
+
+def test_the_test_cases_of_a_cell_are_a_suite_of_their_own(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(Verdict.FAILED, message="1 of 3 tests did not pass", junit=suite(2, failing="test_bad"), x="a")
+    state = run.write(Verdict.FAILED)
+    found = suites_of(state)["grid.test.x=a"]
+    assert [found.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["3", "1", "0", "0"]
+    assert [(case.get("classname"), case.get("name"), case.get("time")) for case in found] == [
+        ("x=a.test_bad", "test_bad", "1.000"),
+        ("x=a.tests.unit", "test_0", "0.000"),
+        ("x=a.tests.unit", "test_1", "0.250"),
+    ]
+    assert [(each.get("message"), each.text) for each in found.iter("failure")] == [("test_bad", "test_bad")]
+    assert [valid(state).get(name) for name in ("tests", "failures")] == ["4", "2"]
+
+
+def test_a_failed_test_case_of_a_cell_in_quarantine_is_skipped(tmp_path: Path) -> None:
+    run = Run(tmp_path / "r-1")
+    run.cell(Verdict.FAILED, junit=suite(0, failing="test_bad"), is_quarantined=True, x="a")
+    found = suites_of(run.write())["grid.test.x=a"]
+    assert [child.tag for case in found for child in case] == ["skipped"]
+
+
+def test_test_cases_that_passed_are_left_out_if_they_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(junit, "_CASE_CHARACTERS", 300)
+    run = Run(tmp_path / "r-1")
+    run.cell(Verdict.FAILED, junit=suite(50, failing="test_bad"), x="a")
+    found = suites_of(run.write())["grid.test.x=a"]
+    assert [case.get("name") for case in found.iter("testcase")] == ["test_bad", "test_0"]
+    assert found.findtext("system-out") == "49 more test cases are left out here"
+
+
+def test_hostile_test_cases_keep_the_report_valid(tmp_path: Path) -> None:
+    valid(hostile(tmp_path / "r-1"))

@@ -8,9 +8,11 @@ import json
 import logging
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import lxml.html
@@ -18,7 +20,7 @@ import pytest
 from lxml.etree import _Element as Element
 from rich.filesize import decimal as size
 
-from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable
+from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable, suite
 from toolbox.commands import _project_run
 from toolbox.model.events import (
     AttemptEnded,
@@ -31,6 +33,7 @@ from toolbox.model.events import (
 )
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
+from toolbox.reports.page import case_tables
 from toolbox.runs import run_reader
 from toolbox.runs.journal import Journal
 from toolbox.runs.run_state import RunState, State
@@ -586,3 +589,46 @@ def _luminance(colour: str) -> float:
     channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_cell_shows_its_failed_tests_and_its_slowest_tests(run: Run) -> None:
+    run.cell(Verdict.FAILED, junit=suite(30, failing="test_bad"), x="a")
+    page = read(run.write(Verdict.FAILED))
+    assert text_of(one(page, '//p[@class="tests"]')) == "Tests: 1 ✗ failed, 30 ✓ passed; 1 min 49 s in total"
+    failures, slowest, _ = all_of(page, '//table[@class="tests"]')
+    assert [text_of(row) for row in all_of(failures, ".//tbody/tr")] == [
+        "test_bad.test_bad✗ failed1.00 s test_badtest_bad"
+    ]
+    assert next(text_of(row) for row in all_of(slowest, ".//tbody/tr")) == "tests.unit.test_29✓ passed7.25 s"
+
+
+def test_the_script_gets_all_tests_of_a_cell(run: Run) -> None:
+    run.cell(junit=suite(2), x="a")
+    data: dict[str, Any] = data_of(read(run.write()))
+    assert data["cases"] == {
+        "c-000000000000": {"suites": ["tests.unit"], "rows": [[0, "test_0", 0, 0.0], [0, "test_1", 0, 0.25]]}
+    }
+
+
+def test_tests_for_which_the_page_has_no_room_are_left_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_tables.CaseTables, "__init__", _with_room(case_tables.CaseTables.__init__, rows=40))
+    run.cell(junit=suite(30), x="a")
+    run.cell(junit=suite(30), x="b")
+    run.cell(Verdict.FAILED, junit=suite(5, failing="test_bad"), x="c")
+    page = read(run.write(Verdict.FAILED))
+    data: dict[str, Any] = data_of(page)
+    assert data["cases"].keys() == {"c-000000000002", "c-000000000000"}
+    assert "The page has no room for all 30 tests" in text_of(details(page, "x=b"))
+
+
+def _with_room(original: Callable[..., None], *, rows: int) -> Callable[..., None]:
+    return lambda *arguments: original(*arguments, rows=rows)
+
+
+def test_without_the_files_the_failures_of_the_journal_are_shown(run: Run) -> None:
+    attempt = run.cell(Verdict.FAILED, junit=suite(5, failing="test_bad"), x="a")
+    (attempt / "files" / "junit.xml").unlink()
+    shown = text_of(details(read(run.write(Verdict.FAILED)), "x=a"))
+    assert "Tests: 1 ✗ failed, 5 ✓ passed" in shown
+    assert "test_bad.test_bad✗ failed" in shown
+    assert "The JUnit files of this cell are missing or were changed" in shown

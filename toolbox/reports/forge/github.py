@@ -129,6 +129,7 @@ class _Page:
     def rows(self, summary: RunState) -> Iterator[str]:
         """Yield a row for each cell, failed cells first; in a run without a matrix, a row for each command."""
         names = _metrics(summary)[:_MOST_METRICS]
+        has_tests = _has_tests(summary)
         for step in sorted(_cases(summary), key=lambda step: step.verdict is not None and step.verdict.is_pass):
             uncounted = "" if step.counts else f", {_why_uncounted(step)}"
             verdict = _words(step.verdict, None, summary.state) + uncounted
@@ -141,6 +142,7 @@ class _Page:
                 _code(attempt.target) if attempt else "",
                 str(len(step.attempts) or ""),
                 duration(step.seconds),
+                *([html.escape("; ".join(map(str, step.cases)))] if has_tests else []),
                 *(_metric(metrics.get(name)) for name in names),
             ]
             yield f"<tr>{''.join(f'<td>{column}</td>' for column in columns)}</tr>"
@@ -148,7 +150,8 @@ class _Page:
     def add_cells(self, rows: Sequence[str], summary: RunState) -> None:
         """Add the table of the cells, with as many rows as there is room for."""
         metrics = _metrics(summary)
-        names = ["verdict", "cause", "target", "attempts", "time", *map(_code, metrics[:_MOST_METRICS])]
+        tests = ["tests"] if _has_tests(summary) else []
+        names = ["verdict", "cause", "target", "attempts", "time", *tests, *map(_code, metrics[:_MOST_METRICS])]
         what = "cell" if summary.cells else "command"
         head = f"<tr>{''.join(f'<th>{name}</th>' for name in (what, *names))}</tr>"
         begin, end = ["<table>", head], ["</table>"]
@@ -216,6 +219,10 @@ def _cases(summary: RunState) -> list[StepState]:
 
 def _metrics(summary: RunState) -> list[str]:
     return list(dict.fromkeys(metric.metric for step in _cases(summary) for metric in step.metrics))
+
+
+def _has_tests(summary: RunState) -> bool:
+    return any(step.cases for step in _cases(summary))
 
 
 def _title(step: StepState) -> str:

@@ -19,6 +19,7 @@ from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import WAITING, Mark
+from toolbox.reports.page.case_tables import CaseTable, CaseTables
 from toolbox.runs.layout import RunDirectory, StepDirectory, attempt_name
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system import filesystem
@@ -38,6 +39,7 @@ class StepCard:
         remarks: remarks from the plan, such as the reason why a cell is skipped.
         command: the command as a line for a shell.
         is_brief: whether the page shows only a few lines of the step, because there are many cells.
+        cases: the test cases; None if there are none, or if the page shows only a few lines of the step.
     """
 
     anchor: str
@@ -51,6 +53,7 @@ class StepCard:
     links: Sequence[Link] = ()
     attempts: Sequence[tuple[CellAttempt, Link | None]] = ()
     is_brief: bool = False
+    cases: CaseTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Steps:
         left_out: the number of cells for which the page has no room.
         is_brief: whether some cells have only a few lines.
         is_cut: whether excerpts are omitted.
+        case_rows: the test cases for the script, by the anchor of the cell.
     """
 
     cells: Sequence[StepCard]
@@ -69,6 +73,7 @@ class Steps:
     left_out: int
     is_brief: bool
     is_cut: bool
+    case_rows: Mapping[str, Any] = field(default_factory=dict)
 
 
 def collect(summary: RunState) -> Steps:
@@ -79,17 +84,26 @@ def collect(summary: RunState) -> Steps:
     kept, in_full = set(worst_first[:MOST_CELLS]), set(worst_first[:MOST_IN_FULL])
     excerpts = Excerpts(summary.directory, withheld=summary.secrets_left)
     others = [step for step in summary.steps.values() if step.kind is not StepKind.CELL]
-    other_cards = [_in_full(step, summary, {}, excerpts) for step in others]
+    tables = CaseTables(summary.directory, summary.secrets_left)
+    failed_first = sorted(
+        (cell for cell in cells if cell.step and id(cell) in in_full), key=lambda cell: _rank(cell, summary)
+    )
+    case_tables = {id(cell): tables.of(cell, _anchor(cell)) for cell in failed_first}
+    other_cards = [
+        replace(_in_full(step, summary, {}, excerpts), cases=tables.of(step, _anchor(step))) for step in others
+    ]
     cards = []
     for cell in cells:
         if id(cell) not in kept:
             continue
         planned = plan.get(cell.identity, {})
         if cell.step and id(cell) in in_full:
-            cards.append(_in_full(cell, summary, planned, excerpts))
+            cards.append(replace(_in_full(cell, summary, planned, excerpts), cases=case_tables[id(cell)]))
         else:
             cards.append(_in_brief(cell, summary, planned))
-    return Steps(cards, other_cards, len(cells) - len(cards), len(cells) > MOST_IN_FULL, excerpts.is_cut)
+    return Steps(
+        cards, other_cards, len(cells) - len(cards), len(cells) > MOST_IN_FULL, excerpts.is_cut, tables.by_anchor
+    )
 
 
 def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:

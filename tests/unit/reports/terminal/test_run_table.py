@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toolbox.model.cases import CaseOutcome, CaseReport
 from toolbox.model.events import CheckJudged, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports.terminal import live_view, run_table
@@ -105,3 +106,11 @@ def test_a_step_that_was_cancelled_and_does_not_count_does_not_break_the_table()
     end = RunFinished(Verdict.PASSED, None, 0, "", 9.5)
     text = shown(summary(step("0__t"), step("0__t/0__a", Verdict.CANCELLED, counts=False), end=end))
     assert "passed  training in 9.5 s" in text
+
+
+def test_the_table_counts_test_cases() -> None:
+    counts = {CaseOutcome.PASSED: 7, CaseOutcome.FAILED: 2, CaseOutcome.SKIPPED: 5}
+    cell = step("000__test", Verdict.PASSED, cases=[CaseReport("*.xml", counts)])
+    heading, row, *_ = shown(summary(cell)).splitlines()
+    assert re.split(r"  +", heading.strip()) == ["step", "verdict", "cause", "checks", "tests", "time"]
+    assert re.split(r"  +", row.strip()) == ["000__test", "passed", "7 of 9", "1.2 s"]

@@ -160,6 +160,52 @@
   if (byId("changed-only")) byId("changed-only").addEventListener("change", (event) => {
     byId("code").classList.toggle("changed-only", event.target.checked);
   });
+  // The test cases of a cell are shown page by page, because there may be thousands.
+  const mostTests = 100;
+  for (const part of document.querySelectorAll("details[data-cases]")) {
+    const { suites, rows } = data.cases[part.dataset.cases];
+    const [body, output] = [part.querySelector("tbody"), part.querySelector("output")];
+    let [first, text] = [0, ""];
+    const element = (name, content, kind) => {
+      const made = document.createElement(name);
+      made.textContent = content;
+      if (kind) made.className = kind;
+      return made;
+    };
+    const row = ([suite, name, outcome, seconds]) => {
+      const [key, symbol, word] = data.outcomes[outcome];
+      const made = document.createElement("tr");
+      const test = document.createElement("th");
+      test.scope = "row";
+      if (suites[suite]) test.append(element("span", `${suites[suite]}.`, "suite"), document.createElement("wbr"));
+      test.append(element("span", name, "name"));
+      const took = seconds === null ? "" : `${seconds.toFixed(2)} s`;
+      made.append(test, element("td", `${symbol} ${word}`, `v-${key}`), element("td", took, "number"));
+      return made;
+    };
+    const fill = () => {
+      const found = rows.filter(([suite, name, outcome]) =>
+        `${suites[suite]}.${name} ${data.outcomes[outcome][2]}`.toLowerCase().includes(text));
+      first = Math.max(0, Math.min(first, found.length - 1));
+      first -= first % mostTests;
+      const last = Math.min(found.length, first + mostTests);
+      body.replaceChildren(...found.slice(first, last).map(row));
+      output.textContent = found.length ? `${first + 1} to ${last} of ${found.length}` : "no test has this text";
+      for (const button of part.querySelectorAll("button")) {
+        button.disabled = button.value === "1" ? last === found.length : first === 0;
+        button.hidden = found.length <= mostTests;
+      }
+    };
+    part.addEventListener("toggle", () => { if (part.open) fill(); });
+    part.querySelector("input").addEventListener("input", (event) => {
+      [first, text] = [0, event.target.value.toLowerCase()];
+      fill();
+    });
+    for (const button of part.querySelectorAll("button")) button.addEventListener("click", () => {
+      first += Number(button.value) * mostTests;
+      fill();
+    });
+  }
   const follow = () => {
     read();
     show();
