@@ -29,13 +29,17 @@ import pytest
 
 ADDRESS: Final = "127.0.0.1"
 _SEARCH: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
-_TOOLS: Final = {name: shutil.which(name, path=_SEARCH) for name in ("sshd", "ssh", "sftp", "scp", "ssh-keygen")}
+TOOLS: Final = {name: shutil.which(name, path=_SEARCH) for name in ("sshd", "ssh", "sftp", "scp", "ssh-keygen")}
 _WRAPPED: Final = ("ssh", "sftp", "scp")
 _TRIES: Final = 5  # another process may take the port in between
 _START_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.01
 # New servers delay a client after failed logins or killed sessions. This option lets it connect again at once.
 _PATIENT: Final = "PerSourcePenalties no\n"
+_COMMON: Final = (
+    "PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+    "PermitRootLogin prohibit-password\nMaxSessions 1000\nMaxStartups 1000\nSubsystem sftp internal-sftp\n"
+)
 
 
 class ServerError(Exception):
@@ -52,7 +56,7 @@ class Server:
     """
 
     def __init__(self, directory: Path, *, path: str | None = None, options: str = "") -> None:
-        if missing := [name for name, found in _TOOLS.items() if found is None]:
+        if missing := [name for name, found in TOOLS.items() if found is None]:
             raise ServerError(f"{', '.join(missing)} not found: install OpenSSH's server and client")
         self.directory = directory
         self.known_hosts = directory / "known_hosts"
@@ -83,8 +87,7 @@ class Server:
         Raises:
             ServerError: the server does not start. The message contains its log.
         """
-        if os.getuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # the system's SSH service makes this directory too
+        make_directory_of_sshd()
         failure = ""
         for _ in range(_TRIES):
             port = self.port or _free_port()
@@ -132,7 +135,7 @@ class Server:
         )
         for name in _WRAPPED:
             wrapper = folder / name
-            wrapper.write_text(f'#!/bin/sh\nexec {_TOOLS[name]} -F {folder}/config "$@"\n')
+            wrapper.write_text(f'#!/bin/sh\nexec {TOOLS[name]} -F {folder}/config "$@"\n')
             wrapper.chmod(0o755)
         # Over a shared connection that is already open, `ssh` would not check the host key.
         sockets = Path(self._sockets.name) / ("strangers" if known_hosts else "friends")
@@ -143,15 +146,11 @@ class Server:
         """Start the server on a port, and return the text of its failure, or an empty text."""
         config, log = self.directory / "sshd_config", self.directory / "sshd.log"
         config.write_text(
-            f"{self._options}Port {port}\nListenAddress {ADDRESS}\nHostKey {self.directory}/host_key\nPidFile none\n"
-            f"AuthorizedKeysFile {self.directory}/user_key.pub\nStrictModes no\nUsePAM no\n"
-            "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
-            "MaxSessions 1000\nMaxStartups 1000\nSubsystem sftp internal-sftp\n"
-            f"SetEnv PATH={self._path} HOME={self.directory}\n"
+            f"{self._options}Port {port}\nListenAddress {ADDRESS}\nHostKey {self.directory}/host_key\n"
+            f"AuthorizedKeysFile {self.directory}/user_key.pub\n"
+            f"SetEnv PATH={self._path} HOME={self.directory}\n{common_options(self.directory / 'host_key')}"
         )
-        command = [str(_TOOLS["sshd"]), "-f", str(config)]
-        if subprocess.run([*command, "-t", "-o", _PATIENT.strip()], capture_output=True, check=False).returncode == 0:
-            config.write_text(config.read_text() + _PATIENT)
+        command = [str(TOOLS["sshd"]), "-f", str(config)]
         log.write_text("")
         self._process = subprocess.Popen([*command, "-D", "-E", str(log)])
         deadline = time.monotonic() + _START_SECONDS
@@ -163,9 +162,26 @@ class Server:
         return ""
 
 
+def common_options(host_key: Path) -> str:
+    """Return the lines of a server's configuration that all test servers need, as far as this `sshd` knows them.
+
+    Args:
+        host_key: any host key, which `sshd` needs to check its options.
+    """
+    check = [str(TOOLS["sshd"]), "-t", "-f", os.devnull, "-h", str(host_key), "-o", _PATIENT.strip()]
+    known = subprocess.run(check, capture_output=True, check=False).returncode == 0
+    return _COMMON + (_PATIENT if known else "")
+
+
+def make_directory_of_sshd() -> None:
+    """Make the directory that `sshd` needs as root; the system's SSH service makes it too."""
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+
+
 def make_key(file: Path) -> str:
     """Make a key pair, and return the public key."""
-    subprocess.run([str(_TOOLS["ssh-keygen"]), "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
+    subprocess.run([str(TOOLS["ssh-keygen"]), "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
     return file.with_suffix(".pub").read_text()
 
 

@@ -1,0 +1,125 @@
+"""Faults that a test orders: which calls fail, hang or are slow, and when.
+
+A fault applies to calls by their method, zone and name, with patterns as in file names. `first` and `times` choose
+among the calls that match. The first fault that applies to a call decides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from tests.servers.tpu.api_errors import INTERNAL, STOCK_OUT, ApiError, status, with_event_id
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Args:
+        method: pattern of the methods, for example `CreateNode` or `Get*`. `ProvisionQueuedResource` stands for the
+            work after a queued resource has got capacity.
+        code: the error, for example `UNAVAILABLE`; empty means no error.
+        when: `before`: the call has no effect. `after`: the call takes effect, but its response is lost.
+            `operation`: the call succeeds, and its operation ends with the error.
+        zone: pattern of the zones.
+        name: pattern of the ids of the resources. For lists, the id is empty.
+        first: number of the first call that it applies to, among those that match.
+        times: number of calls that it applies to; None means all.
+        delay: seconds until the call is processed or, with `after`, answered.
+        hang: the call is not answered until the client gives up.
+        operation_seconds: time that the operation takes, in place of the usual one.
+    """
+
+    method: str = "*"
+    code: str = ""
+    message: str = ""
+    when: Literal["before", "after", "operation"] = "before"
+    zone: str = "*"
+    name: str = "*"
+    first: int = 1
+    times: int | None = 1
+    delay: float = 0.0
+    hang: bool = False
+    operation_seconds: float | None = None
+
+    def matches(self, method: str, zone: str, name: str) -> bool:
+        """Say whether a call is of the kind that the fault is for."""
+        return fnmatchcase(method, self.method) and fnmatchcase(zone, self.zone) and fnmatchcase(name, self.name)
+
+    def error(self) -> ApiError | None:
+        """Return the error of the call, or None."""
+        return ApiError(self.code, self.message or _usual_message(self.code)) if self.code else None
+
+
+def _usual_message(code: str) -> str:
+    messages = {
+        "UNAVAILABLE": "The service is currently unavailable.",
+        "DEADLINE_EXCEEDED": "Deadline Exceeded",
+        "UNAUTHENTICATED": "Request had invalid authentication credentials. Expected OAuth 2 access token, login "
+        "cookie or other valid authentication credential. See "
+        "https://developers.google.com/identity/sign-in/web/devconsole-project.",
+        "INTERNAL": with_event_id(INTERNAL),
+        "PERMISSION_DENIED": "The caller does not have permission",
+    }
+    return messages.get(code, code)
+
+
+def stock_out(zone: str = "*", **fields: Any) -> Fault:
+    """Return the fault that the operations which create nodes in a zone end with a stock-out."""
+    message = with_event_id(STOCK_OUT.format(zone=zone))
+    return Fault("CreateNode", "RESOURCE_EXHAUSTED", message, "operation", zone, **{"times": None, **fields})
+
+
+def operation_error(fault: Fault) -> Any:
+    """Return the status with which the operation of a call ends."""
+    return status(fault.code, fault.message or _usual_message(fault.code))
+
+
+@dataclass(slots=True)
+class _Entry:
+    fault: Fault
+    matched: int = 0
+
+    def applies(self) -> bool:
+        self.matched += 1
+        last = None if self.fault.times is None else self.fault.first + self.fault.times
+        return self.matched >= self.fault.first and (last is None or self.matched < last)
+
+
+@dataclass(slots=True)
+class Faults:
+    """The faults of a server."""
+
+    _entries: list[_Entry] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, fault: Fault) -> None:
+        """Apply a fault from now on."""
+        with self._lock:
+            self._entries.append(_Entry(fault))
+
+    def clear(self) -> None:
+        """Remove all faults."""
+        with self._lock:
+            self._entries.clear()
+
+    def take(self, method: str, zone: str, name: str) -> Fault | None:
+        """Return the fault that applies to a call, or None. Every fault that matches counts the call."""
+        with self._lock:
+            found = [one.fault for one in self._entries if one.fault.matches(method, zone, name) and one.applies()]
+        return found[0] if found else None
+
+
+def to_json(fault: Fault) -> dict[str, Any]:
+    """Return a fault for the control interface."""
+    return dataclasses.asdict(fault)
+
+
+def from_json(fields: Mapping[str, Any]) -> Fault:
+    """Return the fault that `to_json` has converted."""
+    return Fault(**fields)
