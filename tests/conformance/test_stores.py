@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -382,7 +383,8 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store, locati
     out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW])
     recording.record(store, past(cells={SMALL: [out, out], LARGE: [Tried(metrics={"time": 1.0})]}).write(tmp_path))
     with store.writing() as connection:
-        added = {"attempts": ("out_of_range", "image"), "results": ("out_of_range",), "samples": ("confirmed",)}
+        columns_of_attempts = ("out_of_range", "image", "purpose", "charged_seconds", "cost")
+        added = {"attempts": columns_of_attempts, "results": ("out_of_range",), "samples": ("confirmed",)}
         for table, column in [(table, column) for table, columns in added.items() for column in columns]:
             connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         for table in ("case_results", "case_counts", "cases"):
@@ -396,6 +398,70 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store, locati
         }
     assert found == {SMALL: (0,), LARGE: ()}
     assert rows == {SMALL: (True, [(True, ""), (True, "")]), LARGE: (False, [(False, "")])}
+
+
+def spent(store: Store, where: Filter = ALL, *, by_cell: bool = False) -> dict[str, float | None]:
+    """Return the cost of each kind of attempt, or of each cell and kind."""
+    with store.reading() as connection:
+        found = queries.spendings(connection, where, by_cell=by_cell)
+    return {f"{one.cell} {one.kind}".strip(): one.cost for one in found}
+
+
+def test_the_cost_of_failures_retries_and_confirmations_is_known(store: Store, tmp_path: Path) -> None:
+    targets = {"local": {"cost_per_hour": 36.0}}
+    out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW], seconds=100)
+    cells = {
+        SMALL: [replace(FAILED, seconds=200), Tried(seconds=300)],
+        LARGE: [out, Tried(seconds=400)],
+        "x=a": [Tried(seconds=500)],
+    }
+    recording.record(store, past(cells=cells, targets=targets).write(tmp_path))
+    kinds = {"failure": 3.0, "retry": 3.0, "confirmation": 4.0, "planned": 5.0}
+    assert spent(store) == pytest.approx(kinds)
+    by_cell = {f"{SMALL} failure": 2.0, f"{SMALL} retry": 3.0, f"{LARGE} failure": 1.0, f"{LARGE} confirmation": 4.0}
+    assert spent(store, by_cell=True) == pytest.approx({**by_cell, "x=a planned": 5.0})
+    assert spent(store, Filter(cells="x=a")) == {"planned": pytest.approx(5.0)}
+    assert spent(store, Filter(since=START + timedelta(days=1))) == {}
+
+
+def test_an_expected_failure_is_not_counted_as_a_failure(store: Store, tmp_path: Path) -> None:
+    directory = past(cells={SMALL: [replace(FAILED, seconds=100)]}, targets={"local": {"cost_per_hour": 36.0}})
+    written = directory.write(tmp_path)
+    journal = written / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        if line.get("kind") == "cell" and line.get("verdict") == "failed":
+            line["verdict"] = "xfailed"
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    recording.record(store, written)
+    assert spent(store) == {"planned": pytest.approx(1.0)}
+
+
+def test_an_attempt_without_a_price_is_counted_and_has_no_cost(store: Store, tmp_path: Path) -> None:
+    recording.record(store, past(cells={SMALL: [Tried()]}).write(tmp_path))
+    with store.reading() as connection:
+        (one,) = queries.spendings(connection, ALL)
+    assert (one.attempts, one.unpriced, one.cost, one.project, one.currency) == (1, 1, None, "training", "USD")
+
+
+def test_the_costs_of_a_store_of_an_earlier_version_are_divided_among_its_attempts(
+    store: Store, location: str, tmp_path: Path
+) -> None:
+    out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW], seconds=100)
+    cells = {
+        SMALL: [out, Tried(seconds=400)],
+        LARGE: [replace(FAILED, seconds=0), Tried(seconds=0)],
+        "x=a": [Tried(None)],
+    }
+    recording.record(store, past(cells=cells, targets={"local": {"cost_per_hour": 36.0}}).write(tmp_path))
+    before = spent(store, by_cell=True)
+    assert before[f"{SMALL} confirmation"] == pytest.approx(4.0)
+    with store.writing() as connection:
+        for column in ("purpose", "charged_seconds", "cost"):
+            connection.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
+    with Store(location) as updated:
+        assert spent(updated, by_cell=True) == pytest.approx(before)
 
 
 def test_the_messages_of_checks_can_be_queried(store: Store, tmp_path: Path) -> None:

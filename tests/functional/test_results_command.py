@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import calendar
 import csv
 import json
+import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -211,11 +213,44 @@ def test_values_near_the_largest_float_are_handled(workspace: Workspace) -> None
     assert workspace.run("results", "dashboard").exit_code == 0
 
 
-def test_costs_are_summed_by_month(results: Results) -> None:
+def test_costs_are_summed_by_month_and_compared_with_the_month_before(results: Results) -> None:
     found = loaded(results("cost", "--by=month", "--format=json"))
-    assert [(row["period"], row["runs"]) for row in found] == [("2026-04", 9), ("2026-03", 31)]
+    assert [(row["month"], row["runs"]) for row in found] == [("2026-04", 9), ("2026-03", 31)]
     attempts = 9 * 2 + 3  # two cells per run, and three runs with a second attempt
-    assert found[0]["cost"] == pytest.approx(attempts * 60 * 36 / 3600)
+    each = 60 * 36 / 3600
+    assert found[0]["cost"] == pytest.approx(attempts * each)
+    assert (found[0]["failures"], found[0]["retries"]) == (pytest.approx(3 * each), pytest.approx(3 * each))
+    assert found[0]["previous"] == pytest.approx(found[1]["cost"])
+    assert (found[0]["forecast"], found[1]["previous"]) == (None, 0.0)
+
+
+def test_costs_are_summed_by_several_groups(results: Results) -> None:
+    outcome = results("cost", "--by=cell,accelerator", "--until=2026-03-01", "--format=csv")
+    assert outcome.exit_code == 0, str(outcome)
+    rows = list(csv.DictReader(outcome.stdout.splitlines()))
+    assert {(row["cell"], row["accelerator"]) for row in rows} == {(SMALL, "H200"), (LARGE, "H200")}
+    assert [float(row["cost"]) for row in rows] == pytest.approx([0.6, 0.6])
+    by_target = loaded(results("cost", "--by=target", f"--cells={SMALL}", "--format=json"))
+    assert [(row["target"], row["attempts"], row["unpriced"]) for row in by_target] == [("local", 50, 0)]
+
+
+def test_costs_are_printed_by_day_and_project_with_a_forecast_of_the_month(workspace: Workspace) -> None:
+    now = datetime.now(UTC)
+    for days in range(40):
+        started = now - timedelta(days=days, minutes=1)
+        past = Past({SMALL: [Tried(seconds=3600)]}, started=started, revision=f"{days:040x}", targets=TARGETS)
+        past.write(workspace.directory / "runs")
+    runs = sorted(map(str, (workspace.directory / "runs/training").iterdir()))
+    assert workspace.run("results", "import", *runs).exit_code == 0
+    outcome = workspace.run("results", "cost")
+    assert outcome.exit_code == 0, str(outcome)
+    assert re.search(r"^day +project +cost +currency", outcome.stdout), str(outcome)
+    assert f"{now:%Y-%m} so far: " in outcome.stdout
+    assert "forecast for the whole month: " in outcome.stdout
+    (month, *_) = loaded(workspace.run("results", "cost", "--by=month,project", "--format=json"))
+    # A run each day costs 36 USD. The window of the forecast may begin or end within a day.
+    days_of_month = calendar.monthrange(now.year, now.month)[1]
+    assert month["forecast"] == pytest.approx(36 * days_of_month, abs=72)
 
 
 def test_changes_are_found_in_a_csv_file(workspace: Workspace) -> None:
@@ -288,7 +323,7 @@ def test_unknown_projects_metrics_and_stores_are_named(results: Results) -> None
             "training",
             "--method=manual",
         ): "--method must be one of prediction, torchprime, ratio, not 'manual'",
-        ("cost", "--by=week"): "--by must be one of day, month",
+        ("cost", "--by=week"): "one of day, month, project, target, cell, accelerator",
     }
     for argv, message in mistakes.items():
         outcome = results(*argv)

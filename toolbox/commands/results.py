@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from toolbox.commands import _bounds_update, _results
+from toolbox.commands import _bounds_update, _costs, _results
 from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
@@ -26,7 +26,6 @@ from toolbox.results import (
     bounds_formulas,
     changes,
     comparison,
-    cost,
     csv_series,
     flakiness,
     observations,
@@ -34,7 +33,7 @@ from toolbox.results import (
     recording,
 )
 from toolbox.results.bounds_update import Update
-from toolbox.results.cost import Period
+from toolbox.results.cost import Group
 from toolbox.results.flakiness import State
 from toolbox.results.queries import Filter
 from toolbox.results.recording import Recorded
@@ -45,6 +44,8 @@ from toolbox.system import places
 log = logging.getLogger(__name__)
 
 Format = options.Format[RowFormat]
+# Inside the class, the name `list` is the command, so the built-in type needs an alias.
+Groups = list[Group]
 Database = Annotated[
     str | None,
     Help(
@@ -350,7 +351,9 @@ class Results:
         self,
         *,
         project: Project = None,
-        by: Period = Period.DAY,
+        cells: Cells = None,
+        settings: Settings = None,
+        by: Groups | None = None,
         since: Since = None,
         until: Until = None,
         presets: WithPresets = None,
@@ -358,15 +361,24 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Compute the cost of runs from the durations of their attempts and the `cost_per_hour` of their targets.
+        Sum what runs have cost, and how much of it was for failures, retries and confirmations.
+
+        The cost of an attempt is the time on its target, times the price of the target. With --by=month, each month is
+        compared with the month before it, and the cost of the current month is forecast.
 
         Args:
-            by: the period for which costs are summed up. A period begins at midnight UTC.
+            by: what to group the costs by, as in month,target: day, month (in UTC, by the start of the run), project,
+                target, cell or accelerator; day,project when left out.
         """
-        selection = _results.run_filter(project=project, since=since, until=until, presets=presets)
+        selection = _results.run_filter(
+            project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
+        )
+        groups = list(dict.fromkeys(by or _costs.DEFAULT))
         with _results.opened(database, selection) as (store, connection):
-            costs = cost.summed(queries.runs(connection, selection), by)
-        return _results.render(result_rows.of_costs(costs), result_rows.COSTS, format, store=store.location)
+            spendings = queries.spendings(connection, selection, by_cell=Group.CELL in groups)
+        rows = _costs.rows(spendings, groups, selection)
+        remarks = _costs.remarks(spendings, selection)
+        return _results.render(rows, _costs.columns(groups), format, store=store.location, remarks=remarks)
 
     def report(self, run_dir: Path, *, kind: Literal["files", "html", "junit", "github", "comment"] = "files") -> str:
         """

@@ -44,6 +44,7 @@ class Conclusion:
         judgements: the names of the checks that need no other cell, with their judgements.
         host: the name of the machine that ran the workload.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
+        paid_seconds: the time for which the target was paid because of the attempt; None if it is `seconds`.
         is_open: whether the workload may still be running, or its files are still on the target. Then only a resumed
             run continues the attempt, and the cell gets no other attempt in this session.
     """
@@ -57,6 +58,7 @@ class Conclusion:
     host: str = ""
     accelerators: str = ""
     image: str = ""
+    paid_seconds: float | None = None
 
     @property
     def remarks(self) -> list[str]:
@@ -248,6 +250,7 @@ class CellRun:
             conclusion.host,
             conclusion.accelerators,
             conclusion.image,
+            conclusion.paid_seconds,
         )
         record(ended, sync=sync)
         self.history.append(Ended(self.attempt, outcome, conclusion.deviations))

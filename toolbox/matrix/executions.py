@@ -245,6 +245,7 @@ class Executions:
             host=outcome.host,
             accelerators=outcome.accelerators,
             image=outcome.image,
+            paid_seconds=outcome.paid_seconds,
         )
         if without_checks is not None:
             return conclusion

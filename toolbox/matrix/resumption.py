@@ -93,6 +93,7 @@ def concluded(cell: Cell, earlier: StepState) -> Conclusion:
         host=attempt.host,
         accelerators=attempt.accelerators,
         image=attempt.image,
+        paid_seconds=attempt.paid_seconds,
     )
 
 

@@ -131,6 +131,7 @@ class AttemptEnded:
         message: why the attempt did not pass.
         accelerators: the accelerators of the machine that the workload could use.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
+        paid_seconds: the time for which the target was paid because of the attempt; None if it is `seconds`.
     """
 
     step: str
@@ -143,6 +144,7 @@ class AttemptEnded:
     host: str = ""
     accelerators: str = ""
     image: str = ""
+    paid_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

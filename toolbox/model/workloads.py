@@ -98,6 +98,8 @@ class WorkloadOutcome:
         accelerators: the accelerators of the machine that the workload could use.
         may_remain: whether processes of the workload may still run, because the supervisor was killed.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
+        paid_seconds: the time for which the target was paid because of the workload, if it differs from `seconds`: a
+            machine that is rented for the workload is also paid while it is prepared. Only backends set this field.
     """
 
     ended_by: EndedBy
@@ -112,6 +114,7 @@ class WorkloadOutcome:
     accelerators: str = ""
     may_remain: bool = False
     image: str = ""
+    paid_seconds: float | None = None
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:

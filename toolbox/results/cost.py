@@ -1,84 +1,121 @@
-"""Computes the cost of runs: the time on their targets times the price of the targets, by day or month (UTC)."""
+"""Sums the cost of attempts by day, month (UTC), project, target, cell and accelerator."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
 from enum import StrEnum
 
-from toolbox.results.records import RunRow
+from toolbox.results.records import Spending
 
 
-class Period(StrEnum):
-    """The period over which to sum."""
+class Group(StrEnum):
+    """What to group costs by."""
 
     DAY = "day"
     MONTH = "month"
+    PROJECT = "project"
+    TARGET = "target"
+    CELL = "cell"
+    ACCELERATOR = "accelerator"
+
+
+class Kind(StrEnum):
+    """What an attempt was good for. Each attempt is of one kind: the last one that applies.
+
+    PLANNED: it is the first attempt of its cell, and it passed or failed as expected.
+    FAILURE: it is the first attempt of its cell, and it did not pass.
+    RETRY: it repeats an attempt that failed, was interrupted or was given up.
+    CONFIRMATION: it repeats an attempt that had a value out of its range.
+    """
+
+    PLANNED = "planned"
+    FAILURE = "failure"
+    RETRY = "retry"
+    CONFIRMATION = "confirmation"
+
+
+_PERIODS = {Group.DAY: "%Y-%m-%d", Group.MONTH: "%Y-%m"}
 
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of a project's runs in a period.
+    """The cost of attempts.
 
     Args:
-        period: the day or month: `2026-11-21` or `2026-11`.
-        unpriced: the number of runs that have cells without a price.
-        cost: the cost of the cells with a price; None if no cell has a price.
+        keys: the value of each group, such as `2026-11` for the group `month`.
+        attempts: the number of attempts.
+        unpriced: the number of attempts whose cost is unknown.
+        seconds: the time of the attempts on their targets, whether or not they share a target.
+        cost: the cost of the attempts whose cost is known; None if there are none.
+        parts: the parts of `cost` by kind.
     """
 
-    period: str
-    project: str
+    keys: Mapping[Group, str]
     currency: str
-    runs: int = 0
+    attempts: int = 0
     unpriced: int = 0
     seconds: float = 0.0
     cost: float | None = None
+    parts: dict[Kind, float] = field(default_factory=dict)
+    _runs: set[int] = field(default_factory=set)
+
+    @property
+    def runs(self) -> int:
+        """The number of runs with these attempts."""
+        return len(self._runs)
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The values of the groups that are not periods, and the currency."""
+        return (*(key for group, key in self.keys.items() if group not in _PERIODS), self.currency)
+
+    @property
+    def period(self) -> str:
+        """The day or the month; empty if the costs are grouped by neither."""
+        return self.keys.get(Group.DAY) or self.keys.get(Group.MONTH, "")
+
+    def part(self, kind: Kind) -> float | None:
+        """Return the part of the cost of one kind; None if the cost is unknown."""
+        return None if self.cost is None else self.parts.get(kind, 0.0)
+
+    def add(self, spending: Spending) -> None:
+        """Add the cost of further attempts."""
+        self._runs.add(spending.run)
+        self.attempts += spending.attempts
+        self.unpriced += spending.unpriced
+        self.seconds += spending.seconds
+        if spending.cost is not None:
+            kind = Kind(spending.kind)
+            self.cost = (self.cost or 0.0) + spending.cost
+            self.parts[kind] = self.parts.get(kind, 0.0) + spending.cost
 
 
-def summed(runs: Iterable[RunRow], period: Period) -> list[Cost]:
-    """Return the costs by period, project and currency, the latest period first."""
-    form = "%Y-%m-%d" if period is Period.DAY else "%Y-%m"
-    return total(
-        Cost(
-            run.started.strftime(form),
-            run.project,
-            run.currency,
-            runs=1,
-            unpriced=int(run.unpriced > 0),
-            seconds=run.seconds or 0.0,
-            cost=run.cost,
-        )
-        for run in runs
-    )
+def grouped(spendings: Iterable[Spending], by: Sequence[Group]) -> list[Cost]:
+    """Return the costs by these groups and by currency: the latest period first, then the highest cost first."""
+    costs: dict[tuple[str, ...], Cost] = {}
+    for spending in spendings:
+        keys = {group: _key(spending, group) for group in by}
+        identity = (*keys.values(), spending.currency)
+        if identity not in costs:
+            costs[identity] = Cost(keys, spending.currency)
+        costs[identity].add(spending)
+    by_name = [costs[identity] for identity in sorted(costs)]
+    by_cost = sorted(by_name, key=lambda cost: -1.0 if cost.cost is None else cost.cost, reverse=True)
+    return sorted(by_cost, key=lambda cost: [cost.keys[group] for group in by if group in _PERIODS], reverse=True)
 
 
-def total(costs: Iterable[Cost]) -> list[Cost]:
-    """Return the sums of the costs with the same period, project and currency, the latest period first."""
-    sums: dict[tuple[str, str, str], Cost] = {}
-    for cost in costs:
-        key = cost.period, cost.project, cost.currency
-        sum_ = sums.setdefault(key, Cost(*key))
-        sum_.runs += cost.runs
-        sum_.unpriced += cost.unpriced
-        sum_.seconds += cost.seconds
-        if cost.cost is not None:
-            sum_.cost = (sum_.cost or 0.0) + cost.cost
-    by_name = sorted(sums.values(), key=lambda cost: (cost.project, cost.currency))
-    return sorted(by_name, key=lambda cost: cost.period, reverse=True)
+def by_series(spendings: Iterable[Spending], by: Sequence[Group]) -> dict[tuple[str, ...], list[Spending]]:
+    """Return the spendings of each `Cost.series`."""
+    groups = [group for group in by if group not in _PERIODS]
+    found: dict[tuple[str, ...], list[Spending]] = {}
+    for spending in spendings:
+        found.setdefault((*(_key(spending, group) for group in groups), spending.currency), []).append(spending)
+    return found
 
 
-def shares(intervals: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the share of each attempt in the time of a target. Attempts that overlap share the time evenly.
-
-    Args:
-        intervals: the start and end of each attempt, in seconds.
-    """
-    changes = sorted([(begin, 1) for begin, _ in intervals] + [(end, -1) for _, end in intervals])
-    each = {moment: 0.0 for moment, _ in changes}  # the share, until each moment, of an attempt that is always running
-    total, present = 0.0, 0
-    for (moment, change), (later, _) in itertools.pairwise(changes):
-        present += change
-        total += (later - moment) / present if present else 0.0
-        each[later] = total
-    return [each[end] - each[begin] for begin, end in intervals]
+def _key(spending: Spending, group: Group) -> str:
+    if group in _PERIODS:
+        return spending.started.astimezone(UTC).strftime(_PERIODS[group])
+    return str(getattr(spending, group))

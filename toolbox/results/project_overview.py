@@ -14,11 +14,11 @@ from sqlalchemy import Connection
 
 from toolbox.model.verdicts import UNEXPECTED, Verdict
 from toolbox.results import cost, flakiness, histories, observations, queries
-from toolbox.results.cost import Cost, Period
+from toolbox.results.cost import Cost, Group
 from toolbox.results.flakiness import Flakiness
 from toolbox.results.histories import BoundsInForce, History, Shift
 from toolbox.results.queries import Filter
-from toolbox.results.records import ResultRow, RunRow
+from toolbox.results.records import ResultRow, RunRow, Spending
 from toolbox.runs.attribution import Finding
 
 Item = TypeVar("Item")
@@ -97,7 +97,7 @@ class Cell:
         return [state for state in STATES if has_state[state]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Project:
     """A project.
 
@@ -106,8 +106,7 @@ class Project:
         count: the number of all runs.
         cells: the cells, the most urgent first.
         flakiness_runs: the number of runs from which flakiness is computed.
-        days: the cost of each day, the latest day first.
-        months: the cost of each month, the latest month first.
+        spendings: what the attempts of all runs have cost.
         in_common: the conditions under which cells of the latest run failed.
     """
 
@@ -116,9 +115,23 @@ class Project:
     count: int
     cells: Sequence[Cell]
     flakiness_runs: int
-    days: Sequence[Cost]
-    months: Sequence[Cost]
+    spendings: Sequence[Spending]
     in_common: Sequence[Finding] = ()
+
+    @cached_property
+    def days(self) -> list[Cost]:
+        """The cost of each day, the latest day first."""
+        return cost.grouped(self.spendings, [Group.DAY])
+
+    @cached_property
+    def months(self) -> list[Cost]:
+        """The cost of each month, the latest month first."""
+        return cost.grouped(self.spendings, [Group.MONTH])
+
+    @cached_property
+    def targets(self) -> list[Cost]:
+        """The cost of each target in the latest month, the highest cost first."""
+        return latest_month(cost.grouped(self.spendings, [Group.MONTH, Group.TARGET, Group.ACCELERATOR]))
 
     @property
     def pass_rate(self) -> float | None:
@@ -146,6 +159,11 @@ class Project:
         return slowest(self.cells)
 
 
+def latest_month(costs: Sequence[Cost]) -> list[Cost]:
+    """Return the costs of the latest month among costs that are grouped by month, the latest month first."""
+    return [each for each in costs if each.period == costs[0].period]
+
+
 def regressions(cells: Iterable[Cell]) -> list[tuple[Cell, History, Shift]]:
     """Return the recent changes for the worse, the latest first."""
     shifts = [(cell, *regression) for cell in cells for regression in cell.regressions]
@@ -171,14 +189,27 @@ def collect(
 ) -> list[Project]:
     """Return the projects, sorted by name."""
     runs = _grouped(queries.runs(connection, where), lambda row: row.project)
+    spendings = _grouped(queries.spendings(connection, where), lambda spending: spending.project)
     return [
-        _project(connection, dataclasses.replace(where, project=name), runs[name], bounds.get(name, {}), now)
+        _project(
+            connection,
+            dataclasses.replace(where, project=name),
+            runs[name],
+            spendings.get(name, ()),
+            bounds.get(name, {}),
+            now,
+        )
         for name in sorted(runs)
     ]
 
 
 def _project(
-    connection: Connection, where: Filter, rows: Sequence[RunRow], bounds: BoundsInForce, now: datetime
+    connection: Connection,
+    where: Filter,
+    rows: Sequence[RunRow],
+    spendings: Sequence[Spending],
+    bounds: BoundsInForce,
+    now: datetime,
 ) -> Project:
     name = str(where.project)
     latest = _latest(rows)
@@ -190,8 +221,7 @@ def _project(
         len(rows),
         sorted(_cells(name, rows[:RECENT], results, of_metrics, now), key=_urgency),
         len(latest),
-        cost.summed(rows, Period.DAY),
-        cost.summed(rows, Period.MONTH),
+        spendings,
         _in_common(results, rows[0]),
     )
 

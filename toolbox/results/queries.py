@@ -11,19 +11,22 @@ from itertools import islice
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, Select, case, func, or_, select
 
 from toolbox.model import patterns
 from toolbox.model.bounds import Direction
 from toolbox.model.errors import UsageError
 from toolbox.model.verdicts import Verdict
 from toolbox.results import observations
-from toolbox.results.records import AttemptRow, CaseRow, ResultRow, RunRow
+from toolbox.results.charges import Purpose
+from toolbox.results.cost import Kind
+from toolbox.results.records import AttemptRow, CaseRow, ResultRow, RunRow, Spending
 from toolbox.results.series import RunReference, Series
 from toolbox.results.tables import Attempt, Case, CaseCount, CaseResult, Cell, Check, Result, Run, Sample
 from toolbox.results.tables import Series as SeriesRow
 
 _PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
+_GOOD: Final = tuple(verdict for verdict in Verdict if verdict.is_pass)
 _RECENT: Final = ("latest", "previous")
 _SOME: Final = 3  # number of runs that an error message names
 _LATELY: Final = timedelta(days=90)
@@ -161,6 +164,58 @@ def results(
     ]
 
 
+def spendings(connection: Connection, where: Filter, *, by_cell: bool = False) -> list[Spending]:
+    """Return what the attempts of runs have cost.
+
+    Args:
+        by_cell: whether each cell has items of its own. Otherwise the cells of a run have items in common.
+    """
+    by_id = {row.id: row for row in _selected_runs(connection, where)}
+    cells = _cells(connection, where, by_id)
+    is_narrow = bool(where.cells is not None or where.settings)
+    columns: list[Any] = [Result.run_id, Attempt.target, Attempt.accelerator]
+    columns += [Result.cell_id] if by_cell or is_narrow else []
+    query = select(
+        *columns,
+        _kind().label("kind_of_attempt"),
+        func.count().label("attempts"),
+        func.count(Attempt.cost).label("priced"),
+        func.sum(Attempt.seconds).label("seconds"),
+        func.sum(Attempt.cost).label("cost"),
+    )
+    query = query.select_from(Attempt).join(Result, Result.id == Attempt.result_id)
+    query = query.group_by(*columns, "kind_of_attempt")
+    return [
+        Spending(
+            run=row.run_id,
+            started=by_id[row.run_id].started,
+            project=by_id[row.run_id].project,
+            currency=by_id[row.run_id].currency,
+            target=row.target,
+            accelerator=row.accelerator,
+            cell=cells[row.cell_id].name if by_cell else "",
+            kind=row.kind_of_attempt,
+            attempts=row.attempts,
+            unpriced=row.attempts - row.priced,
+            seconds=row.seconds or 0.0,
+            cost=row.cost,
+        )
+        for row in _batched(connection, query, Result.run_id, by_id)
+        if not is_narrow or row.cell_id in cells
+    ]
+
+
+def _kind() -> ColumnElement[str]:
+    """Return the expression for the kind of an attempt, a value of `cost.Kind`."""
+    is_good = or_(Attempt.verdict.in_(_GOOD), Result.verdict == Verdict.XFAILED)
+    return case(
+        (Attempt.purpose == Purpose.CONFIRMATION, Kind.CONFIRMATION),
+        (Attempt.purpose == Purpose.RETRY, Kind.RETRY),
+        (is_good, Kind.PLANNED),
+        else_=Kind.FAILURE,
+    )
+
+
 def flaky_cells(connection: Connection, project: str, until: datetime) -> set[str]:
     """Return the ids of the cells that were flaky in the 90 days before `until`."""
     lately = Filter(project=project, since=until - _LATELY, until=until)
@@ -296,7 +351,8 @@ def _values(
 
 
 def _selected_runs(connection: Connection, where: Filter) -> list[Any]:
-    query = select(Run.id, Run.run, Run.started, Run.revision, Run.directory, Run.presets).where(*_of_runs(where))
+    query = select(Run.id, Run.project, Run.run, Run.started, Run.revision, Run.directory, Run.presets, Run.currency)
+    query = query.where(*_of_runs(where))
     return [row for row in connection.execute(query) if _matches(row, where)]
 
 

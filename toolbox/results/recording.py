@@ -19,13 +19,13 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from toolbox.config.contracts.results import CURRENCY
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
-from toolbox.results import case_recording, cost, tables
+from toolbox.results import case_recording, charges, tables
+from toolbox.results.charges import Charge, Key, Purpose
 from toolbox.results.store import Store
 from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 
-_SECONDS_PER_HOUR: Final = 3600.0
 _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 _UNFIT = re.compile("[\x00\ud800-\udfff]")  # characters that databases do not accept
 
@@ -133,20 +133,32 @@ class _Writer:
             return 0
         by_identity = self._cells(steps)
         cells = {step.step: by_identity[_fit_text(step.identity)] for step in steps}
-        costs = _costs(steps, targets)
+        charged = charges.of(steps, targets)
         result = tables.Result
         self._insert(
             result,
             [
-                {**_result(step, targets), "cost": costs[step.step], "run_id": self.run_id, "cell_id": cells[step.step]}
+                {
+                    **_result(step, targets),
+                    "cost": _cost(step, charged),
+                    "run_id": self.run_id,
+                    "cell_id": cells[step.step],
+                }
                 for step in steps
             ],
         )
         rows = self.connection.execute(select(result.cell_id, result.id).where(result.run_id == self.run_id))
         by_cell = {row.cell_id: row.id for row in rows}
         results = {step: by_cell[cell] for step, cell in cells.items()}
-        attempts = [(results[step.step], attempt) for step in steps for attempt in step.attempts]
-        self._insert(tables.Attempt, [{"result_id": key, **_attempt(attempt, targets)} for key, attempt in attempts])
+        attempts = [
+            {
+                "result_id": results[step.step],
+                **_attempt(attempt, targets, purpose, charged[step.step, attempt.attempt]),
+            }
+            for step in steps
+            for attempt, purpose in zip(step.attempts, charges.purposes(step.attempts), strict=True)
+        ]
+        self._insert(tables.Attempt, attempts)
         checks = [(results[step.step], position, check) for step in steps for position, check in enumerate(step.checks)]
         self._insert(
             tables.Check,
@@ -286,33 +298,23 @@ def _accelerator(attempt: CellAttempt, targets: Mapping[str, Any]) -> str:
     return str(targets.get(attempt.target, {}).get("accelerator") or attempt.accelerators)
 
 
-def _costs(steps: Iterable[StepState], targets: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the cost of each step. Attempts on the same target at the same time share the price of the target."""
-    costs: dict[str, float | None] = {step.step: 0.0 if step.attempts else None for step in steps}
-    attempts = [(step.step, attempt) for step in steps for attempt in step.attempts]
-    for target in sorted({attempt.target for _, attempt in attempts}):
-        price = targets.get(target, {}).get("cost_per_hour")
-        on_target = [(step, attempt) for step, attempt in attempts if attempt.target == target]
-        timed = [
-            (step, each.submitted.timestamp(), each.seconds) for step, each in on_target if each.seconds is not None
-        ]
-        shares = cost.shares([(begin, begin + seconds) for _, begin, seconds in timed])
-        for (step, _, _), share in zip(timed, shares, strict=True):
-            if price is not None and (total := costs[step]) is not None:
-                costs[step] = total + share * price / _SECONDS_PER_HOUR
-        for step, attempt in on_target:
-            if price is None or attempt.seconds is None:
-                costs[step] = None
-    return costs
+def _cost(step: StepState, charged: Mapping[Key, Charge]) -> float | None:
+    """Return the cost of all attempts of a step; None if a cost is unknown, or there are no attempts."""
+    costs = [charged[step.step, attempt.attempt].cost for attempt in step.attempts]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if costs and len(known) == len(costs) else None
 
 
-def _attempt(attempt: CellAttempt, targets: Mapping[str, Any]) -> dict[str, Any]:
+def _attempt(attempt: CellAttempt, targets: Mapping[str, Any], purpose: Purpose, charge: Charge) -> dict[str, Any]:
     return {
         **_fields(attempt, "attempt", "target", "revision", "submitted", "verdict", "cause", "message", "seconds"),
         "image": attempt.image,
         "accelerator": _accelerator(attempt, targets),
         "deviates": bool(attempt.deviations),
         "out_of_range": attempt.is_out_of_range,
+        "purpose": purpose,
+        "charged_seconds": charge.seconds,
+        "cost": charge.cost,
     }
 
 

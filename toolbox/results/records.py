@@ -40,6 +40,35 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Spending:
+    """What attempts of a run on one target have cost. The attempts are of the same kind, and may be of several cells.
+
+    Args:
+        run: the id of the row of the run.
+        started: when the run began.
+        cell: the name of the cell; empty for the attempts of all cells.
+        kind: a value of `cost.Kind`.
+        attempts: the number of attempts.
+        unpriced: the number of attempts whose cost is unknown.
+        seconds: the time of the attempts on the target.
+        cost: the cost of the attempts whose cost is known; None if there are none.
+    """
+
+    run: int
+    started: datetime
+    project: str
+    currency: str
+    target: str
+    accelerator: str
+    cell: str
+    kind: str
+    attempts: int
+    unpriced: int
+    seconds: float
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptRow:
     """An attempt."""
 

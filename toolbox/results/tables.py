@@ -150,6 +150,9 @@ class Attempt(Base):
         out_of_range: whether the attempt failed only because values were out of the ranges of earlier runs or out of
             configured ranges.
         image: the container image, as `NAME@sha256:...`; empty if unknown.
+        purpose: why the attempt was executed, a value of `charges.Purpose`.
+        charged_seconds: the share of the attempt in the time of its target; None if unknown.
+        cost: the cost of the attempt; None if its target has no price, or its time is unknown.
     """
 
     __tablename__ = "attempts"
@@ -167,6 +170,9 @@ class Attempt(Base):
     cause: Mapped[str | None]
     message: Mapped[str]
     seconds: Mapped[float | None]
+    purpose: Mapped[str]
+    charged_seconds: Mapped[float | None]
+    cost: Mapped[float | None]
 
 
 class Check(Base):

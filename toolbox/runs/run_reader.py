@@ -298,7 +298,8 @@ def _changes(event: _OfAttempt) -> dict[str, Any]:
         case AttemptWaiting():
             return {"waiting": event.reason}
         case AttemptEnded():
-            return {"waiting": "", **{name: getattr(event, name) for name in (*_END, "host", "accelerators", "image")}}
+            fields = (*_END, "host", "accelerators", "image", "paid_seconds")
+            return {"waiting": "", **{name: getattr(event, name) for name in fields}}
         case AttemptAbandoned():
             return {"is_abandoned": True, "message": "a person has given the attempt up"}
         case AttemptReleased():

@@ -73,6 +73,7 @@ class CellAttempt:
     is_abandoned: bool = False
     is_released: bool = False
     image: str = ""
+    paid_seconds: float | None = None
     name: str = ""
 
     @property

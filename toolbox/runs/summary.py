@@ -89,6 +89,7 @@ def _step_json(step: StepState) -> dict[str, Any]:
                 "cause": attempt.cause,
                 "message": attempt.message,
                 "seconds": attempt.seconds,
+                "paid_seconds": attempt.paid_seconds,
                 "waiting": attempt.waiting,
                 "abandoned": attempt.is_abandoned,
             }

@@ -1,58 +1,80 @@
-"""Costs are summed by day or month, by project and by currency."""
+"""Costs are summed by day, month, project, target, cell and accelerator, and divided by the kind of attempt."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from toolbox.results.cost import Period, shares, summed
-from toolbox.results.records import RunRow
+from toolbox.results.cost import Group, Kind, by_series, grouped
+from toolbox.results.records import Spending
 
 
-def run(day: int, cost: float | None, project: str = "p", currency: str = "USD", month: int = 11) -> RunRow:
-    moment = datetime(2026, month, day, 23, 59, tzinfo=UTC)
-    unpriced = int(cost is None)
-    return RunRow(
-        1, project, "r", moment, "finished", "passed", None, "", 60.0, [], None, None, "", currency, {}, cost, unpriced
+def spent(cost: float | None, day: int = 1, **fields: Any) -> Spending:
+    values: dict[str, Any] = {
+        "run": 1,
+        "started": datetime(2026, fields.pop("month", 11), day, 23, 59, tzinfo=UTC),
+        "project": "p",
+        "currency": "USD",
+        "target": "t",
+        "accelerator": "v6e-1",
+        "cell": "",
+        "kind": "planned",
+        "attempts": 1,
+        "unpriced": int(cost is None),
+        "seconds": 60.0,
+        "cost": cost,
+    }
+    return Spending(**(values | fields))
+
+
+def test_the_attempts_of_a_day_are_summed() -> None:
+    (one,) = grouped([spent(1.5), spent(2.0, run=2), spent(None, run=2)], [Group.DAY])
+    assert (one.period, one.cost, one.runs, one.attempts, one.unpriced, one.seconds) == (
+        "2026-11-01",
+        3.5,
+        2,
+        3,
+        1,
+        180,
     )
 
 
-def test_the_runs_of_a_day_are_summed() -> None:
-    (one,) = summed([run(1, 1.5), run(1, 2.0), run(1, None)], Period.DAY)
-    assert (one.period, one.cost, one.runs, one.unpriced, one.seconds) == ("2026-11-01", 3.5, 3, 1, 180.0)
+def test_attempts_without_a_price_have_no_cost() -> None:
+    (one,) = grouped([spent(None)], [Group.MONTH])
+    assert (one.cost, one.part(Kind.RETRY)) == (None, None)
 
 
-def test_runs_without_a_price_have_no_cost() -> None:
-    (one,) = summed([run(1, None)], Period.DAY)
-    assert one.cost is None
+def test_failures_retries_and_confirmations_are_parts_of_the_cost() -> None:
+    kinds = {"planned": 1.0, "failure": 2.0, "retry": 4.0, "confirmation": 8.0}
+    (one,) = grouped([spent(cost, kind=kind) for kind, cost in kinds.items()], [])
+    assert {str(kind): one.part(kind) for kind in Kind} == kinds
+    assert one.cost == 15.0
 
 
-def test_currencies_and_projects_are_not_mixed_and_the_latest_period_comes_first() -> None:
-    found = summed([run(1, 1.0), run(2, 1.0, currency="EUR"), run(1, 1.0, "q"), run(1, 1.0, month=10)], Period.MONTH)
-    keys = [(one.period, one.project, one.currency) for one in found]
+def test_currencies_are_not_mixed_and_the_latest_period_comes_first() -> None:
+    spendings = [spent(1.0), spent(1.0, 2, currency="EUR"), spent(1.0, project="q"), spent(1.0, month=10)]
+    found = grouped(spendings, [Group.MONTH, Group.PROJECT])
+    keys = [(one.period, one.keys[Group.PROJECT], one.currency) for one in found]
     assert keys == [("2026-11", "p", "EUR"), ("2026-11", "p", "USD"), ("2026-11", "q", "USD"), ("2026-10", "p", "USD")]
 
 
-@pytest.mark.parametrize(
-    ("intervals", "expected"),
-    [
-        ([(0.0, 10.0), (20.0, 25.0)], [10.0, 5.0]),
-        ([(0.0, 10.0), (0.0, 10.0)], [5.0, 5.0]),
-        ([(0.0, 4.0), (2.0, 6.0)], [3.0, 3.0]),
-        ([], []),
-        ([(3.0, 3.0)], [0.0]),
-    ],
-)
-def test_overlapping_attempts_share_the_time_evenly(
-    intervals: list[tuple[float, float]], expected: list[float]
-) -> None:
-    assert shares(intervals) == expected
+def test_the_highest_cost_of_a_period_comes_first_and_an_unknown_cost_last() -> None:
+    spendings = [spent(None, target="a"), spent(1.0, target="b"), spent(2.0, target="c"), spent(0.0, target="d")]
+    assert [one.keys[Group.TARGET] for one in grouped(spendings, [Group.TARGET])] == ["c", "b", "d", "a"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=8))
-def test_all_shares_add_up_to_the_used_time(intervals: list[list[int]]) -> None:
-    taken = {moment for begin, end in intervals for moment in range(begin, end)}
-    assert sum(shares([(begin, end) for begin, end in intervals])) == pytest.approx(len(taken))
+def test_several_groups_are_combined() -> None:
+    spendings = [spent(1.0, cell="x=a"), spent(2.0, cell="x=b", accelerator="v5p-8"), spent(4.0, cell="x=a")]
+    found = grouped(spendings, [Group.CELL, Group.ACCELERATOR])
+    assert [(*one.keys.values(), one.cost) for one in found] == [("x=a", "v6e-1", 5.0), ("x=b", "v5p-8", 2.0)]
+
+
+def test_the_series_of_a_cost_contains_its_spendings_of_all_periods() -> None:
+    spendings = [spent(1.0), spent(2.0, month=10), spent(4.0, target="other")]
+    groups = [Group.MONTH, Group.TARGET]
+    series = by_series(spendings, groups)
+    assert [[each.cost for each in series[one.series]] for one in grouped(spendings, groups)] == [
+        [4.0],
+        [1.0, 2.0],
+        [1.0, 2.0],
+    ]

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +15,8 @@ from sqlalchemy import Connection
 from toolbox.model.text import truncate
 from toolbox.reports import _web_page
 from toolbox.reports.site import charts, formats, site_directory
-from toolbox.results import project_overview
-from toolbox.results.cost import Cost, total
+from toolbox.results import cost, project_overview
+from toolbox.results.cost import Group
 from toolbox.results.histories import BoundsInForce, History
 from toolbox.results.project_overview import Cell, Project
 from toolbox.results.queries import Filter
@@ -81,7 +80,8 @@ class _Pages:
     def index(self, projects: Sequence[Project]) -> None:
         """Write the page of all projects."""
         cells = [cell for project in projects for cell in project.cells]
-        days = _summed_over_projects(day for project in projects for day in project.days)
+        spendings = [spending for project in projects for spending in project.spendings]
+        days = cost.grouped(spendings, [Group.DAY])
         self._write(
             "index.html",
             "dashboard_index.html",
@@ -92,7 +92,8 @@ class _Pages:
             flaky=project_overview.flaky(cells),
             slowest=project_overview.slowest(cells)[:_SLOWEST],
             strip=max(1, min(project_overview.RECENT, _MOST_CHIPS // max(1, len(projects)))),
-            months=_summed_over_projects(month for project in projects for month in project.months),
+            months=cost.grouped(spendings, [Group.MONTH]),
+            of_projects=project_overview.latest_month(cost.grouped(spendings, [Group.MONTH, Group.PROJECT])),
             days=days,
         )
 
@@ -193,8 +194,3 @@ def _with_room(cells: Sequence[Cell]) -> Sequence[Cell]:
         if room < 0:
             return cells[:count]
     return cells
-
-
-def _summed_over_projects(costs: Iterable[Cost]) -> list[Cost]:
-    """Return the sums of the costs of all projects, by period and currency, latest period first."""
-    return total(replace(cost, project="") for cost in costs)

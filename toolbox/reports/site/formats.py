@@ -38,7 +38,12 @@ def percent(value: float) -> str:
 
 def money(cost: Cost) -> str:
     """Return a cost with its currency."""
-    return f"{cost.cost or 0:,.2f} {truncate(cost.currency, 40)}"
+    return f"{amount(cost.cost or 0.0)} {truncate(cost.currency, 40)}"
+
+
+def amount(value: float) -> str:
+    """Return an amount of money without its currency. A small amount has more digits after the point."""
+    return f"{value:,.2f}" if value >= 1 or not value else f"{value:.2g}"
 
 
 def day(when: datetime) -> str:
@@ -105,6 +110,7 @@ WORDS: Final[dict[str, Any]] = {
     "counted": counted,
     "percent": percent,
     "money": money,
+    "amount": amount,
     "day": day,
     "minute": minute,
     "line": charts.line,

@@ -12,8 +12,9 @@ from toolbox.results import changes, comparison
 from toolbox.results.bounds_update import Decision
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
-from toolbox.results.cost import Cost
+from toolbox.results.cost import Cost, Kind
 from toolbox.results.flakiness import Flakiness, State
+from toolbox.results.forecast import Month
 from toolbox.results.records import CaseRow, ResultRow, RunRow
 from toolbox.results.series import Series
 
@@ -64,7 +65,9 @@ NUMBERS: Final = ("series", "index", "state", "before", "after", "ratio", "p_val
 FLAKY: Final = (
     *("project", "cell", "state", "events", "keys", "mean", "lower", "clean", "revision_of_latest", "noisy", "advice"),
 )
-COSTS: Final = ("period", "project", "cost", "currency", "runs", "unpriced", "seconds")
+COSTS: Final = ("cost", "currency", "failures", "retries", "confirmations")
+MONTHS: Final = ("previous", "percent", "forecast", "forecast_lower", "forecast_upper")
+COUNTS: Final = ("runs", "attempts", "unpriced", "seconds")
 
 
 def of_runs(runs: Iterable[RunRow]) -> list[Row]:
@@ -326,9 +329,27 @@ def _advice(cell: Flakiness) -> str | None:
     return "became slower or faster: see `results changes`" if cell.state is State.OUT_OF_RANGE else None
 
 
-def of_costs(costs: Iterable[Cost]) -> list[Row]:
-    """Return one row per period, project and currency."""
-    return [{name: getattr(cost, name) for name in COSTS} for cost in costs]
+def of_cost(cost: Cost, month: Month | None) -> Row:
+    """Return the row of a cost.
+
+    Args:
+        month: the comparison of the cost with the month before it; None if the cost is not of a month.
+    """
+    forecast = month.forecast if month is not None else None
+    return {
+        **{str(group): key for group, key in cost.keys.items()},
+        "cost": cost.cost,
+        "currency": cost.currency,
+        "failures": cost.part(Kind.FAILURE),
+        "retries": cost.part(Kind.RETRY),
+        "confirmations": cost.part(Kind.CONFIRMATION),
+        "previous": month.previous if month is not None else None,
+        "percent": month.percent if month is not None else None,
+        "forecast": forecast.expected if forecast is not None else None,
+        "forecast_lower": forecast.lower if forecast is not None else None,
+        "forecast_upper": forecast.upper if forecast is not None else None,
+        **{name: getattr(cost, name) for name in COUNTS},
+    }
 
 
 def _percent(before: float | None, after: float | None) -> float | None:

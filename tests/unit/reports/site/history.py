@@ -91,7 +91,8 @@ class Past:
             accelerator="none",
             cost=ended.cost,
         )
-        for number, verdict in enumerate(ended.attempts, 1):
+        verdicts = ended.attempts or (() if ended.cost is None else (ended.verdict,))
+        for number, verdict in enumerate(verdicts, 1):
             self._add(
                 tables.Attempt,
                 result_id=result,
@@ -105,6 +106,8 @@ class Past:
                 accelerator="none",
                 revision="",
                 deviates=False,
+                purpose="first" if number == 1 else "retry",
+                cost=None if ended.cost is None else ended.cost / len(verdicts),
             )
         for metric, value in ended.metrics.items():
             row = {"series_id": self._metric(cell, metric), "run_id": run, "value": value, "fault": ""}

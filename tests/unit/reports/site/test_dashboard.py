@@ -217,11 +217,21 @@ def test_the_slowest_cells_come_first(past: Past, tmp_path: Path) -> None:
 def test_costs_are_summed_over_projects_by_month_and_day(past: Past, tmp_path: Path) -> None:
     for project, days_ago in (("grid", 0), ("grid", 1), ("train", 1), ("train", 30)):
         past.run({"small": Ended(cost=1.25)}, project=project, days_ago=days_ago)
-    past.run({"small": Ended()}, project="free")
+    past.run({"small": Ended(attempts=("passed",))}, project="free")
     text = text_of(pages(site(past, tmp_path))["index.html"])
-    assert "2026-11 4 6 min 40 s 3.75 USD 1 run with cells without a price 2026-10 1 1 min 40 s 1.25 USD" in text
-    assert "2026-11-20 2 3 min 20 s 2.50 USD" in text
+    assert "2026-11 4 4 min 0 s 3.75 USD 1 attempt without a price 2026-10 1 1 min 0 s 1.25 USD" in text
+    assert "2026-11-20 2 2 min 0 s 2.50 USD" in text
     assert "Cost in 2026-11 2.50 USD" in text
+
+
+def test_costs_are_shown_by_project_and_the_parts_of_failures_and_retries(past: Past, tmp_path: Path) -> None:
+    past.run({"small": Ended(attempts=("failed", "passed"), cost=3.0)})
+    past.run({"small": Ended("failed", cost=0.053)}, project="train")
+    found = pages(site(past, tmp_path))
+    text = text_of(found["index.html"])
+    assert "By project in 2026-11" in text
+    assert "grid 1 2 min 0 s 3.00 USD 1.50 1.50" in text
+    assert "train 1 1 min 0 s 0.053 USD 0.053" in text
 
 
 def test_since_limits_the_runs(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""Makes the rows and the closing remarks of `results cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from toolbox.model.text import counted
+from toolbox.reports.terminal import result_rows
+from toolbox.results import cost, forecast
+from toolbox.results.cost import Cost, Group
+from toolbox.results.forecast import Month
+from toolbox.results.queries import Filter
+from toolbox.results.records import Spending
+
+DEFAULT: Final = (Group.DAY, Group.PROJECT)
+
+
+def columns(by: Sequence[Group]) -> list[str]:
+    """Return the names of the columns for these groups."""
+    months = result_rows.MONTHS if _has_months(by) else ()
+    return [*map(str, by), *result_rows.COSTS, *months, *result_rows.COUNTS]
+
+
+def rows(spendings: Sequence[Spending], by: Sequence[Group], where: Filter) -> list[dict[str, Any]]:
+    """Return the rows. A row of a month has a comparison with the month before it."""
+    costs = cost.grouped(spendings, by)
+    series = cost.by_series(spendings, by) if _has_months(by) else {}
+    now = _as_of(where)
+    return [
+        result_rows.of_cost(each, _month(each, series[each.series], where, now) if series else None) for each in costs
+    ]
+
+
+def remarks(spendings: Sequence[Spending], where: Filter) -> list[str]:
+    """Return a line for each currency: the spending of the latest month, its comparison and its forecast."""
+    now = _as_of(where)
+    series = cost.by_series(spendings, [])
+    months = [each for each in cost.grouped(spendings, [Group.MONTH]) if each.period == f"{now:%Y-%m}"]
+    return [
+        _remark(each, month) for each in months if (month := _month(each, series[each.series], where, now)) is not None
+    ]
+
+
+def _as_of(where: Filter) -> datetime:
+    """Return the time for which a month is compared and forecast: now, or the end of the selected runs."""
+    now = datetime.now(UTC)
+    return now if where.until is None else min(now, where.until)
+
+
+def _has_months(by: Sequence[Group]) -> bool:
+    return Group.MONTH in by and Group.DAY not in by
+
+
+def _month(month: Cost, series: Sequence[Spending], where: Filter, now: datetime) -> Month | None:
+    """Return the comparison of a month; None if the cost of the month is unknown."""
+    if month.cost is None:
+        return None
+    return forecast.of_month(series, month.period, now=now, since=where.since)
+
+
+def _remark(cost_: Cost, month: Month) -> str:
+    return "; ".join(_parts(cost_, month))
+
+
+def _parts(cost_: Cost, month: Month) -> Iterator[str]:
+    least = "at least " if cost_.unpriced else ""
+    yield f"{cost_.period} so far: {least}{month.cost:.4g} {cost_.currency}"
+    if month.previous is not None:
+        change = f" ({month.percent:+.0f} %)" if month.percent is not None else ""
+        yield f"in the same part of the month before: {month.previous:.4g}{change}"
+    if (expected := month.forecast) is not None:
+        interval = f"{forecast.CONFIDENCE:.0%} interval: {expected.lower:.4g} to {expected.upper:.4g}"
+        yield f"forecast for the whole month: {least}{expected.expected:.4g} ({interval})"
+    if cost_.unpriced:
+        yield f"the cost of {counted(cost_.unpriced, 'attempt')} is unknown"
