@@ -72,7 +72,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     Raises:
         UsageError: the request is wrong. Nothing was started, and no run directory was created.
     """
-    loaded = request_module.load(request)
+    loaded = request_module.load(request_module.resolve(request))
     phases = projects.select(projects.phases(loaded.files), loaded.request.phases)
     redactor.add(loaded.configuration.secret_values())
     reservation = Reservation(loaded.configuration, request.project)
@@ -198,7 +198,7 @@ def _run(
             tuple(request.presets),
             os.getpid(),
             socket.gethostname(),
-            _revision(loaded.files.config.parent, directory) or "",
+            _revision_under_test(loaded, directory) or "",
         )
     )
     for step, attempt in to_abandon:
@@ -296,7 +296,8 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "config_file": configuration.source,
         "directory": str(Path.cwd()),
         "workspace": str(workspace) if (workspace := places.workspace()) is not None else None,
-        "revision": _revision(loaded.files.config.parent, directory),
+        "revision": _revision_under_test(loaded, directory),
+        "configuration_revision": _revision(loaded.files.config.parent, directory),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
         "user": _user(),
@@ -446,6 +447,12 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _revision_under_test(loaded: Loaded, directory: Path) -> str | None:
+    """Return the revision that the project tests: `results.revision`, or else that of the configuration."""
+    configured = loaded.configuration.block(storing.BLOCK, Results).revision
+    return configured or _revision(loaded.files.config.parent, directory)
 
 
 def _revision(folder: Path, run_directory: Path) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from toolbox.config.configuration import Configuration
 from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
@@ -108,6 +109,13 @@ def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
             f"{files.folder}/orchestration.py: {coroutines[0]} is `async`: write it as a plain function"
         )
     return functions
+
+
+def resolver(files: ProjectFiles) -> Callable[[Configuration], Mapping[str, object]] | None:
+    """Return the function `resolve` of a project; None if the project does not define this function."""
+    phases(files)
+    function = getattr(sys.modules[f"projects.{files.name}.orchestration"], "resolve", None)
+    return function if callable(function) else None
 
 
 def select(

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -25,6 +25,7 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, filesystem, places
 
 _MAX_SHOWN_CHANGES: Final = 5
+_RESOLVED: Final = "the start of the run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class RunRequest:
         selection: which cells of the matrix to run.
         options: how the scheduler runs the cells.
         deadline: the time limit for the whole run in seconds; by default, the value of `matrix.deadline`.
+        resolved: the values that the function `resolve` of the project determined when the run began, by path.
     """
 
     project: str
@@ -52,6 +54,7 @@ class RunRequest:
     selection: Selection = field(default_factory=Selection)
     options: Options = field(default_factory=Options)
     deadline: float | None = None
+    resolved: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the part of the request that `run.json` contains, so that the run can be resumed."""
@@ -67,6 +70,7 @@ class RunRequest:
             "fail_fast": self.options.fail_fast,
             "max_failures": self.options.max_failures,
             "deadline": self.deadline,
+            "resolved": dict(self.resolved),
         }
 
     @classmethod
@@ -87,6 +91,7 @@ class RunRequest:
                 selection=Selection(content["cells"], tuple(content["shard"]) if content["shard"] else None),
                 options=Options(content["jobs"], content["fail_fast"], content["max_failures"]),
                 deadline=content["deadline"],
+                resolved=dict(content.get("resolved", {})),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise DamagedFile(RunDirectory(directory).request, describe(error)) from None
@@ -161,7 +166,28 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
         files.contracts,
         request.is_from_outside,
     )
-    return files, Configuration.load(configuration_request)
+    configuration = Configuration.load(configuration_request)
+    for path, value in request.resolved.items():
+        configuration = configuration.replaced(path, value, layer=_RESOLVED)
+    return files, configuration
+
+
+def resolve(request: RunRequest) -> RunRequest:
+    """Return the request with the values that the project determines once, when a run begins.
+
+    A resumed run uses the recorded values, so that all cells of a run have the same values.
+
+    Raises:
+        ConfigurationError: the configuration is wrong, or names something that does not exist.
+        InfrastructureError: another system does not answer.
+    """
+    files, configuration = configure(request)
+    function = projects.resolver(files)
+    if function is None:
+        return request
+    configuration.check()
+    configuration.check_secrets()
+    return replace(request, resolved=dict(function(configuration)))
 
 
 def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any], new_plan: Plan | None) -> None:

@@ -23,6 +23,11 @@ class Contract(BaseModel):
         default=None,
         description="a file or the URL of a PostgreSQL database (may be a secret); null for the store of this user",
     )
+    revision: str | None = Field(
+        default=None,
+        min_length=1,
+        description="the revision under test, for the records; null for that of the configuration's checkout",
+    )
     currency: str = Field(default=CURRENCY, min_length=1, description="the currency of `cost_per_hour`")
 
     @model_validator(mode="before")

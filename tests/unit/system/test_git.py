@@ -1,0 +1,108 @@
+"""The commit of a revision is asked from git, which gets no option, no other transport and no password by argv."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.secrets import Secret
+from toolbox.system import git
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a repository with a branch `main` and an annotated tag `v1`."""
+    directory = tmp_path / "repository"
+    for command in (
+        ["init", "-q", "-b", "main", str(directory)],
+        ["-C", str(directory), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"],
+        ["-C", str(directory), "-c", "user.name=a", "-c", "user.email=a@b", "tag", "-a", "v1", "-m", "v1"],
+    ):
+        subprocess.run(["git", *command], check=True)
+    return directory
+
+
+def head(repository: Path) -> str:
+    command = ["git", "-C", str(repository), "rev-parse", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("revision", ["HEAD", "main", "v1", "refs/heads/main", "refs/tags/v1"])
+def test_a_name_is_resolved_to_the_commit(repository: Path, revision: str) -> None:
+    assert git.commit_of(str(repository), revision) == head(repository)
+
+
+@pytest.mark.parametrize("revision", ["main", "v1", "HEAD", "refs/heads/main"])
+def test_a_name_of_a_remote_repository_is_resolved_to_the_commit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, revision: str
+) -> None:
+    for name, value in {"KEY_0": f"url.file://{repository}.insteadOf", "VALUE_0": "https://a.invalid/b"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    assert git.commit_of("https://a.invalid/b", revision) == head(repository)
+    with pytest.raises(ConfigurationError, match="has no branch and no tag nope"):
+        git.commit_of("https://a.invalid/b", "nope")
+
+
+def test_a_name_of_a_branch_and_a_tag_is_ambiguous(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "-C", str(repository), "branch", "v1"], check=True)
+    for name, value in {"KEY_0": f"url.file://{repository}.insteadOf", "VALUE_0": "https://a.invalid/b"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    with pytest.raises(ConfigurationError, match="write refs/heads/v1 or refs/tags/v1"):
+        git.commit_of("https://a.invalid/b", "v1")
+
+
+def test_the_id_of_a_commit_is_not_asked() -> None:
+    assert git.commit_of("https://nowhere.invalid/x", "a" * 40) == "a" * 40
+
+
+def test_a_missing_revision_of_a_directory_is_named(repository: Path) -> None:
+    with pytest.raises(ConfigurationError, match="has no revision nope"):
+        git.commit_of(str(repository), "nope")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "--upload-pack=touch /tmp/pwned",
+        "ext::sh -c touch% pwned",
+        "ext::x",
+        "http://plain.example/x",
+        "file:///etc",
+        "https://user:secret@host/x",
+        "https://user@host/x",
+        "https:///x",
+        "ssh://-oProxyCommand=x/y",
+        "-host:path",
+        "relative/path",
+        "https://a/b\nc",
+        "https://[::1/x",
+        "",
+    ],
+)
+def test_a_dangerous_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^the repository must"):
+        git.commit_of(address, "main")
+
+
+@pytest.mark.parametrize("address", ["https://h.example/a/b.git", "ssh://git@h:22/a", "git@h.example:a/b", "/srv/a"])
+def test_an_address_of_a_repository_is_accepted(address: str) -> None:
+    assert git.repository_fault(address) == ""
+
+
+@pytest.mark.parametrize(
+    "revision", ["-x", "--all", "a..b", "a:b", "+a", "^a", "a b", "a@{1}", "a^", "a~1", "", "x.lock"]
+)
+def test_a_revision_that_is_not_one_name_is_refused(revision: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^the revision must"):
+        git.commit_of("/srv/a", revision)
+
+
+def test_only_the_host_of_the_repository_gets_the_token_and_not_by_argv() -> None:
+    options, variables = git._credentials("https://h.example:8443/a", Secret("hunter2"))
+    assert variables == {"TOPGALLANT_GIT_TOKEN": "hunter2"}
+    assert "hunter2" not in " ".join(options)
+    assert all(option == "-c" or option.startswith("credential.https://h.example:8443.helper=") for option in options)
+    assert git._credentials("git@h:a", Secret("hunter2")) == ([], {})

@@ -1,0 +1,154 @@
+"""Asks git which commit a revision of a repository is. Nothing here changes a repository.
+
+The address of a repository and the revision may come from a comment on a pull request. They are validated, so that git
+cannot take them for options, for other transports (`ext::`), or for several revisions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.model.foreign_text import printable
+from toolbox.model.secrets import Secret
+from toolbox.model.text import abbreviated, truncate
+from toolbox.system import environ, processes
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REVISION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")  # `git check-ref-format` allows a few more characters
+_SCP = re.compile(r"(?:[\w.-]+@)?[\w][\w.-]*:[^\s:][^\s]*", re.ASCII)
+_SCHEMES: Final = ("https", "ssh", "git+ssh")
+_VARIABLE: Final = "TOPGALLANT_GIT_TOKEN"
+_ASKED: Final = ("refs/tags/{}^{{}}", "refs/tags/{}", "refs/heads/{}")  # of an annotated tag, `^{}` is the commit
+_ENVIRONMENT: Final = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "https:ssh:file",
+    "GIT_HTTP_LOW_SPEED_LIMIT": "1",  # bytes per second
+    "GIT_HTTP_LOW_SPEED_TIME": "60",  # seconds
+}
+
+
+def repository_fault(text: str) -> str:
+    """Return why a text is not the address of a repository; empty if it is one.
+
+    An address is an HTTPS or SSH URL, `USER@HOST:PATH`, or an absolute path.
+    """
+    if not text.isprintable() or any(character.isspace() for character in text):
+        return "must not contain spaces or control characters"
+    if text.startswith("/"):
+        return ""
+    if "://" not in text:
+        return "" if _SCP.fullmatch(text) and "::" not in text else _expected(text)
+    try:
+        url = urlsplit(text)
+        is_address = url.scheme in _SCHEMES and bool(url.hostname) and not (url.hostname or "").startswith("-")
+    except ValueError:
+        is_address = False
+    if not is_address:
+        return _expected(text)
+    if url.password is not None or (url.username and url.scheme == "https"):
+        return "must not contain a user or a password: put a token into the field for tokens"
+    return ""
+
+
+def revision_fault(text: str) -> str:
+    """Return why a text is not a revision; empty if it is one: a commit, a branch, a tag or `refs/...`."""
+    is_name = _REVISION.fullmatch(text) and not any(part in text for part in ("..", "@{", "//", ".lock/"))
+    if is_name and not text.endswith((".", "/", ".lock")):
+        return ""
+    return f"must be a commit, a branch, a tag or a name such as refs/pull/12/head, not {abbreviated(text)}"
+
+
+def commit_of(repository: str, revision: str, *, token: Secret | None = None) -> str:
+    """Return the id of the commit that a revision of a repository is now.
+
+    A complete id of a commit is returned without asking.
+
+    Args:
+        repository: a URL, or the absolute path of a directory.
+        token: a token for HTTPS, which only the host of the URL gets.
+
+    Raises:
+        ConfigurationError: the address or the revision is wrong, or the repository has no such revision.
+        InfrastructureError: the repository cannot be read.
+    """
+    if fault := repository_fault(repository):
+        raise ConfigurationError(f"the repository {fault}")
+    if fault := revision_fault(revision):
+        raise ConfigurationError(f"the revision {fault}")
+    if _COMMIT.fullmatch(revision):
+        return revision
+    if repository.startswith("/"):
+        return _local(Path(repository), revision)
+    names = (
+        [revision] if revision == "HEAD" or revision.startswith("refs/") else [each.format(revision) for each in _ASKED]
+    )
+    refs = _remote_refs(repository, names, token)
+    commits = {name: refs[name] for name in names if name in refs}
+    if "refs/heads/" + revision in commits and len(commits) > 1:
+        raise ConfigurationError(
+            f"{revision} is a branch and a tag of {repository}: write refs/heads/{revision} or refs/tags/{revision}"
+        )
+    if not commits:
+        raise ConfigurationError(
+            f"{repository} has no branch and no tag {revision}: check the name. For a commit, write its complete id"
+        )
+    return next(iter(commits.values()))
+
+
+def _expected(text: str) -> str:
+    return f"must be an HTTPS or SSH URL, USER@HOST:PATH or an absolute path, not {abbreviated(text)}"
+
+
+def _local(directory: Path, revision: str) -> str:
+    arguments = ["-C", str(directory), "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}"]
+    try:
+        commit = _git(arguments, str(directory)).strip()
+    except InfrastructureError as error:
+        raise ConfigurationError(f"the repository {directory} has no revision {revision}: {error}") from None
+    if not _COMMIT.fullmatch(commit):
+        raise InfrastructureError(f"git returned {abbreviated(commit)} for {revision} of {directory}")
+    return commit
+
+
+def _remote_refs(repository: str, names: list[str], token: Secret | None) -> dict[str, str]:
+    """Return the commits of the references with these names, as far as the repository has them."""
+    credentials, variables = _credentials(repository, token)
+    output = _git([*credentials, "ls-remote", "--quiet", "--", repository, *names], repository, variables)
+    rows = [line.split("\t") for line in output.splitlines() if line.count("\t") == 1]
+    return {name: commit for commit, name in rows if _COMMIT.fullmatch(commit)}
+
+
+def _credentials(repository: str, token: Secret | None) -> tuple[list[str], dict[str, str]]:
+    """Return the options and variables with which git gives a token to the host of a repository, and to no other."""
+    if token is None or not repository.startswith("https://"):
+        return [], {}
+    url = urlsplit(repository)
+    helper = f"""!f() {{ test "$1" = get && printf 'username=x-access-token\\npassword=%s\\n' "${_VARIABLE}"; }}; f"""
+    origin = f"credential.https://{url.netloc}"
+    return ["-c", f"{origin}.helper=", "-c", f"{origin}.helper={helper}"], {_VARIABLE: token.reveal()}
+
+
+def _git(arguments: list[str], repository: str, variables: Mapping[str, str] | None = None) -> str:
+    """Return the output of git.
+
+    Raises:
+        ConfigurationError: git is not installed.
+        InfrastructureError: git failed.
+    """
+    environment = processes.environment(environ.state_directory(), {**_ENVIRONMENT, **(variables or {})})
+    try:
+        completed = processes.run(
+            ["git", *arguments], env=environment, on_line=lambda _: None, capture_stdout=True, capture_stderr=True
+        )
+    except FileNotFoundError:
+        raise ConfigurationError("git is not installed: install it, or write the complete id of the commit") from None
+    if completed.returncode == 0:
+        return completed.stdout or ""
+    lines = [printable(line) for line in (completed.stderr or "").splitlines() if line.strip()]
+    reason = truncate(lines[-1] if lines else f"git ended with status {completed.returncode}", 300)
+    raise InfrastructureError(f"{repository} cannot be read: {reason}")
