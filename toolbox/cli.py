@@ -28,6 +28,7 @@ log = logging.getLogger("toolbox")
 
 _HELP: Final = {"--help", "-h", "help"}
 _DEBUG: Final = "--debug"
+_END_OF_FLAGS: Final = "--"  # all words after it are arguments of a command such as `tpu run`
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class Context:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words, verbatim = _split(list(sys.argv[1:] if argv is None else argv))
     context = Context(debug=_DEBUG in words)
-    words = [word for word in words if word != _DEBUG]
+    words = [*(word for word in words if word != _DEBUG), *verbatim]
     _set_up_output(context)
     redaction.use(context.redactor)
     signals.install()
@@ -68,6 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(printable(context.redactor(message)), file=sys.stderr)
         return ExitCode.ERROR
     return code
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words before the first `--`, and the words from there on, which are not flags of ours."""
+    index = words.index(_END_OF_FLAGS) if _END_OF_FLAGS in words else len(words)
+    return words[:index], words[index:]
 
 
 def _flush() -> None:
@@ -110,7 +117,7 @@ def _run(words: list[str], context: Context) -> int:
 
 
 def _asks_for_help(words: list[str]) -> bool:
-    return any(word in {"--help", "-h"} for word in words)
+    return any(word in {"--help", "-h"} for word in _split(words)[0])
 
 
 def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
@@ -135,10 +142,13 @@ def _read_flags(command: Command, words: list[str]) -> dict[str, Any]:
             raise UsageError(f"{command.signature.name}: --{twice[0]} is given twice")
         arguments.update(by_position | flags)
 
+    words, verbatim = _split(words)
     # In Fire, a lone `-` ends a call, and `--` begins Fire's own flags.
-    if "--" in words or "-" in words:
+    if "-" in words or (verbatim and variadic is None):
         raise UsageError(f"{command.signature.name}: unexpected argument `-`: flags are written --name=value")
     fire.Fire(collect, command=_with_equals_signs(words, command), name=command.signature.name)
+    if variadic is not None and len(verbatim) > 1:
+        arguments[variadic] = [*arguments.get(variadic, []), *verbatim[1:]]
     return signature.bind(command.signature, arguments, text=True)
 
 

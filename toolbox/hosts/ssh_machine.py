@@ -35,7 +35,8 @@ _TIMEOUT: Final = 60.0  # the timeout in seconds of all requests, except those t
 _PAUSE: Final = 0.5
 _LONGEST_LINE: Final = 1 << 16
 _MOST_ERROR_LINES: Final = 1000  # the number of last lines of standard error to keep
-_ARCHIVE_MARKER: Final = "-- topgallant: archive --"
+ARCHIVE_MARKER: Final = "-- topgallant: archive --"
+"""The line that a machine prints before an archive: see `skip_login_output`."""
 _SSH_FAILED: Final = 255  # the exit status of ssh if the connection fails
 _OPTIONS: Final = (
     "BatchMode=yes",  # never ask for a password
@@ -182,7 +183,7 @@ class SshMachine:
         with scratch.directory() as private:
             paths = filesystem.write_bytes(private / "paths", b"\0".join(os.fsencode(f"./{name}") for name in names))
             try:
-                for line in self._run(f"printf '\\n{_ARCHIVE_MARKER}\\n'; {tar}", source=paths, output=archive):
+                for line in self._run(f"printf '\\n{ARCHIVE_MARKER}\\n'; {tar}", source=paths, output=archive):
                     if line.startswith("tar:"):
                         log.warning("%s: %s", self.context.name, line)
                 self._extract(archive, directory)
@@ -197,7 +198,7 @@ class SshMachine:
 
     def _extract(self, archive: Path, directory: Path) -> None:
         with archive.open("rb") as stream:
-            _skip_login_output(stream)
+            skip_login_output(stream)
             archives.extract(stream, directory, self.context.limits)
 
     def _run(self, command: str, *, source: Path | None = None, output: Path | None = None) -> list[str]:
@@ -240,9 +241,9 @@ class SshMachine:
         return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
-def _skip_login_output(stream: BinaryIO) -> None:
+def skip_login_output(stream: BinaryIO) -> None:
     """Skip the output of the login shell, which precedes the archive."""
-    while (line := stream.readline(_LONGEST_LINE)) and line != f"{_ARCHIVE_MARKER}\n".encode():
+    while (line := stream.readline(_LONGEST_LINE)) and line != f"{ARCHIVE_MARKER}\n".encode():
         continue
 
 

@@ -1,0 +1,347 @@
+"""Functions that the commands of `tpu` share: they open a step and the TPU API, and find the TPU of a name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from toolbox.config import prices
+from toolbox.config.prices import PriceList
+from toolbox.hosts.ssh_machine import Login
+from toolbox.model import accelerators
+from toolbox.model.errors import StepError, UsageError
+from toolbox.model.events import Note, StepKind
+from toolbox.model.prices import Rental, Tier
+from toolbox.model.resources import OpenResource, Owner, expiry_of
+from toolbox.model.text import counted, without_kind
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.orchestration import session
+from toolbox.reports.terminal import live_view
+from toolbox.runs import ledger, steps
+from toolbox.runs.steps import Step
+from toolbox.tpu import api_endpoint, deletion, existing, provisioning, ssh_keys, worker_readiness, workers
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.api_errors import TpuApiError
+from toolbox.tpu.existing import ExistingTpu
+from toolbox.tpu.progress import TpuLost
+from toolbox.tpu.ssh_keys import SshKey
+from toolbox.tpu.tpu_description import Project, Ssh, name_fault
+from toolbox.tpu.tpu_states import Location, Node, QueuedResource
+from toolbox.tpu.worker_commands import WorkerResult
+from toolbox.tpu.workers import Worker
+
+log = logging.getLogger(__name__)
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_KINDS: Final = frozenset({provisioning.NODE, provisioning.QUEUED_RESOURCE})
+_EVERYWHERE: Final = "-"  # the API takes it for all zones
+COLUMNS: Final = (
+    "name",
+    "kind",
+    "zone",
+    "type",
+    "tier",
+    "state",
+    "health",
+    "owner",
+    "run",
+    "age_hours",
+    "expires",
+    "usd_per_hour",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTpu:
+    """A TPU that a person names on the command line.
+
+    Args:
+        endpoint: the text of the API endpoint.
+    """
+
+    name: str
+    location: Location
+    endpoint: str
+
+    @classmethod
+    def of(cls, name: str, project: str | None, zone: str | None, endpoint: str | None) -> NamedTpu:
+        """Return the TPU with this name. What the command line leaves out comes from the ledger of this user or run.
+
+        Raises:
+            UsageError: an argument is wrong, or the ledger does not have exactly one such TPU.
+        """
+        if fault := name_fault(name):
+            raise UsageError(fault)
+        found = [each for each in map(_of_entry, _entries()) if each.matches(name, project, zone, endpoint)]
+        if len(found) == 1:
+            return found[0]
+        if project is not None and zone is not None:
+            return cls(name, location(project, zone), checked_endpoint(endpoint))
+        what = "no TPU" if not found else counted(len(found), "TPU")
+        raise UsageError(f"the ledger has {what} of the name {name}: pass --project and --zone")
+
+    def matches(self, name: str, project: str | None, zone: str | None, endpoint: str | None) -> bool:
+        """Return whether the TPU has these properties. None matches every value."""
+        pairs = [(project, self.location.project), (zone, self.location.zone), (endpoint, self.endpoint)]
+        return self.name == name and all(given in {None, value} for given, value in pairs)
+
+    def open(self) -> TpuApi:
+        """Return a connection to the API."""
+        return TpuApi(api_endpoint.parse(self.endpoint))
+
+    def find(self, api: TpuApi) -> ExistingTpu:
+        """Return the TPU.
+
+        Raises:
+            StepError: the TPU does not exist, or the API does not answer.
+        """
+        try:
+            return existing.find(api, self.location, self.name)
+        except TpuApiError as error:
+            if error.is_absent:
+                where = f"in {self.location.zone} of {self.location.project}"
+                hint = f"`tpu list --project={self.location.project}` shows what exists"
+                raise StepError(f"there is no TPU {self.name} {where}: {hint}", cause=Cause.CONFIGURATION) from None
+            raise
+
+
+@contextmanager
+def step(command: str) -> Iterator[Step]:
+    """Yield the step of a command: in a run, the current step; on the command line, a new step in the artifacts."""
+    current = steps.current()
+    if current is not None:
+        yield current
+        return
+    with (
+        live_view.view() as view,
+        steps.entered(session.step_outside_run([view.show])),
+        steps.opened(f"tpu__{command}", kind=StepKind.COMMAND) as new,
+    ):
+        yield new
+        new.recorder.sweep(new.identity, new.directory)
+        view.line(f"artifacts: {new.directory}")
+
+
+def reporter(current: Step) -> Callable[[str], None]:
+    """Return a function that shows a line of text."""
+    return lambda text: current.recorder.record(Note(current.identity, text))
+
+
+def parse(model: type[Model], fields: Mapping[str, Any], *, prefix: str = "") -> Model:
+    """Return a model with these fields. Fields with the value None are left out.
+
+    Args:
+        prefix: what the names of the flags have before those of the fields.
+
+    Raises:
+        UsageError: a field is wrong.
+    """
+    try:
+        return model.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        faults = [_fault(fault["loc"], fault["msg"], prefix) for fault in error.errors()]
+        raise UsageError("tpu: " + "; ".join(faults)) from None
+
+
+def _fault(path: tuple[int | str, ...], message: str, prefix: str) -> str:
+    text = without_kind(message)
+    return f"--{prefix}{'.'.join(map(str, path))}: {text}" if path else text
+
+
+def location(project: str, zone: str) -> Location:
+    """Return a location.
+
+    Raises:
+        UsageError: the project or the zone is not of the right form.
+    """
+    try:
+        TypeAdapter(Project).validate_python(project)
+        if zone != _EVERYWHERE:
+            accelerators.region(zone)
+    except ValidationError as error:
+        raise UsageError(f"--project: {without_kind(error.errors()[0]['msg'])}") from None
+    except ValueError as error:
+        raise UsageError(f"--zone: {error}") from None
+    return Location(project, zone)
+
+
+def checked_endpoint(text: str | None) -> str:
+    """Check the address of the TPU API, and return it. None stands for the API of Google Cloud.
+
+    Raises:
+        UsageError: the text is not an address.
+    """
+    text = text or api_endpoint.DEFAULT
+    try:
+        api_endpoint.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--api_endpoint: {error}") from None
+    return text
+
+
+def ready_workers(nodes: Sequence[Node], ssh: Ssh, key: SshKey) -> list[tuple[Worker, Login]]:
+    """Return the workers of nodes, and how to reach each of them."""
+    return [(worker, worker.login(ssh, key)) for worker in workers.of_nodes(nodes, ssh)]
+
+
+def chosen_workers(tpu: NamedTpu, text: str, ssh: Ssh, current: Step) -> list[tuple[Worker, Login]]:
+    """Return the workers of a TPU that a text selects.
+
+    Raises:
+        UsageError: the text selects no workers.
+        StepError: the TPU does not exist, or is not up.
+    """
+    with tpu.open() as api:
+        state = tpu.find(api).progress()
+    if not state.is_up:
+        raise StepError(f"{state.message}: `tpu wait_ready {tpu.name}` waits until it is ready")
+    key = ssh_keys.of_owner(current.recorder.ledger.owner, current.directory)
+    found = ready_workers(state.nodes, ssh, key)
+    try:
+        indices = workers.select(text, len(found))
+    except ValueError as error:
+        raise UsageError(f"--workers: {error}") from None
+    return [found[index] for index in indices]
+
+
+def wait_workers(tpu: NamedTpu, api: TpuApi, nodes: Sequence[Node], ssh: Ssh, current: Step, *, timeout: float) -> int:
+    """Wait until all workers are ready, and return their number."""
+    key = ssh_keys.of_owner(current.recorder.ledger.owner, current.directory)
+    found = ready_workers(nodes, ssh, key)
+
+    def check() -> None:
+        state = tpu.find(api).progress()
+        if not state.is_up:
+            raise TpuLost(f"{state.message}, although it was READY before")
+
+    worker_readiness.wait_ready(found, current.directory, timeout=timeout, report=reporter(current), check=check)
+    return len(found)
+
+
+def raise_failures(results: Sequence[WorkerResult]) -> None:
+    """Raise an error if a command did not end with status 0 on each worker.
+
+    Raises:
+        StepError: the command failed, or a connection did.
+    """
+    lost = [result for result in results if result.status is None]
+    failed = [result for result in results if result.status]
+    if not lost and not failed:
+        return
+    texts = [f"{result.worker.name}: {result.message}" for result in lost[:3]]
+    if failed:
+        numbers = ", ".join(f"{result.worker.index}: {result.status}" for result in failed[:20])
+        texts.append(f"the command failed on {counted(len(failed), 'worker')} (worker: status): {numbers}")
+    if lost:
+        raise StepError("\n".join(texts), cause=Cause.INFRASTRUCTURE)
+    raise StepError("\n".join(texts), verdict=Verdict.FAILED, cause=Cause.PRODUCT)
+
+
+def delete(tpu: NamedTpu, current: Step, *, force: bool, timeout: float) -> str:
+    """Delete a TPU, and return a message for the user.
+
+    Raises:
+        ForeignObject: the TPU belongs to another user, and `force` is False.
+    """
+    resources = current.recorder.ledger
+    names = {tpu.location.node(tpu.name), tpu.location.queued_resource(tpu.name)}
+    with tpu.open() as api:
+        try:
+            found = existing.find(api, tpu.location, tpu.name)
+        except TpuApiError as error:
+            if not error.is_absent:
+                raise
+            text = f"there is no TPU {tpu.name} in {tpu.location.zone}"
+        else:
+            names.add(found.full_name)
+            owner = _owner_of(found, resources.owner, force=force)
+            existing.delete(api, found, owner, timeout=timeout)
+            text = f"{found.full_name} is deleted"
+    for entry in resources.open_resources():
+        if entry.resource.kind in _KINDS and entry.resource.name in names:
+            resources.mark_deleted(entry.resource)
+    return text
+
+
+def _owner_of(tpu: ExistingTpu, me: Owner, *, force: bool) -> Owner:
+    """Return the owner that the labels of a TPU name, if this user may delete the TPU.
+
+    Raises:
+        ForeignObject: the TPU belongs to another user or has no labels of Topgallant.
+    """
+    owner = Owner.from_labels(tpu.labels)
+    is_mine = owner is not None and owner.labels().items() >= _user_labels(me).items()
+    if owner is None or not (is_mine or force):
+        raise deletion.ForeignObject(tpu.full_name, tpu.labels)
+    return owner
+
+
+def _user_labels(owner: Owner) -> Mapping[str, str]:
+    return {key: value for key, value in owner.labels().items() if key.endswith("user")}
+
+
+def rows(endpoint: str, place: Location) -> list[dict[str, Any]]:
+    """Return a row for each TPU node, and for each queued resource without nodes."""
+    with TpuApi(api_endpoint.parse(endpoint)) as api:
+        view = api.view(place)
+    price_list = prices.load()
+    now = datetime.now(UTC)
+    found: list[Node | QueuedResource] = [*view.nodes.values()]
+    with_nodes = {node.queued_resource for node in view.nodes.values()}
+    found += [queued for name, queued in view.queued_resources.items() if name not in with_nodes]
+    return [_row(each, price_list, now) for each in sorted(found, key=lambda each: each.name)]
+
+
+def _row(tpu: Node | QueuedResource, price_list: PriceList, now: datetime) -> dict[str, Any]:
+    owner = Owner.from_labels(tpu.labels)
+    zone = tpu.name.split("/")[3]
+    age = (now - tpu.created).total_seconds() / 3600 if tpu.created is not None else None
+    slices = len(tpu.nodes) if isinstance(tpu, QueuedResource) else 1
+    is_paid = isinstance(tpu, Node)
+    return {
+        "name": tpu.id,
+        "kind": "node" if isinstance(tpu, Node) else "queued resource",
+        "zone": zone,
+        "type": tpu.accelerator_type if slices == 1 else f"{slices}x {tpu.accelerator_type}",
+        "tier": "spot" if tpu.is_spot else "on demand",
+        "state": tpu.state,
+        "health": tpu.health if isinstance(tpu, Node) else None,
+        "owner": f"{owner.user}@{owner.host}" if owner is not None else None,
+        "run": owner.run if owner is not None else None,
+        "age_hours": round(age, 2) if age is not None else None,
+        "expires": expiry_of(tpu.labels),
+        "usd_per_hour": _price(tpu.accelerator_type, zone, price_list, is_spot=tpu.is_spot) if is_paid else None,
+    }
+
+
+def _price(type_: str, zone: str, price_list: PriceList, *, is_spot: bool) -> float | None:
+    """Return the price of a node for one hour; None if it is unknown."""
+    try:
+        rental = Rental.of_tpu(accelerators.parse(type_).name, zone=zone, tier=Tier.SPOT if is_spot else Tier.ON_DEMAND)
+    except ValueError:
+        return None
+    return price_list.price([rental]).per_hour
+
+
+def _entries() -> Sequence[OpenResource]:
+    current = steps.current()
+    resources = current.recorder.ledger if current is not None else ledger.of_user()
+    return [entry for entry in resources.open_resources() if entry.resource.kind in _KINDS]
+
+
+def _of_entry(entry: OpenResource) -> NamedTpu:
+    _, project, _, zone, _, name = entry.resource.name.split("/")
+    return NamedTpu(name, Location(project, zone), str(entry.resource.deletion["api_endpoint"]))
+
+
+def fetch_directory(text: Path | None, current: Step) -> Path:
+    """Return the directory for fetched files: that of the command line, or that of the step."""
+    return text.absolute() if text is not None else current.directory

@@ -1,0 +1,302 @@
+"""Create TPU VMs, run commands on their workers, and delete them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+from toolbox.commands import _tpu
+from toolbox.commands._tpu import NamedTpu
+from toolbox.interface import options
+from toolbox.interface.options import Timeout
+from toolbox.interface.signature import Help
+from toolbox.model.errors import StepError, UsageError
+from toolbox.model.foreign_text import printable
+from toolbox.model.quantities import Count, Seconds
+from toolbox.model.workloads import CollectLimits
+from toolbox.reports.terminal import live_view
+from toolbox.reports.terminal import rows as result_rows
+from toolbox.reports.terminal.rows import Format as RowFormat
+from toolbox.tpu import existing, provisioning, ssh_keys, startup, worker_commands, worker_files
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.tpu_description import Ssh, TpuDescription, name_fault
+from toolbox.tpu.tpu_request import TpuRequest
+from toolbox.tpu.tpu_states import Location
+
+log = logging.getLogger(__name__)
+
+Format = options.Format[RowFormat]
+Name = Annotated[str, Help("the name of the TPU.")]
+Project = Annotated[
+    str | None, Help("the Google Cloud project of the TPU; when left out, the project with which you created it.")
+]
+Zone = Annotated[str | None, Help("the zone of the TPU; when left out, the zone in which you created it.")]
+ApiEndpoint = Annotated[
+    str | None,
+    Help("the address of the TPU API, HOST[:PORT]; tpu.googleapis.com, or that of the creation, by default."),
+]
+Workers = Annotated[str, Help("the workers: `all`, a number, a range such as 1-3, or a list such as 1,4.")]
+SshUser = Annotated[str, Help("the user name for logging in to the workers.")]
+SshPort = Annotated[int, Help("the port of the SSH servers of the workers.")]
+Internal = Annotated[bool, Help("connect to the internal addresses of the workers, from a machine in their network.")]
+_USER = Ssh().user
+
+
+class Tpu:
+    """Create TPU VMs, run commands on their workers, and delete them."""
+
+    def create(  # noqa: PLR0913  # the parameters are flags of a command
+        self,
+        name: str,
+        *,
+        project: str,
+        zone: list[str],
+        runtime_version: str,
+        accelerator_type: str | None = None,
+        type: str | None = None,  # noqa: A002  # the words of the command line
+        topology: str | None = None,
+        network: str | None = None,
+        subnetwork: str | None = None,
+        external_ips: bool = True,
+        tags: list[str] | None = None,
+        spot: bool = False,
+        preemptible: bool = False,
+        reserved: str | None = None,
+        labels: dict[str, str] | None = None,
+        service_account: str | None = None,
+        scopes: list[str] | None = None,
+        startup_script_file: Path | None = None,
+        data_disks: list[dict[str, str]] | None = None,
+        valid_until: Seconds | None = None,
+        slices: Count = 1,
+        ttl: Seconds = 14400,
+        wait: bool = True,
+        timeout: Timeout = 3600,
+        ssh_user: SshUser = _USER,
+        ssh_port: SshPort = 22,
+        internal: Internal = False,
+        api_endpoint: ApiEndpoint = None,
+    ) -> str:
+        """
+        Create a TPU VM, or adopt the TPU VM of this name if you created it, and wait until its workers are ready.
+
+        Args:
+            name: the name of the node; for several slices, spot capacity or a queue, the name of the queued resource.
+            project: the Google Cloud project that pays for the TPU.
+            zone: the zone, or several zones to try in this order until one has capacity.
+            runtime_version: the image of the workers, such as v2-alpha-tpuv6e.
+            accelerator_type: the type of the TPU, such as v6e-8.
+            type: the generation, such as v6e, with --topology instead of --accelerator_type.
+            topology: the chips in each dimension, such as 2x4.
+            network: the network of the workers; the default network when left out.
+            subnetwork: the subnetwork of the workers.
+            external_ips: give each worker an external address.
+            tags: the network tags of the workers.
+            spot: use spot capacity, which Google Cloud may take away at any time.
+            preemptible: use preemptible capacity, which ends after 24 hours.
+            reserved: the name of a reservation, or `true` for any reservation of the project.
+            labels: labels of the nodes, as in {team: ml}.
+            service_account: the email address of the service account of the workers.
+            scopes: the OAuth scopes of the service account; cloud-platform when left out.
+            startup_script_file: a script that each worker executes as root when it starts.
+            data_disks: existing persistent disks, as in [{source: weights, mode: read-only}].
+            valid_until: how long the request may wait for capacity, in seconds.
+            slices: the number of nodes of a multislice TPU.
+            ttl: the time from now until anybody may delete the TPU, in seconds.
+            wait: wait until all workers are ready.
+            timeout: how long to wait, in seconds.
+        """
+        tpu = _tpu.parse(
+            TpuDescription,
+            {
+                "project": project,
+                "zone": zone,
+                "runtime_version": runtime_version,
+                "accelerator_type": accelerator_type,
+                "type": type,
+                "topology": topology,
+                "network": network,
+                "subnetwork": subnetwork,
+                "external_ips": external_ips,
+                "tags": tags,
+                "spot": spot,
+                "preemptible": preemptible,
+                "reserved": _reservation(reserved),
+                "labels": labels,
+                "service_account": _account(service_account, scopes),
+                "startup_script_file": startup_script_file,
+                "data_disks": data_disks,
+                "valid_until": valid_until,
+                "slices": slices,
+                "ttl": ttl,
+                "ssh": {"user": ssh_user, "port": ssh_port, "internal": internal},
+                "api_endpoint": api_endpoint,
+            },
+        )
+        if fault := name_fault(name, slices):
+            raise UsageError(f"tpu create: {fault}")
+        with _tpu.step("create") as step, TpuApi(tpu.endpoint) as api:
+            ledger = step.recorder.ledger
+            key = ssh_keys.of_owner(ledger.owner, step.directory)
+            metadata = {"ssh-keys": key.metadata(tpu.ssh.user), "startup-script": startup.wrapped(tpu.script())}
+            request = TpuRequest(name, Location(project, tpu.zone[0]), tpu, ledger.owner.labels(ttl), metadata)
+            created = provisioning.Provisioning(api, request, ledger)
+            created.begin()
+            if not wait:
+                return f"{created.request.full_name} is requested; `tpu wait_ready {name}` waits until it is ready"
+            up = provisioning.follow(api, created, timeout=timeout, report=_tpu.reporter(step))
+            named = NamedTpu(name, created.request.location, tpu.api_endpoint)
+            count = _tpu.wait_workers(named, api, up.nodes, tpu.ssh, step, timeout=timeout)
+            return f"{created.request.full_name} is ready with {count} workers"
+
+    def wait_ready(
+        self,
+        name: Name,
+        *,
+        project: Project = None,
+        zone: Zone = None,
+        timeout: Timeout = 3600,
+        ssh_user: SshUser = _USER,
+        ssh_port: SshPort = 22,
+        internal: Internal = False,
+        api_endpoint: ApiEndpoint = None,
+    ) -> str:
+        """
+        Wait until a TPU VM is ready: its nodes are READY and healthy, SSH answers on every worker, and the startup
+        script has ended with status 0.
+        """
+        ssh = _ssh(ssh_user, ssh_port, internal=internal)
+        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        with _tpu.step("wait_ready") as step, tpu.open() as api:
+            tpu.find(api)
+            nodes = existing.wait_up(api, tpu.location, name, timeout=timeout, report=_tpu.reporter(step))
+            count = _tpu.wait_workers(tpu, api, nodes, ssh, step, timeout=timeout)
+        return f"{name} is ready with {count} workers"
+
+    def run(
+        self,
+        name: Name,
+        *command: str,
+        workers: Workers = "all",
+        project: Project = None,
+        zone: Zone = None,
+        ssh_user: SshUser = _USER,
+        ssh_port: SshPort = 22,
+        internal: Internal = False,
+        api_endpoint: ApiEndpoint = None,
+    ) -> str:
+        """
+        Run a command on the workers of a TPU VM, in parallel: `tpu run NAME -- python3 train.py --steps=3`.
+
+        The output of each worker is shown, and kept with its exit status in the directory of the step.
+
+        Args:
+            command: the program and its arguments, after `--`. One word alone is a bash command line.
+        """
+        ssh = _ssh(ssh_user, ssh_port, internal=internal)
+        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        with _tpu.step("run") as step:
+            chosen = _tpu.chosen_workers(tpu, workers, ssh, step)
+            show = _tpu.reporter(step)
+            results = worker_commands.run(
+                worker_commands.shell_text(command),
+                chosen,
+                step.directory,
+                show=lambda worker, line: show(f"[{worker.index}] {line}"),
+            )
+            _tpu.raise_failures(results)
+        return f"the command ended with status 0 on {len(results)} workers"
+
+    def fetch(
+        self,
+        name: Name,
+        *paths: str,
+        workers: Workers = "all",
+        directory: Path | None = None,
+        project: Project = None,
+        zone: Zone = None,
+        ssh_user: SshUser = _USER,
+        ssh_port: SshPort = 22,
+        internal: Internal = False,
+        api_endpoint: ApiEndpoint = None,
+    ) -> str:
+        """
+        Fetch files and directories from the workers of a TPU VM into `worker-N/files/` of a directory.
+
+        Args:
+            paths: absolute paths on the workers, or paths below the home of the SSH user.
+            directory: the local directory; the directory of the step when left out.
+        """
+        ssh = _ssh(ssh_user, ssh_port, internal=internal)
+        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        try:
+            worker_files.check_paths(paths)
+        except ValueError as error:
+            raise UsageError(f"tpu fetch: {error}") from None
+        with _tpu.step("fetch") as step:
+            chosen = _tpu.chosen_workers(tpu, workers, ssh, step)
+            target = _tpu.fetch_directory(directory, step)
+            results = worker_files.fetch(paths, chosen, target, CollectLimits(), mark=step.directory)
+            if faults := [f"{result.worker.name}: {result.message}" for result in results if result.message]:
+                raise StepError("\n".join(faults[:4]), directory=step.directory)
+        return f"the files of {len(results)} workers are in {target}"
+
+    def list(
+        self,
+        *,
+        project: str,
+        zone: str = "-",
+        api_endpoint: ApiEndpoint = None,
+        format: Format = "text",  # noqa: A002  # the words of the command line
+    ) -> str | None:
+        """
+        List TPU nodes, and queued resources without nodes: their state, owner, age and price.
+
+        Args:
+            project: the Google Cloud project.
+            zone: the zone; all zones when left out.
+        """
+        place = _tpu.location(project, zone)
+        rows = _tpu.rows(_tpu.checked_endpoint(api_endpoint), place)
+        if format != "text":
+            return result_rows.dump(rows, _tpu.COLUMNS, format)
+        with live_view.view() as view:
+            result_rows.show(rows, _tpu.COLUMNS, view.console, empty=f"there are no TPUs in {project}")
+        return None
+
+    def delete(
+        self,
+        name: Name,
+        *,
+        project: Project = None,
+        zone: Zone = None,
+        force: bool = False,
+        timeout: Timeout = 900,
+        api_endpoint: ApiEndpoint = None,
+    ) -> str:
+        """
+        Delete a TPU VM with all its nodes, and wait until it no longer exists. A missing TPU VM is not an error.
+
+        Args:
+            force: delete the TPU even if its labels name another user.
+        """
+        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        with _tpu.step("delete") as step:
+            return printable(_tpu.delete(tpu, step, force=force, timeout=timeout))
+
+
+def _reservation(text: str | None) -> str | bool | None:
+    return {"true": True, "false": False, None: None}.get(text.lower() if text is not None else None, text)
+
+
+def _account(email: str | None, scopes: list[str] | None) -> dict[str, Any] | None:
+    if email is None:
+        if scopes is not None:
+            raise UsageError("tpu create: --scopes needs --service_account")
+        return None
+    return {"email": email, **({"scopes": scopes} if scopes is not None else {})}
+
+
+def _ssh(user: str, port: int, *, internal: bool) -> Ssh:
+    return _tpu.parse(Ssh, {"user": user, "port": port, "internal": internal}, prefix="ssh_")
