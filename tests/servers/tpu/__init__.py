@@ -17,6 +17,19 @@ from __future__ import annotations
 from tests.servers.tpu.cloud import NodeRecord, Timings
 from tests.servers.tpu.control import Control, Remote, Worker
 from tests.servers.tpu.faults import Fault
+from tests.servers.tpu.gcloud import gcloud_environment
+from tests.servers.tpu.process import serving_process
 from tests.servers.tpu.server import Server, serving
 
-__all__ = ["Control", "Fault", "NodeRecord", "Remote", "Server", "Timings", "Worker", "serving"]
+__all__ = [
+    "Control",
+    "Fault",
+    "NodeRecord",
+    "Remote",
+    "Server",
+    "Timings",
+    "Worker",
+    "gcloud_environment",
+    "serving",
+    "serving_process",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from tests.servers.tpu.api import Recorded
 from tests.servers.tpu.cloud import NodeRecord, Timings
 from tests.servers.tpu.faults import Fault
 
+PORTS: Final = "ports.json"
+UNSUPPORTED: Final = os.EX_UNAVAILABLE  # exit status of a server whose machine cannot run workers
 _WAIT_SECONDS: Final = 60.0
 
 
@@ -189,14 +192,14 @@ class Remote(Control):
     """
 
     def __init__(self, directory: Path) -> None:
-        self._socket = directory / SOCKET
         ports = json.loads((directory / PORTS).read_text())
         self.port, self.rest_port, self.ssh_port = ports["port"], ports["rest_port"], ports["ssh_port"]
+        self._socket = ports["socket"]
 
     def send(self, verb: str, **arguments: Any) -> Any:
         """Send a verb over the socket, and return its result."""
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self._socket))
+            connection.connect(self._socket)
             with connection.makefile("rwb") as stream:
                 stream.write(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
                 stream.flush()
@@ -204,7 +207,3 @@ class Remote(Control):
         if "error" in answer:
             raise ControlError(answer["error"])
         return answer["result"]
-
-
-SOCKET: Final = "control"
-PORTS: Final = "ports.json"

@@ -31,6 +31,9 @@ class Owner(Protocol):
     def node_lost(self, node: types.Node, *, by_user: bool) -> None:
         """Take note that a node is being deleted, or was preempted."""
 
+    def serve(self) -> None:
+        """Take note that capacity may have become free."""
+
 
 class NodeStore:
     """All nodes, by their names."""
@@ -110,6 +113,7 @@ class NodeStore:
             del self._nodes[node.name]
             self._records[node.id].deleted = self._cloud.clock.now()
             self._cloud.changed.notify_all()
+            self._serve()
 
     def is_present(self, node: types.Node, state: Any) -> bool:
         """Say whether a node exists and has a state."""
@@ -137,6 +141,7 @@ class NodeStore:
         self._cloud.capacity.release([node.name])
         self.set_state(node, NodeState.PREEMPTED)
         self.lost(node, by_user=False)
+        self._serve()
 
     def maintain(self, node: types.Node, seconds: float | None) -> None:
         """Stop the VMs of a node for maintenance; None does not start them again."""
@@ -160,6 +165,10 @@ class NodeStore:
             node.health = health
             node.health_description = description
             self._cloud.changed.notify_all()
+
+    def _serve(self) -> None:
+        if self.owner is not None:
+            self.owner.serve()
 
     def _return(self, node: types.Node, state: Any) -> None:
         """Start the VMs of a node again, if the node still has a state."""

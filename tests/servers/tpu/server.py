@@ -17,6 +17,7 @@ from tests.servers.tpu.console import Console
 from tests.servers.tpu.control import Control
 from tests.servers.tpu.grpc_api import GrpcServer
 from tests.servers.tpu.no_workers import NoWorkers
+from tests.servers.tpu.rest_api import RestServer
 from tests.servers.tpu.workers import Workers
 
 
@@ -51,7 +52,8 @@ class Server(Control):
         self._console = Console(self._api, self._workers)
         self._clock.start()
         self._grpc = GrpcServer(self._api, port)
-        self.port, self.ssh_port = self._grpc.port, machines.port
+        self._rest = RestServer(self._api)
+        self.port, self.rest_port, self.ssh_port = self._grpc.port, self._rest.port, machines.port
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +72,7 @@ class Server(Control):
             AssertionError: something in the server itself has failed.
         """
         self._grpc.stop()
+        self._rest.stop()
         if self._workers is not None:
             self._workers.stop_all()
         self._clock.stop()

@@ -16,6 +16,8 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
 from tests.servers import openssh, tpu
 
+pytestmark = pytest.mark.live
+
 PARENT = "projects/p/locations/us-central1-a"
 Run = Callable[..., str]
 

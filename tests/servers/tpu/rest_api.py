@@ -1,0 +1,209 @@
+"""The API over REST, for `gcloud`: https://cloud.google.com/tpu/docs/reference/rest.
+
+Paths of the version v2alpha1, which `gcloud alpha` uses, are answered as those of v2; fields that only v2alpha1 has are
+ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import proto
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from tests.servers.tpu.api import Api
+from tests.servers.tpu.api_errors import ApiError
+
+_ADDRESS: Final = "127.0.0.1"
+_MAX_BODY: Final = 8 * 1024 * 1024
+_HTTP_STATUS: Final = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "ABORTED": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_INTERNAL_ERROR: Final = 500
+_SYSTEM_PARAMETERS: Final = ("alt", "key", "prettyPrint", "quotaUser", "fields", "$alt", "$.xgafv", "access_token")
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """A kind of path, the method of the API that it stands for, and where the request takes its parts from.
+
+    Args:
+        field: field of the request for the name in the path.
+        body: field for the body; `*` means that the body has the fields of the request.
+    """
+
+    verb: str
+    path: re.Pattern[str]
+    method: str
+    field: str
+    body: str = "*"
+
+
+def _routes() -> list[_Route]:
+    parent = r"(projects/[^/]+/locations/[^/:]+)"
+    found = [
+        _Route("GET", re.compile(r"(projects/[^/]+)/locations"), "ListLocations", "name"),
+        _Route("GET", re.compile(parent), "GetLocation", "name"),
+        _Route("POST", re.compile(f"{parent}:generateServiceIdentity"), "GenerateServiceIdentity", "parent"),
+        _Route("POST", re.compile(f"{parent}/nodes"), "CreateNode", "parent", "node"),
+        _Route("POST", re.compile(f"{parent}/queuedResources"), "CreateQueuedResource", "parent", "queued_resource"),
+        _Route("PATCH", re.compile(f"({parent[1:-1]}/nodes/[^/:]+)"), "UpdateNode", "node.name", "node"),
+        _Route("GET", re.compile(f"{parent}/operations"), "ListOperations", "name"),
+    ]
+    for kind, get, all_of_kind in (
+        ("nodes", "GetNode", "ListNodes"),
+        ("queuedResources", "GetQueuedResource", "ListQueuedResources"),
+        ("acceleratorTypes", "GetAcceleratorType", "ListAcceleratorTypes"),
+        ("runtimeVersions", "GetRuntimeVersion", "ListRuntimeVersions"),
+        ("operations", "GetOperation", ""),
+    ):
+        found.append(_Route("GET", re.compile(f"({parent[1:-1]}/{kind}/[^/:]+)"), get, "name"))
+        if all_of_kind:
+            found.append(_Route("GET", re.compile(f"{parent}/{kind}"), all_of_kind, "parent"))
+    for verb, kind, action, method in (
+        ("DELETE", "nodes", "", "DeleteNode"),
+        ("POST", "nodes", ":start", "StartNode"),
+        ("POST", "nodes", ":stop", "StopNode"),
+        ("POST", "nodes", ":getGuestAttributes", "GetGuestAttributes"),
+        ("DELETE", "queuedResources", "", "DeleteQueuedResource"),
+        ("POST", "queuedResources", ":reset", "ResetQueuedResource"),
+        ("DELETE", "operations", "", "DeleteOperation"),
+        ("POST", "operations", ":cancel", "CancelOperation"),
+    ):
+        found.append(_Route(verb, re.compile(f"({parent[1:-1]}/{kind}/[^/:]+){action}"), method, "name"))
+    return found
+
+
+_ROUTES: Final = _routes()
+
+
+class RestServer:
+    """The server of the REST API."""
+
+    def __init__(self, api: Api) -> None:
+        self.is_stopping = threading.Event()
+        self._server = _HttpServer(api, self.is_stopping)
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="tpu-rest", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close all connections."""
+        self.is_stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, api: Api, is_stopping: threading.Event) -> None:
+        super().__init__((_ADDRESS, 0), _Handler)
+        self.api = api
+        self.is_stopping = is_stopping
+
+
+class _RestCall:
+    """The client's side of a call. Its end is not noticed; only the end of the server is."""
+
+    def __init__(self, is_stopping: threading.Event) -> None:
+        self._is_stopping = is_stopping
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait for the end of the server."""
+        return self._is_stopping.wait(seconds)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _HttpServer
+    protocol_version = "HTTP/1.1"
+    timeout = 10  # a connection that is not used is closed
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815 - see above
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing; the server records all requests."""
+
+    def _answer(self) -> None:
+        try:
+            status, content = 200, json_format.MessageToDict(self._call())
+        except ApiError as error:
+            status = _HTTP_STATUS.get(error.code.name, _INTERNAL_ERROR)
+            content = {"error": _described(error, status)}
+        text = json.dumps(content, indent=2).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json; charset=UTF-8")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _call(self) -> Message:
+        """Carry out the request."""
+        body = self._body()
+        url = urlsplit(self.path)
+        match = re.fullmatch(r"/v2(?:alpha1)?/(.*)", unquote(url.path))
+        for route in _ROUTES:
+            if match and route.verb == self.command and (found := route.path.fullmatch(match[1])):
+                request = self._request(route, found[1], dict(parse_qsl(url.query)), body)
+                return self.server.api.call(route.method, request, _RestCall(self.server.is_stopping))
+        raise ApiError("NOT_FOUND", f"Method not found: {self.command} {url.path}")
+
+    def _body(self) -> Mapping[str, Any]:
+        length = int(self.headers.get("Content-Length") or 0)
+        if length > _MAX_BODY:
+            raise ApiError("INVALID_ARGUMENT", "Request payload size exceeds the limit")
+        try:
+            found: Mapping[str, Any] = json.loads(self.rfile.read(length) or b"{}")
+        except ValueError as error:
+            raise ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+        return found
+
+    def _request(self, route: _Route, name: str, query: Mapping[str, str], body: Mapping[str, Any]) -> Message:
+        """Return the message for a request."""
+        wanted = self.server.api.methods[route.method].request
+        message: Message = (wanted.pb() if issubclass(wanted, proto.Message) else wanted)()
+        fields: dict[str, Any] = dict(body) if route.body == "*" else {route.body: body}
+        fields |= {key: _value(text) for key, text in query.items() if key not in _SYSTEM_PARAMETERS}
+        if route.field == "node.name":
+            fields["node"] = {**body, "name": name}
+        else:
+            fields[route.field] = name
+        try:
+            return json_format.ParseDict(fields, message, ignore_unknown_fields=True)
+        except json_format.ParseError as error:
+            raise ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+
+
+def _value(text: str) -> Any:
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _described(error: ApiError, status: int) -> Mapping[str, Any]:
+    """Return an error as the REST API describes it."""
+    details = json_format.MessageToDict(error.status()).get("details", [])
+    described = {"code": status, "message": error.message, "status": error.code.name}
+    return {**described, "details": details} if details else described
