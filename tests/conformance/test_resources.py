@@ -22,6 +22,10 @@ from toolbox.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
 from toolbox.model.resources import Owner, Resource
+from toolbox.runs import steps
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Step
+from toolbox.system.redaction import Redactor
 
 OWNER = Owner("20261121-011343-x7k2", "project", "ann", "laptop")
 OTHER = Owner("20261121-011343-aaaa", "project", "ann", "laptop")
@@ -58,7 +62,23 @@ def _objects(directory: Path, kind: Kind) -> Iterator[ResourceSite]:
         yield ResourceSite(create, lambda: list(stored.objects))
 
 
+@contextmanager
+def _clusters(directory: Path) -> Iterator[ResourceSite]:
+    """Yield a site whose cluster is a file."""
+    it = directory / "it"
+
+    def create(owner: Owner) -> Resource:  # noqa: ARG001  # a cluster has no labels
+        it.touch()
+        arguments, folder = ["rm", "-f", str(it)], str(directory)
+        fields = {"directory": folder, "created_by": folder, "kubeconfig": f"{folder}/kubeconfig"}
+        return Resource("cluster", "it", {"arguments": arguments, "variables": {}, **fields}, 60, f"rm {it}")
+
+    with steps.entered(Step(directory, Recorder(directory, Redactor()), "top")):
+        yield ResourceSite(create, lambda: ["it"] if it.exists() else [], is_labelled=False)
+
+
 SITES: Final[dict[str, Callable[[Path], AbstractContextManager[ResourceSite]]]] = {
+    "cluster": _clusters,
     "kubernetes_namespace": lambda directory: _objects(directory, NAMESPACE),
     "kubernetes_owner": lambda directory: _objects(directory, CONFIG_MAP),
 }

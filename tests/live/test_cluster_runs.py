@@ -316,9 +316,11 @@ def test_a_cluster_with_keep_stays_and_the_run_prints_its_kubeconfig(maker: Make
     outcome = maker.team.run()
     assert outcome.exit_code == 0, str(outcome)
     (kubeconfig,) = maker.kubeconfigs
-    message = f"cluster sut: {maker.name} (export KUBECONFIG={kubeconfig}); to remove it: env KUBECONFIG={kubeconfig} "
-    assert message in outcome.stdout
-    assert message in maker.team.status()
+    reach = f"cluster sut: kubeconfig {kubeconfig}"
+    removal = f"remote resource: cluster {maker.name} (kept); to delete it: env KUBECONFIG={kubeconfig} "
+    for text in (outcome.stdout, maker.team.status()):
+        assert reach in text
+        assert removal in text
     assert not any(line.startswith("destroy") for line in maker.lines)
 
 
@@ -337,7 +339,7 @@ def test_a_cluster_that_cannot_be_removed_is_an_error_and_stays_listed(maker: Ma
     maker.team.configure({"create": {"command": CREATE, "destroy": ["false"]}})
     outcome = maker.team.run()
     assert outcome.exit_code == 3, str(outcome)
-    assert f"cluster sut: {maker.name} (export KUBECONFIG={maker.kubeconfigs[0]}); to remove it: " in outcome.stdout
+    assert f"cluster {maker.name} (could not be deleted: `false` ended with status 1); to delete it: " in outcome.stdout
 
 
 def test_a_cluster_whose_creation_was_killed_is_removed_and_created_again(maker: Maker) -> None:

@@ -234,8 +234,8 @@ class RemoteResource(Protocol):
     The fields of the model are those of `toolbox.model.resources.Resource.deletion`. They come from a file, so the
     model validates them strictly.
 
-    A kind with the attribute `waits_for_attempts = True` is not deleted at the end of a run whose attempts are open,
-    because a resumed run collects their results. A resource that costs money must not wait.
+    A kind with the class variable `waits_for_attempts = True` is not deleted at the end of a run whose attempts are
+    open, because a resumed run collects their results. A resource that costs money must not wait.
     """
 
     def delete(self, owner: Owner) -> None:

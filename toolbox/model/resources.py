@@ -107,6 +107,20 @@ class OpenResource:
         """Whether the end of the run leaves the resource."""
         return self.resource.keep and self.is_created
 
+    @property
+    def state(self) -> str:
+        """The state of the resource, for people."""
+        if self.failure:
+            return f"could not be deleted: {self.failure.partition(chr(10))[0]}"
+        if self.is_kept:
+            return "kept"
+        return "created" if self.is_created else "planned, and may exist in part"
+
+    def __str__(self) -> str:
+        """Return what may exist, and how a person can delete it."""
+        resource = self.resource
+        return f"{resource.kind} {resource.name} ({self.state}); to delete it: {resource.command}"
+
 
 class ResourceLedger(Protocol):
     """Records the remote resources of one owner. Any thread may call it.

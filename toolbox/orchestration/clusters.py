@@ -26,7 +26,8 @@ from toolbox.orchestration.created_clusters import CreatedCluster
 from toolbox.orchestration.session import Session
 from toolbox.orchestration.shared_clusters import SharedCluster, access_of
 from toolbox.runs import steps
-from toolbox.runs.run_state import ClusterState, RunState
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.run_state import ClusterState
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, extras, signals
 from toolbox.system.cancellation import CancelScope
@@ -83,13 +84,14 @@ class Reservation:
         if (first := next((name for name, entry in self._settings.items() if entry.machine is None), None)) is not None:
             extras.require("kubernetes", f"the cluster `{first}`")
         root = configuration.root
+        self._to_create = {name: entry.create for name, entry in self._settings.items() if entry.create is not None}
         shared = [SharedCluster(name, entry, root) for name, entry in self._settings.items() if entry.create is None]
         self._shared = sorted(shared, key=lambda cluster: cluster.order)
-        self._created: list[CreatedCluster] = []
         self._states: dict[str, ClusterState] = {}
         self._snapshot_directory: Path | None = None
         self._is_complete = False
         self._loss = ""
+        self._lost_servers: set[str] = set()
         self._scope: CancelScope | None = None
 
     @property
@@ -97,18 +99,17 @@ class Reservation:
         """Whether the run has acquired all clusters, and has not lost a lease."""
         return self._is_complete and not self._loss
 
-    def creation_steps(self, directory: Path) -> list[Path]:
-        """Return the directories, inside a run directory, of the steps that created clusters.
+    @property
+    def lost_servers(self) -> frozenset[str]:
+        """The API servers of the clusters whose lease the run has lost, which the run must not use any more."""
+        return frozenset(self._lost_servers)
 
-        A local cluster may consist of processes of such a step, which must not be ended before the cluster is removed.
-        """
-        states = self._states | {cluster.name: cluster.state for cluster in self._created}
-        plans = [state.planned for state in states.values() if state.is_made]
-        return [directory / planned.step for planned in plans if planned is not None]
-
-    def restore(self, past: RunState) -> None:
+    def restore(self, recorder: Recorder) -> None:
         """Restore the clusters that the run had before it was resumed. Call this before `acquire`."""
-        self._states = dict(past.clusters)
+        self._states = dict(recorder.past.clusters)
+        for name, settings in self._to_create.items():
+            if name in self._states:
+                CreatedCluster(name, settings, recorder).adopt(self._states[name])
 
     def acquire(self, work: Session, top: Step) -> None:
         """Take the leases of the shared clusters, waiting if necessary, and create the other clusters.
@@ -121,12 +122,10 @@ class Reservation:
             StepError: a cluster could not be acquired or created.
         """
         if self._settings:
-            for name, entry in self._settings.items():
+            for name in self._settings:
                 state = self._states.setdefault(name, ClusterState(name))
                 if state.chosen is not None:
                     work.clusters = {**work.clusters, name: state.chosen.access}
-                if entry.create is not None:
-                    self._created.append(CreatedCluster(entry.create, top, state))
             with (
                 cancellation.opened_by_process() as scope,
                 steps.opened(_ACQUIRE, kind=StepKind.GROUP) as step,
@@ -135,7 +134,8 @@ class Reservation:
             ):
                 self._snapshot_directory = step.directory
                 self._acquire_shared(work, step)
-                for cluster in self._created:
+                for name, settings in self._to_create.items():
+                    cluster = CreatedCluster(name, settings, top.recorder)
                     cluster.create()
                     work.clusters = {**work.clusters, cluster.name: cluster.access}
         self._is_complete = True
@@ -157,14 +157,15 @@ class Reservation:
             self._scope = None
 
     def release(self, *, compare: bool) -> list[BaseException]:
-        """Remove the created clusters, release the leases of the shared clusters, and return the errors.
+        """Release the leases of the shared clusters, and return the errors.
 
         Args:
             compare: check that the shared clusters are as they were before the run. Only a run with a cleanup can pass.
         """
         errors: list[BaseException] = []
         try:
-            self._compare_and_remove(compare=compare and self.is_held)
+            if compare and self.is_held:
+                self._compare()
         except BaseException as error:  # noqa: BLE001  # the caller reports the error
             errors.append(error)
         for cluster in self._shared:
@@ -189,21 +190,19 @@ class Reservation:
             if (comparison := cluster.comparison) is not None:
                 comparison.write_before(step.directory)
 
-    def _compare_and_remove(self, *, compare: bool) -> None:
-        comparisons = [
-            comparison for cluster in self._shared if compare and (comparison := cluster.comparison) is not None
-        ]
-        clusters_to_remove = [cluster for cluster in reversed(self._created) if cluster.needs_removal]
-        if comparisons or clusters_to_remove:
+    def _compare(self) -> None:
+        comparisons = [comparison for cluster in self._shared if (comparison := cluster.comparison) is not None]
+        if comparisons:
             with steps.opened(_RELEASE, kind=StepKind.GROUP) as step:
                 before_directory = self._snapshot_directory or step.directory
                 judgements = [partial(comparison.judge, before_directory, step.directory) for comparison in comparisons]
-                run.run_all(*judgements, *(cluster.remove for cluster in clusters_to_remove))
+                run.run_all(*judgements)
 
     def _on_lease_lost(self, step: Step, cluster: SharedCluster) -> None:
         """Record that a lease is lost, and cancel the current scope. Called in the thread of the heartbeats."""
         assert cluster.lease is not None, "only a cluster with a lease can lose its lease"
         self._loss = cluster.lease.loss
+        self._lost_servers.add(cluster.server)
         try:
             step.recorder.record(LeaseLost(cluster.name, self._loss))
             step.recorder.record(Note(step.identity, self._loss))

@@ -1,11 +1,13 @@
-"""Clusters that a command of the configuration creates for one run, and a second command removes."""
+"""Clusters that a command of the configuration creates for one run, and a second command removes.
+
+A cluster is on the ledger of the run before the command starts. `remote_resources` removes the cluster.
+"""
 
 from __future__ import annotations
 
 import logging
 import shlex
-import shutil
-from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -13,17 +15,20 @@ import yaml
 from toolbox.config.contracts import clusters as contract
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError, StepError
-from toolbox.model.events import ClusterChosen, ResourceMade, ResourcePlanned, ResourceRemoved, StepKind
+from toolbox.model.errors import ConfigurationError, InfrastructureError, StepError
+from toolbox.model.events import ClusterChosen, StepKind
+from toolbox.model.resources import OpenResource, Resource, ResourceLedger
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.orchestration import run
+from toolbox.orchestration import remote_resources, run, session
+from toolbox.resources import cluster as kind
 from toolbox.runs import steps
+from toolbox.runs.recorder import Recorder
 from toolbox.runs.run_state import ClusterState
-from toolbox.runs.steps import Step
-from toolbox.system import environ, filesystem, processes
+from toolbox.system import filesystem, processes
 
 log = logging.getLogger(__name__)
 
+_TTL: Final = 7 * 86400.0
 _NAME_VARIABLE: Final = "TOPGALLANT_CLUSTER"
 _SECRET_FIELDS: Final = ("token", "password", "client-key-data")
 
@@ -32,34 +37,31 @@ class CreatedCluster:
     """One entry of the block `clusters`, of the kind `create`.
 
     Args:
+        name: the name of the entry.
         settings: the value of `create` in the configuration.
-        top: the top step of the run. The name of the run becomes part of the name of the cluster.
-        state: the state of the cluster before the run was resumed.
+        recorder: the recorder of the run. The name of the run becomes part of the name of the cluster.
     """
 
-    def __init__(self, settings: contract.Create, top: Step, state: ClusterState) -> None:
-        self.name = state.name
+    def __init__(self, name: str, settings: contract.Create, recorder: Recorder) -> None:
+        self.name = name
         self._settings = settings
-        self._recorder = top.recorder
-        self._resource = f"{self.name}-{self._recorder.root.name}"
-        # The kubeconfig gives full access to the cluster, so it stays out of the run directory, which may be published.
-        self._kubeconfig = environ.state_directory() / "clusters" / self._resource / "kubeconfig"
-        self.state = replace(state, is_made=state.is_made and self._kubeconfig.exists())
-        if self.state.is_made:
-            self._redact_secrets()
+        self._recorder = recorder
+        self._cluster = f"{name}-{recorder.root.name}"
+        self._kubeconfig = kind.kubeconfigs() / self._cluster / "kubeconfig"
 
     @property
     def access(self) -> Access:
         """How to reach the cluster once it exists."""
         return Access(str(self._kubeconfig))
 
-    @property
-    def needs_removal(self) -> bool:
-        """Whether the cluster may exist, even in part, and must be removed at the end of the run.
-
-        With `keep`, a cluster that was fully created is not removed.
-        """
-        return self.state.planned is not None and not (self._settings.keep and self.state.is_made)
+    def adopt(self, state: ClusterState) -> None:
+        """Add a cluster to the ledger that an earlier version of Topgallant created, and recorded in the journal."""
+        if state.planned is None or self._entry is not None:
+            return
+        resource = self._resource(self._recorder.root / state.planned.step)
+        self._recorder.ledger.plan(resource)
+        if state.is_made:
+            self._recorder.ledger.mark_created(resource)
 
     def create(self) -> None:
         """Create the cluster if the run does not have it already. A cluster that exists in part is removed first.
@@ -67,35 +69,44 @@ class CreatedCluster:
         Raises:
             StepError: the command failed, or did not write a kubeconfig.
         """
-        if self.state.is_made:
-            return
-        if self.state.planned is not None:
-            self.remove()
+        if (entry := self._entry) is not None:
+            if entry.is_created and self._kubeconfig.exists():
+                self._redact_secrets()
+                return
+            remote_resources.delete(self._recorder.ledger, [entry])
         with steps.opened(f"create_{self.name}", kind=StepKind.GROUP) as step:
             filesystem.make_directory(self._kubeconfig.parent)
-            removal = self._command_line(self._settings.destroy)
-            planned = ResourcePlanned(step.identity, self._resource, self.name, str(self._kubeconfig), removal)
-            step.recorder.record(planned)
-            self.state = replace(self.state, planned=planned)
+            resource = self._resource(step.directory)
+            self._recorder.ledger.plan(resource)
             run.run(self._settings.command, env=self._variables)
             self._check_kubeconfig()
-            step.recorder.record(ResourceMade(self._resource))
-            step.recorder.record(ClusterChosen(self.name, kubeconfig=str(self._kubeconfig)))
-            self.state = replace(self.state, is_made=True)
+            self._recorder.ledger.mark_created(resource)
+            self._recorder.record(ClusterChosen(self.name, kubeconfig=str(self._kubeconfig)))
 
-    def remove(self) -> None:
-        """Remove the cluster, even if only a part of it exists.
+    @property
+    def _entry(self) -> OpenResource | None:
+        key = (remote_resources.CLUSTER, self._cluster)
+        return next((entry for entry in self._recorder.ledger.open_resources() if entry.resource.key == key), None)
 
-        Raises:
-            StepError: the command failed.
+    def _resource(self, step: Path) -> Resource:
+        """Return the description of the cluster for the ledger.
+
+        Args:
+            step: the directory of the step that creates the cluster.
         """
-        with steps.opened(f"destroy_{self.name}", kind=StepKind.GROUP) as step:
-            run.run(self._settings.destroy, env=self._variables)
-            step.recorder.record(ResourceRemoved(self._resource))
-        if self.state.planned is not None:
-            processes.end_marked(step.recorder.root / self.state.planned.step)
-        shutil.rmtree(self._kubeconfig.parent, ignore_errors=True)
-        self.state = replace(self.state, planned=None, is_made=False)
+        destroy = self._settings.destroy
+        deletion = kind.Resource(
+            arguments=[*processes.STRICT_BASH, destroy] if isinstance(destroy, str) else destroy,
+            variables={**(session.current().variables if session.is_open() else {}), **self._variables},
+            directory=str(Path.cwd()),
+            created_by=str(step),
+            kubeconfig=str(self._kubeconfig),
+        )
+        words = destroy if isinstance(destroy, list) else ["bash", "-c", destroy]
+        command = shlex.join(["env", *(f"{name}={value}" for name, value in self._variables.items()), *words])
+        return Resource(
+            remote_resources.CLUSTER, self._cluster, deletion.model_dump(), _TTL, command, self._settings.keep
+        )
 
     def _check_kubeconfig(self) -> None:
         """Check that the command has written a valid kubeconfig, and make the file private."""
@@ -124,9 +135,17 @@ class CreatedCluster:
 
     @property
     def _variables(self) -> dict[str, str]:
-        return {"KUBECONFIG": str(self._kubeconfig), _NAME_VARIABLE: self._resource}
+        return {"KUBECONFIG": str(self._kubeconfig), _NAME_VARIABLE: self._cluster}
 
-    def _command_line(self, command: list[str] | str) -> str:
-        """Return a command line, including its environment variables, that a person can paste into a shell."""
-        words = command if isinstance(command, list) else ["bash", "-c", command]
-        return shlex.join(["env", *(f"{name}={value}" for name, value in self._variables.items()), *words])
+
+def creation_steps(ledger: ResourceLedger) -> list[Path]:
+    """Return the directories of the steps that created the clusters of a run.
+
+    A local cluster may consist of processes of such a step, which must not be ended before the cluster is removed.
+    """
+    try:
+        entries = [entry for entry in ledger.open_resources() if entry.resource.kind == remote_resources.CLUSTER]
+    except InfrastructureError as error:  # the end of the run reports this error
+        log.debug("%s", error)
+        return []
+    return [Path(str(entry.resource.deletion["created_by"])) for entry in entries if entry.is_created]

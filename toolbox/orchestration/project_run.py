@@ -42,9 +42,10 @@ from toolbox.model.events import AttemptAbandoned, Note, RunFinished, RunStarted
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
-from toolbox.orchestration import clusters, projects, session, storing
+from toolbox.orchestration import clusters, projects, remote_resources, session, storing
 from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
+from toolbox.orchestration.created_clusters import creation_steps
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.session import Session
 from toolbox.runs import layout, ledger, run_reader, steps, summary
@@ -135,10 +136,13 @@ def resume(
             if past.finished is not None and not _has_work(past.finished, past, failed=failed):
                 recorder.record(Note("", _NOTHING_TO_DO))
                 _remove_abandoned(loaded, recorder)
+                top = Step(directory, recorder, request.project)
+                with steps.entered(top):
+                    remote_resources.delete_at_end(top)
                 return summary.refresh(directory), past.finished.exit_code
             layout.reserve(directory, past.directories)
-            reservation.restore(past)
-            _end_orphans(past, directory, reservation.creation_steps(directory))
+            reservation.restore(recorder)
+            _end_orphans(past, directory, creation_steps(recorder.ledger))
             # Write the initial configuration again, because the orchestration will repeat its changes.
             session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
             return _run(loaded, phases, recorder, reservation, to_abandon)
@@ -337,7 +341,7 @@ def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
 def _run_phases(
     phases: Mapping[str, Callable[[], object]], top: Step, reservation: Reservation, outcomes: dict[str, Outcome]
 ) -> list[BaseException]:
-    """Acquire the clusters, run the phases, release the clusters, and return the errors in order.
+    """Acquire the clusters, run the phases, delete the remote resources, and return the errors in order.
 
     `outcomes` receives the outcome of each phase.
     """
@@ -358,13 +362,23 @@ def _run_phases(
         except BaseException as error:  # noqa: BLE001  # `_finish` reports the errors
             errors.append(error)
             _cancel_unadopted(top)
-            processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory))
+            processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger))
+    errors += _delete_resources(top, reservation)
     errors += reservation.release(compare=CLEANUP in phases)
     if (signal_number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(signal_number))
-    if count := processes.end_marked(top.directory, keep=reservation.creation_steps(top.directory)):
+    if count := processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger)):
         top.recorder.record(Note("", f"processes of the run that were still running, and were ended: {count}"))
     return errors
+
+
+def _delete_resources(top: Step, reservation: Reservation) -> list[BaseException]:
+    """Delete the remote resources of the run, and return the errors."""
+    try:
+        remote_resources.delete_at_end(top, lost_servers=reservation.lost_servers)
+    except BaseException as error:  # noqa: BLE001  # the caller reports the error
+        return [error]
+    return []
 
 
 def _cancel_unadopted(top: Step) -> None:

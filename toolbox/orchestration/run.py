@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
-import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +11,18 @@ from typing import IO, Any
 from toolbox.ansible import roles
 from toolbox.interface import registry, signature
 from toolbox.model.errors import StepError, UsageError
-from toolbox.model.events import Note, StepKind
+from toolbox.model.events import StepKind
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import from_config, session
 from toolbox.orchestration.parallel import Parallel
 from toolbox.runs import steps
-from toolbox.runs.layout import StepDirectory
+from toolbox.runs.program_output import ERROR_LINES, ProgramOutput
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, filesystem, processes
+from toolbox.system import cancellation, processes
 from toolbox.system.processes import Completed
 
-log = logging.getLogger(__name__)
-
 __all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_toolbox_from_config", "sleep"]
-
-_STDERR_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +76,7 @@ def run(
             "run.run: the command is empty or contains a secret: pass secrets in `env`, which other users cannot read"
         )
     variables = {**(session.current().variables if session.is_open() else {}), **_revealed(env or {}, step)}
-    output = _Output(step)
+    output = ProgramOutput(step)
     args = [*processes.STRICT_BASH, command] if isinstance(command, str) else [str(word) for word in command]
     redacted_command = step.recorder.redactor(command if isinstance(command, str) else shlex.join(args))
     if log_command:
@@ -103,7 +96,7 @@ def run(
         message = step.recorder.redactor(f"`{redacted_command}` cannot be started: {error}")
         raise StepError(message, verdict=Verdict.ERROR, cause=Cause.CONFIGURATION, directory=step.directory) from error
     if check and completed.returncode != 0:
-        tail = (completed.stderr or "").strip().splitlines()[-_STDERR_LINES:] or output.error_lines
+        tail = (completed.stderr or "").strip().splitlines()[-ERROR_LINES:] or output.error_lines
         raise _failure("\n".join([f"`{redacted_command}` ended with status {completed.returncode}", *tail]))
     return completed
 
@@ -210,45 +203,6 @@ def sleep(seconds: float) -> None:
         Cancelled: another task failed, or the run is ending.
     """
     cancellation.current().sleep(seconds)
-
-
-class _Output:
-    """Shows the output of a program, writes it to `run.log`, and keeps the last lines of standard error for a message.
-
-    Two threads call it, one for each stream of the program.
-    """
-
-    def __init__(self, step: Step) -> None:
-        self._step = step
-        self._file = StepDirectory(step.directory).program_log
-        self._lock = threading.Lock()
-        self._error_lines: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._has_warned = False
-
-    @property
-    def error_lines(self) -> list[str]:
-        """The last lines of standard error."""
-        return list(self._error_lines)
-
-    def write(self, line: str) -> None:
-        """Show a line, and append it to `run.log`."""
-        line = self._step.recorder.redactor(line)
-        with self._lock:
-            self._append_to_log(line)
-        self._step.recorder.record(Note(self._step.identity, line))
-
-    def _append_to_log(self, line: str) -> None:
-        try:
-            filesystem.append_text(self._file, f"{line}\n")
-        except OSError as error:  # the disk may be full, and a program that cleans up matters more than its log
-            if not self._has_warned:
-                log.warning("%s cannot be written: %s", self._file, error)
-            self._has_warned = True
-
-    def write_error(self, line: str) -> None:
-        """Do the same as `write` with a line of standard error, and keep the line for `error_lines`."""
-        self._error_lines.append(line)
-        self.write(line)
 
 
 def _revealed(env: Mapping[str, str | Secret], step: Step) -> dict[str, str]:

@@ -41,8 +41,12 @@ class Candidate:
         """A string that identifies the cluster or machine, even if several entries of a configuration describe it."""
         if self.lock is not None:
             return self.lock.key
-        assert self.cluster is not None, "a machine always has a lock file"
-        return str(self.cluster.credentials.configuration.host)
+        return self.server
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server; empty for a machine."""
+        return str(self.cluster.credentials.configuration.host) if self.cluster is not None else ""
 
 
 class SharedCluster:
@@ -71,6 +75,11 @@ class SharedCluster:
     def key(self) -> str:
         """The key of the cluster or machine that was acquired."""
         return self._candidate.key
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server that was acquired; empty for a machine."""
+        return self._candidate.server
 
     @property
     def title(self) -> str:

@@ -42,11 +42,11 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Verdict
-from toolbox.runs import attribution, failures, journal
+from toolbox.runs import attribution, failures, journal, ledger
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.journal import Entry
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import CLEANUP, CellAttempt, ClusterState, RunState, State, StepState, cell_id
+from toolbox.runs.run_state import CLEANUP, DELETION, CellAttempt, ClusterState, RunState, State, StepState, cell_id
 
 _OfAttempt = AttemptWaiting | AttemptEnded | AttemptAbandoned | AttemptReleased
 _OfStep = (
@@ -73,6 +73,7 @@ def read(directory: Path) -> RunState:
 
     Raises:
         UsageError: the directory is not a run directory.
+        InfrastructureError: the ledger of the run cannot be read.
     """
     contents = journal.load(directory)
     if not contents.entries or not isinstance(contents.entries[0].event, RunStarted):
@@ -80,7 +81,13 @@ def read(directory: Path) -> RunState:
         raise UsageError(f"{directory} is not the directory of a run: {next(map(str, contents.damage), missing)}")
     run = fold(contents.entries, directory.absolute(), _planned_cells(directory))
     is_running = run.finished is None and journal.is_locked(directory)
-    return replace(run, damage=contents.damage, state=State.RUNNING if is_running else run.state)
+    resources = ledger.load(RunDirectory(directory).ledger)
+    return replace(
+        run,
+        damage=(*contents.damage, *resources.damage),
+        state=State.RUNNING if is_running else run.state,
+        resources=resources.resources,
+    )
 
 
 def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str, _Labelled] = _NO_CELLS) -> RunState:
@@ -192,8 +199,9 @@ class _Fold:
         """Begin a step. If an earlier session ran the step in another directory, the new one replaces it."""
         if event.kind is StepKind.PHASE:
             self.unfinished.clear()
-            if event.name == CLEANUP:
-                self.undone.update(self.latest.values())
+        # After both, what earlier steps have created may be gone, so a resumed run repeats these steps.
+        if (event.kind is StepKind.PHASE and event.name == CLEANUP) or _is_deletion(event):
+            self.undone.update(self.latest.values())
         key = event.key or event.step
         if (earlier := self.latest.get(key, event.step)) != event.step:
             self.replaced.update(step for step in self.steps if step == earlier or step.startswith(f"{earlier}/"))
@@ -209,6 +217,10 @@ class _Fold:
         name = self.resources.get(event.resource) if isinstance(event, _OfResource) else event.cluster
         if name is not None:
             self.clusters[name] = _cluster(self.clusters.get(name) or ClusterState(name), event)
+
+
+def _is_deletion(event: StepStarted) -> bool:
+    return event.kind is StepKind.GROUP and event.name == DELETION and "/" not in event.step
 
 
 def _cluster(cluster: ClusterState, event: _OfCluster) -> ClusterState:

@@ -25,13 +25,16 @@ from toolbox.model.events import (
     only_out_of_range,
 )
 from toolbox.model.evidence import Deviation, Metric, deviations_of
+from toolbox.model.resources import OpenResource
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs.attribution import Finding
 from toolbox.runs.journal import Damage
 
 CLEANUP: Final = "post_cleanup"
+DELETION: Final = "delete_resources"
+"""The name of the top-level step that deletes the remote resources of a run at its end."""
 _MOST_DAMAGE: Final = 2  # so that an error message with these lines has at most five lines
-_DAMAGED: Final = "the journal of this run is damaged: the events of these lines are missing"
+_DAMAGED: Final = "the records of this run are damaged: the events of these lines are missing"
 
 
 class State(StrEnum):
@@ -210,12 +213,13 @@ class RunState:
         revision: the revision of the checkout in the latest session; empty if unknown.
         clusters: the clusters by their names in the configuration.
         secrets_left: the files that contain a secret and must not be published, relative to the run directory.
-        damage: the lines of the journal that cannot be read; their events are missing in this state.
+        damage: the lines of the journal and the ledger that cannot be read; their events are missing in this state.
         latest: the latest step with each key.
         directories: the directories of all steps, including earlier directories of repeated commands.
         planned: the number of cells of each matrix, by the directory of its step.
         configuration_changes: the fields that the orchestration replaced in all sessions.
         session_changes: the fields that the orchestration replaced in the latest session.
+        resources: the remote resources on the ledger of the run that may exist.
     """
 
     run: str = ""
@@ -239,6 +243,7 @@ class RunState:
     planned: Mapping[str, int] = field(default_factory=dict)
     configuration_changes: Sequence[ConfigurationChanged] = ()
     session_changes: Sequence[ConfigurationChanged] = ()
+    resources: Sequence[OpenResource] = ()
 
     @property
     def cells(self) -> list[StepState]:
@@ -258,8 +263,13 @@ class RunState:
         return len(_leaves([step for step in self.steps.values() if step.verdict is Verdict.CANCELLED]))
 
     @property
+    def remaining_resources(self) -> list[OpenResource]:
+        """The remote resources that the end of the run left, or could not delete."""
+        return [entry for entry in self.resources if entry.failure or self.state is not State.RUNNING]
+
+    @property
     def damage_warning(self) -> str:
-        """A warning that names the damaged lines of the journal; empty if the journal is whole."""
+        """A warning that names the damaged lines of the journal and the ledger; empty if both are whole."""
         if not self.damage:
             return ""
         first, more = self.damage[:_MOST_DAMAGE], len(self.damage) - _MOST_DAMAGE

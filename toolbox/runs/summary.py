@@ -11,6 +11,7 @@ from typing import Any
 from toolbox.model.cases import CaseOutcome, CaseReport
 from toolbox.model.errors import describe
 from toolbox.model.events import CheckJudged, MetricMeasured
+from toolbox.model.resources import OpenResource
 from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, StepState
@@ -42,8 +43,24 @@ def as_json(run: RunState) -> dict[str, Any]:
             for step, attempt in run.open_attempts
         ],
         "clusters": {name: str(cluster) for name, cluster in run.clusters.items()},
+        **({"resources": [resource_json(entry) for entry in run.resources]} if run.resources else {}),
         **({"secrets_left": sorted(run.secrets_left)} if run.secrets_left else {}),
         "steps": [_step_json(step) for step in run.steps.values()],
+    }
+
+
+def resource_json(entry: OpenResource) -> dict[str, Any]:
+    """Return a remote resource that may exist, for programs."""
+    return {
+        "kind": entry.resource.kind,
+        "name": entry.resource.name,
+        **asdict(entry.owner),
+        "planned": entry.planned.isoformat(timespec="seconds"),
+        "expires": entry.expires.isoformat(timespec="seconds"),
+        "created": entry.is_created,
+        "kept": entry.is_kept,
+        "failure": entry.failure,
+        "command": entry.resource.command,
     }
 
 

@@ -130,6 +130,7 @@ def _closing(summary: RunState) -> Iterator[Text]:
     for name, cluster in summary.clusters.items():
         if text := str(cluster):
             yield Text(f"cluster {name}: {clean(text)}")
+    yield from _remaining_resources(summary)
     if summary.planned_cells:
         yield Text(f"of {counted(summary.planned_cells, 'cell')}: {_counts(summary)}")
     yield from _without_end(summary)
@@ -152,6 +153,13 @@ def _closing(summary: RunState) -> Iterator[Text]:
     if end is not None and (page := RunDirectory(summary.directory).html).is_file():
         yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
+
+
+def _remaining_resources(summary: RunState) -> Iterator[Text]:
+    for entry in summary.remaining_resources[:_MOST_OPEN]:
+        yield Text(clean(f"remote resource: {entry}"), style="" if entry.is_kept else STYLES[Verdict.ERROR])
+    if (more := len(summary.remaining_resources) - _MOST_OPEN) > 0:
+        yield Text(f"and {more} more remote resources: `{environ.program()} resources list` shows them")
 
 
 def _warnings(summary: RunState) -> Iterator[Text]:

@@ -1,0 +1,144 @@
+"""Deletes remote resources on a ledger: at the end of a run, before a resumed run creates one again, and for `reap`.
+
+The resources are deleted in parallel. A deletion that fails is repeated, and its failure is recorded on the ledger.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from toolbox.extensions import loading
+from toolbox.extensions.protocols import RESOURCES
+from toolbox.model import backoff
+from toolbox.model.errors import StepError, ToolboxError, describe, outcome_of
+from toolbox.model.events import StepKind
+from toolbox.model.resources import OpenResource, ResourceLedger
+from toolbox.model.text import counted, first_of, truncate
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import journal, run_reader, steps
+from toolbox.runs.run_state import DELETION
+from toolbox.runs.steps import Step
+from toolbox.system import cancellation, environ
+from toolbox.system.cancellation import CancelScope
+
+log = logging.getLogger(__name__)
+
+CLUSTER: Final = "cluster"
+_MOST_THREADS: Final = 16
+_MOST_TRIES: Final = 3
+_FIRST_PAUSE: Final = 2.0
+_LONGEST_PAUSE: Final = 10.0
+_MOST_LINES: Final = 3
+_LONGEST_LINE: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A deletion that failed, although it was repeated."""
+
+    entry: OpenResource
+    message: str
+
+    def __str__(self) -> str:
+        """Return what failed, why, and what a person can do."""
+        resource = self.entry.resource
+        return f"{resource.kind} {resource.name}: {self.message.partition(chr(10))[0]}; by hand: {resource.command}"
+
+
+def delete_at_end(top: Step, *, lost_servers: Collection[str] = ()) -> None:
+    """Delete what the run has created, as a step of the run, except what is to be kept.
+
+    Args:
+        top: the top step of the run.
+        lost_servers: the API servers of clusters whose lease the run has lost. Another run may be using them.
+
+    Raises:
+        StepError: a deletion failed.
+    """
+    entries = [entry for entry in top.recorder.ledger.open_resources() if not entry.is_kept]
+    entries = [entry for entry in entries if entry.resource.deletion.get("server") not in lost_servers]
+    if any(map(_waits_for_attempts, entries)) and _has_open_attempts(top):
+        entries = [entry for entry in entries if not _waits_for_attempts(entry)]
+    if not entries:
+        return
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(steps.opened(DELETION, kind=StepKind.GROUP))
+        except Exception:  # the step cannot be recorded, for example because the disk is full: delete all the same
+            delete(top.recorder.ledger, entries)
+            raise
+        if failures := delete(top.recorder.ledger, entries):
+            raise _failed(failures, len(entries))
+
+
+def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Failure]:
+    """Delete resources in parallel, record the results on their ledger, and return the failures.
+
+    Resources inside a created cluster are not deleted one by one if the cluster is deleted.
+    """
+    clusters = {_kubeconfig(entry): entry for entry in entries if entry.resource.kind == CLUSTER}
+    inside = [entry for entry in entries if entry.resource.kind != CLUSTER and _kubeconfig(entry) in clusters]
+
+    def work(entry: OpenResource) -> list[Failure]:
+        with cancellation.entered(CancelScope()):
+            message = _delete(entry)
+        together = [entry, *(each for each in inside if clusters[_kubeconfig(each)] is entry)]
+        for each in together:
+            if message:
+                ledger.mark_failed(each.resource, message)
+            else:
+                ledger.mark_deleted(each.resource)
+        return [Failure(each, message) for each in together] if message else []
+
+    separate = [entry for entry in entries if entry not in inside]
+    with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="delete") as threads:
+        futures = [threads.submit(contextvars.copy_context().run, work, entry) for entry in separate]
+        return [failure for future in futures for failure in future.result()]
+
+
+def _delete(entry: OpenResource) -> str:
+    """Delete a resource, and return why this failed; empty if the resource no longer exists."""
+    resource = entry.resource
+    for tries in range(_MOST_TRIES):
+        try:
+            loading.parse(RESOURCES, {**resource.deletion, RESOURCES.key: resource.kind}).delete(entry.owner)
+        except Exception as error:  # the code of an extension may raise any error
+            message = describe(error)
+            if outcome_of(error)[1] in {Cause.CONFIGURATION, Cause.INTERNAL}:
+                break  # the next try would fail as well
+            if not isinstance(error, ToolboxError):
+                log.debug("the deletion of %s failed", resource.name, exc_info=error)
+        else:
+            return ""
+        if tries < _MOST_TRIES - 1:
+            cancellation.current().sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
+    return message or "the deletion failed without a message"
+
+
+def _failed(failures: Sequence[Failure], count: int) -> StepError:
+    hint = f"try again with `{environ.program()} resources reap`"
+    heading = f"of {counted(count, 'remote resource')}, {len(failures)} could not be deleted: {hint}"
+    lines = first_of([truncate(str(failure), _LONGEST_LINE) for failure in failures], _MOST_LINES)
+    return StepError("\n".join([heading, *lines]), verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def _kubeconfig(entry: OpenResource) -> object:
+    return entry.resource.deletion.get("kubeconfig")
+
+
+def _waits_for_attempts(entry: OpenResource) -> bool:
+    try:
+        return bool(getattr(loading.load(RESOURCES, entry.resource.kind), "waits_for_attempts", False))
+    except ValueError:
+        return False  # `delete` reports that the kind is missing or broken
+
+
+def _has_open_attempts(top: Step) -> bool:
+    state = run_reader.fold(journal.read(top.directory))
+    return bool(state.open_attempts or state.abandoned_attempts)
