@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.fakes.api_server import Answer, ApiServer, Request, failure
@@ -47,7 +48,8 @@ class StoredObjects:
         if name not in self.objects:
             return failure(404)
         if uid is not None and uid != self.objects[name]["metadata"]["uid"]:
-            return failure(409, "another uid")
+            conflict = {"kind": "Status", "code": 409, "reason": "Conflict", "message": "another uid"}
+            return Answer(json.dumps(conflict).encode(), 409)
         deleted: dict[str, Any] = self.objects.pop(name)
         return deleted
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from toolbox.ansible.roles import role
-from toolbox.commands import _leases
+from toolbox.commands import _leases, _namespaces
 from toolbox.interface.options import (
     Argv,
     Context,
@@ -67,7 +67,7 @@ class Cluster:
         """
 
     @role
-    def prepare_namespace(
+    def prepare_namespace(  # noqa: PLR0913, PLR0917  # the parameters are flags of a command
         self,
         namespace: str,
         labels: dict[str, str] | None = None,
@@ -80,6 +80,7 @@ class Cluster:
         may_run_cells: bool = True,
         cells_need: list[Literal["hosts", "slices", "leases"]] | None = None,
         network_policy: Literal["none", "isolated"] = "none",
+        keep: bool = False,
         kubeconfig: Kubeconfig = None,
         context: Context = None,
     ) -> None:
@@ -106,6 +107,8 @@ class Cluster:
             cells_need: additional permissions of the service account: `hosts` for cells with several hosts, `slices`
                 for cells with several TPU slices, `leases` for taking leases in the namespace.
             network_policy: with `isolated`, pods of other namespaces cannot connect to the pods of this namespace.
+            keep: leave the namespace at the end of the run that creates it. A namespace that existed before the run is
+                never deleted.
         """
         contents = [content for content in (docker_config, docker_config_file) if content is not None]
         if len(contents) != (1 if image_pull_secret else 0):
@@ -113,6 +116,7 @@ class Cluster:
                 "a Secret for pulling images needs its name, --image_pull_secret, and its content, either as "
                 "--docker_config_file or as --docker_config"
             )
+        _namespaces.create(namespace, kubeconfig, context, keep=keep)
 
     @role
     def cleanup_namespace(
