@@ -141,6 +141,18 @@ def test_a_broken_worker_accepts_connections_and_never_answers(
             connection.recv(1)
 
 
+def test_a_worker_that_is_lost_before_its_boot_does_not_boot(tmp_path: Path) -> None:
+    with tpu.serving(tmp_path / "frozen", is_frozen=True, timings=tpu.Timings(boot=60)) as server:
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            client = TpuClient(transport=TpuGrpcTransport(channel=channel))
+            node = types.Node(accelerator_type="v5litepod-16", runtime_version="v2-alpha-tpuv5-lite")
+            client.create_node(parent=PARENT, node_id="n", node=node)
+        server.advance()
+        server.lose_worker("n", 1)
+        server.advance(60)
+        assert [worker.is_running for worker in server.workers("n")] == [True, False, True, True]
+
+
 def test_workers_boot_after_a_time(tmp_path: Path) -> None:
     with tpu.serving(tmp_path / "frozen", is_frozen=True, timings=tpu.Timings(boot=60)) as server:
         with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -18,7 +18,7 @@ from typing import Any
 from tests.servers.openssh import ServerError
 from tests.servers.tpu.cloud import Timings
 from tests.servers.tpu.control import PORTS, UNSUPPORTED
-from tests.servers.tpu.server import Server
+from tests.servers.tpu.local_server import Server
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from google.cloud.tpu_v2 import types
 
-from tests.servers.tpu import accelerators, api_errors
+from tests.servers.tpu import catalog, refusals
 from tests.servers.tpu.names import Parent, parent_of
 
 # The id of a node becomes part of the names of its VMs, so that it follows the rule for names of Compute Engine.
@@ -34,58 +34,58 @@ def parent(name: str, *, may_be_all: bool = False) -> Parent:
     """
     found = parent_of(name)
     if found is None:
-        raise api_errors.invalid_field("parent", f"'{name}' does not match projects/*/locations/*")
-    if found.zone not in accelerators.ZONES and not (may_be_all and found.zone == "-"):
-        raise api_errors.unknown_zone(found.zone, found.project)
+        raise refusals.invalid_field("parent", f"'{name}' does not match projects/*/locations/*")
+    if found.zone not in catalog.ZONES and not (may_be_all and found.zone == "-"):
+        raise refusals.unknown_zone(found.zone, found.project)
     return found
 
 
 def node_id(value: str) -> None:
     """Check the id of a new node."""
     if not _NODE_ID.fullmatch(value):
-        raise api_errors.invalid_field("node_id", f"'{value}' does not match {_NODE_ID.pattern}")
+        raise refusals.invalid_field("node_id", f"'{value}' does not match {_NODE_ID.pattern}")
 
 
 def queued_resource_id(value: str) -> None:
     """Check the id of a new queued resource."""
     if not _QUEUED_RESOURCE_ID.fullmatch(value):
-        raise api_errors.invalid_field("queued_resource_id", f"'{value}' does not match {_QUEUED_RESOURCE_ID.pattern}")
+        raise refusals.invalid_field("queued_resource_id", f"'{value}' does not match {_QUEUED_RESOURCE_ID.pattern}")
 
 
 def node(found: types.Node) -> None:
     """Check the fields of a node that a request contains, except for its accelerator type."""
     if not found.runtime_version:
-        raise api_errors.invalid_field("node.runtime_version", "is required")
-    if found.runtime_version not in accelerators.RUNTIME_VERSIONS:
-        raise api_errors.bad_request(f'The runtime version "{found.runtime_version}" was not found')
+        raise refusals.invalid_field("node.runtime_version", "is required")
+    if found.runtime_version not in catalog.RUNTIME_VERSIONS:
+        raise refusals.bad_request(f'The runtime version "{found.runtime_version}" was not found')
     if found.network_configs and types.Node.pb(found).HasField("network_config"):
-        raise api_errors.bad_request("network_config and network_configs are mutually exclusive")
+        raise refusals.bad_request("network_config and network_configs are mutually exclusive")
     changeable(found)
 
 
 def changeable(found: types.Node) -> None:
     """Check the fields that an update can change too."""
     if len(found.description) > _MAX_DESCRIPTION:
-        raise api_errors.invalid_field("node.description", f"is longer than {_MAX_DESCRIPTION} characters")
+        raise refusals.invalid_field("node.description", f"is longer than {_MAX_DESCRIPTION} characters")
     _labels(dict(found.labels))
     _metadata(dict(found.metadata))
 
 
 def _labels(labels: Mapping[str, str]) -> None:
     if len(labels) > _MAX_LABELS:
-        raise api_errors.invalid_field("node.labels", f"has more than {_MAX_LABELS} labels")
+        raise refusals.invalid_field("node.labels", f"has more than {_MAX_LABELS} labels")
     for key, value in labels.items():
         if not _LABEL_KEY.fullmatch(key):
-            raise api_errors.invalid_field("node.labels", f"key '{key}' does not match {_LABEL_KEY.pattern}")
+            raise refusals.invalid_field("node.labels", f"key '{key}' does not match {_LABEL_KEY.pattern}")
         if not _LABEL_VALUE.fullmatch(value):
-            raise api_errors.invalid_field("node.labels", f"value '{value}' does not match {_LABEL_VALUE.pattern}")
+            raise refusals.invalid_field("node.labels", f"value '{value}' does not match {_LABEL_VALUE.pattern}")
 
 
 def _metadata(metadata: Mapping[str, str]) -> None:
     for key, value in metadata.items():
         if not _METADATA_KEY.fullmatch(key):
-            raise api_errors.invalid_field("node.metadata", f"key '{key}' does not match {_METADATA_KEY.pattern}")
+            raise refusals.invalid_field("node.metadata", f"key '{key}' does not match {_METADATA_KEY.pattern}")
         if len(value.encode()) > _MAX_METADATA_VALUE:
-            raise api_errors.invalid_field("node.metadata", f"value of '{key}' is longer than 256 KB")
+            raise refusals.invalid_field("node.metadata", f"value of '{key}' is longer than 256 KB")
     if sum(len(key) + len(value.encode()) for key, value in metadata.items()) > _MAX_METADATA:
-        raise api_errors.invalid_field("node.metadata", "is longer than 512 KB in total")
+        raise refusals.invalid_field("node.metadata", "is longer than 512 KB in total")

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from google.cloud.tpu_v2 import types
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.servers.tpu import api_errors
-from tests.servers.tpu.accelerators import CATALOG, Accelerator
+from tests.servers.tpu import refusals
+from tests.servers.tpu.catalog import CATALOG, Accelerator
 from tests.servers.tpu.clock import Clock
 from tests.servers.tpu.limits import Capacity, Quotas
 from tests.servers.tpu.names import Parent
@@ -124,11 +124,11 @@ class Cloud:
         config = node.accelerator_config
         name = node.accelerator_type.rpartition("/")[2]
         if not name and not config.topology:
-            raise api_errors.bad_request("Either accelerator_type or accelerator_config must be specified")
+            raise refusals.bad_request("Either accelerator_type or accelerator_config must be specified")
         for one in self.offered(zone):
             if one.name == name or (not name and (one.generation, one.topology) == (config.type_, config.topology)):
                 return one
-        raise api_errors.unknown_accelerator(name or f"{config.type_.name} {config.topology}", zone)
+        raise refusals.unknown_accelerator(name or f"{config.type_.name} {config.topology}", zone)
 
     def unreachable_in(self, parent: Parent) -> Sequence[str]:
         """Return the locations that a list of this project and zone cannot reach."""

@@ -13,18 +13,18 @@ from google.cloud.tpu_v2 import types
 from google.protobuf import json_format
 
 from tests.servers.tpu import faults
-from tests.servers.tpu.api import Api
-from tests.servers.tpu.api_errors import status
 from tests.servers.tpu.cloud import Timings
 from tests.servers.tpu.enums import Health, NodeState
+from tests.servers.tpu.machines import RealMachines
+from tests.servers.tpu.methods import Api
 from tests.servers.tpu.names import id_of
-from tests.servers.tpu.workers import Workers
+from tests.servers.tpu.refusals import status
 
 
 class Console:
     """The verbs of the control interface. A node or queued resource can be given by its name or its id."""
 
-    def __init__(self, api: Api, workers: Workers | None) -> None:
+    def __init__(self, api: Api, workers: RealMachines | None) -> None:
         self._api = api
         self._cloud = api.cloud
         self._workers = workers
@@ -175,7 +175,7 @@ class Console:
         except LookupError:
             return None
 
-    def _machines(self) -> Workers:
+    def _machines(self) -> RealMachines:
         if self._workers is None:
             raise LookupError("this server has no workers: start it with has_workers=True")
         return self._workers

@@ -6,15 +6,16 @@ import dataclasses
 import json
 import os
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tests.servers.tpu import faults
-from tests.servers.tpu.api import Recorded
 from tests.servers.tpu.cloud import NodeRecord, Timings
 from tests.servers.tpu.faults import Fault
+from tests.servers.tpu.methods import Recorded
 
 PORTS: Final = "ports.json"
 UNSUPPORTED: Final = os.EX_UNAVAILABLE  # exit status of a server whose machine cannot run workers
@@ -178,6 +179,11 @@ class Control:
         """Return the records of all nodes that have ever existed, in the order of their creation."""
         return [NodeRecord(**one) for one in self.send("history")]
 
+    def created_twice(self) -> Sequence[str]:
+        """Return the names of the nodes that were created more than once."""
+        counts = Counter(record.name for record in self.history())
+        return [name for name, count in counts.items() if count > 1]
+
     def requests(self, method: str | None = None) -> Sequence[Recorded]:
         """Return all requests, or those of one method."""
         found = [Recorded(**one) for one in self.send("requests")]
@@ -207,3 +213,20 @@ class Remote(Control):
         if "error" in answer:
             raise ControlError(answer["error"])
         return answer["result"]
+
+
+def gcloud_environment(server: Control, directory: Path, *, project: str) -> Mapping[str, str]:
+    """Return the variables with which `gcloud compute tpus` uses a test server, without any account.
+
+    Args:
+        directory: directory for the configuration, so that the one of the user has no effect.
+    """
+    return {
+        "CLOUDSDK_CONFIG": str(directory),
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": server.rest_endpoint,
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "1",
+        "CLOUDSDK_CORE_PROJECT": project,
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1",
+        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
+    }

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from tests.servers.tpu.api_errors import INTERNAL, STOCK_OUT, ApiError, status, with_event_id
+from google.rpc import error_details_pb2
+
+from tests.servers.tpu.refusals import INTERNAL, ApiError, with_event_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Fault:
         times: number of calls that it applies to; None means all.
         delay: seconds until the call is processed or, with `after`, answered.
         hang: the call is not answered until the client gives up.
+        reason: the reason in the details of the error, for example `RATE_LIMIT_EXCEEDED`.
         operation_seconds: time that the operation takes, in place of the usual one.
     """
 
@@ -46,14 +49,18 @@ class Fault:
     delay: float = 0.0
     hang: bool = False
     operation_seconds: float | None = None
+    reason: str = ""
 
     def matches(self, method: str, zone: str, name: str) -> bool:
         """Say whether a call is of the kind that the fault is for."""
         return fnmatchcase(method, self.method) and fnmatchcase(zone, self.zone) and fnmatchcase(name, self.name)
 
     def error(self) -> ApiError | None:
-        """Return the error of the call, or None."""
-        return ApiError(self.code, self.message or _usual_message(self.code)) if self.code else None
+        """Return the error of the call or of its operation, or None."""
+        if not self.code:
+            return None
+        info = error_details_pb2.ErrorInfo(reason=self.reason, domain="googleapis.com")
+        return ApiError(self.code, self.message or _usual_message(self.code), [info] if self.reason else [])
 
 
 def _usual_message(code: str) -> str:
@@ -67,17 +74,6 @@ def _usual_message(code: str) -> str:
         "PERMISSION_DENIED": "The caller does not have permission",
     }
     return messages.get(code, code)
-
-
-def stock_out(zone: str = "*", **fields: Any) -> Fault:
-    """Return the fault that the operations which create nodes in a zone end with a stock-out."""
-    message = with_event_id(STOCK_OUT.format(zone=zone))
-    return Fault("CreateNode", "RESOURCE_EXHAUSTED", message, "operation", zone, **{"times": None, **fields})
-
-
-def operation_error(fault: Fault) -> Any:
-    """Return the status with which the operation of a call ends."""
-    return status(fault.code, fault.message or _usual_message(fault.code))
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ import grpc
 import proto
 from google.protobuf.message import Message
 
-from tests.servers.tpu.api import LOCATIONS, OPERATIONS, TPU, Api, Method
-from tests.servers.tpu.api_errors import ApiError
+from tests.servers.tpu.methods import LOCATIONS, OPERATIONS, TPU, Api, Method
+from tests.servers.tpu.refusals import ApiError
 
 _ADDRESS: Final = "127.0.0.1"
 _THREADS: Final = 64  # a call that hangs occupies one

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from tests.servers.tpu import api_errors
-from tests.servers.tpu.accelerators import Accelerator
+from tests.servers.tpu import refusals
+from tests.servers.tpu.catalog import Accelerator
 from tests.servers.tpu.names import Parent
 
 
@@ -67,7 +67,7 @@ class Quotas:
         used = sum(taken for zone, other, taken in self._taken.values() if (zone, other) == (parent.zone, quota))
         limit = self._limits.get(quota)
         if limit is not None and used + amount > limit:
-            raise api_errors.quota_exceeded(quota, limit, parent.zone, parent.project)
+            raise refusals.quota_exceeded(quota, limit, parent.zone, parent.project)
         self._taken[name] = (parent.zone, quota, amount)
 
     def release(self, name: str) -> None:

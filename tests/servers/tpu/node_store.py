@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from google.cloud.tpu_v2 import types
 
-from tests.servers.tpu import api_errors, checks
-from tests.servers.tpu.accelerators import Accelerator
+from tests.servers.tpu import checks, refusals
+from tests.servers.tpu.catalog import Accelerator
 from tests.servers.tpu.cloud import Cloud, NodeRecord
 from tests.servers.tpu.enums import ApiVersion, Health, NodeState
 from tests.servers.tpu.names import Parent, parent_of
@@ -56,7 +56,7 @@ class NodeStore:
         """
         checks.parent(name)
         if name not in self._nodes:
-            raise api_errors.not_found(name)
+            raise refusals.not_found(name)
         return self._nodes[name]
 
     def check_new(self, name: str, node: types.Node) -> Accelerator:
@@ -64,7 +64,7 @@ class NodeStore:
         accelerator = self._cloud.accelerator(node, checks.parent(name).zone)
         checks.node(node)
         if name in self._nodes:
-            raise api_errors.already_exists(name)
+            raise refusals.already_exists(name)
         return accelerator
 
     def add(self, name: str, wanted: types.Node, *, creator: str, is_multislice: bool = False) -> types.Node:

@@ -11,8 +11,8 @@ from google.longrunning.operations_pb2 import Operation
 from google.protobuf.empty_pb2 import Empty
 from google.rpc.status_pb2 import Status
 
-from tests.servers.tpu import api_errors, checks, pages
-from tests.servers.tpu.accelerators import CATALOG
+from tests.servers.tpu import checks, pages, refusals
+from tests.servers.tpu.catalog import CATALOG
 from tests.servers.tpu.cloud import Cloud
 from tests.servers.tpu.enums import NodeState
 from tests.servers.tpu.node_store import NodeStore, parent_of_node
@@ -55,7 +55,8 @@ class Nodes:
         self._cloud.quotas.take(name, parent, [accelerator], is_spot=_is_spot(request.node))
         operation = self._operations.begin(parent, name, "create")
         has_room = self._cloud.capacity.grant([name], parent.zone, [accelerator.name])
-        error = effect.error or (None if has_room else api_errors.stock_out(parent.zone))
+        is_reserved = request.node.scheduling_config.reserved
+        error = effect.error or (None if has_room else refusals.stock_out(parent.zone, is_reserved=is_reserved))
         node = self._store.add(name, request.node, creator="CreateNode")
 
         def finish() -> None:
@@ -65,7 +66,7 @@ class Nodes:
                 self._store.remove(node)
                 self._operations.finish(operation, error)
             else:
-                self._operations.finish(operation, api_errors.unsupported_state("update", node.state.name).status())
+                self._operations.finish(operation, refusals.unsupported_state("update", node.state.name).status())
 
         self._cloud.clock.call_later(effect.duration(self._cloud.timings.create), finish)
         return self._operations.get(operation)
@@ -88,7 +89,7 @@ class Nodes:
         """Begin to delete a node."""
         node = self._store.find(request.name)
         if node.state == NodeState.DELETING:
-            raise api_errors.unsupported_state("delete", node.state.name)
+            raise refusals.unsupported_state("delete", node.state.name)
 
         def act() -> Empty:
             self._store.remove(node)
@@ -125,10 +126,10 @@ class Nodes:
         """Begin to change the fields of a node that its mask names."""
         node = self._store.find(request.node.name)
         if node.state not in (NodeState.READY, NodeState.STOPPED):
-            raise api_errors.unsupported_state("update", node.state.name)
+            raise refusals.unsupported_state("update", node.state.name)
         paths = list(request.update_mask.paths)
         if not paths or not set(paths) <= set(_UPDATABLE):
-            raise api_errors.invalid_field("update_mask", f"{paths} are not all in {list(_UPDATABLE)}")
+            raise refusals.invalid_field("update_mask", f"{paths} are not all in {list(_UPDATABLE)}")
         checks.changeable(request.node)
 
         def act() -> types.Node:
@@ -165,9 +166,9 @@ class Nodes:
         """Return a node that can be stopped or started: it has one VM, no queued resource, and a state."""
         node = self._store.find(name)
         if CATALOG[node.accelerator_type].workers > 1 or node.queued_resource:
-            raise api_errors.bad_request(f"{action} is not supported for TPU Pods and queued resources")
+            raise refusals.bad_request(f"{action} is not supported for TPU Pods and queued resources")
         if node.state != state:
-            raise api_errors.unsupported_state(action, node.state.name)
+            raise refusals.unsupported_state(action, node.state.name)
         return node
 
     def _begin(
@@ -187,7 +188,7 @@ class Nodes:
         def finish() -> None:
             with self._cloud.changed:
                 if not self._store.is_present(node, state):
-                    result = api_errors.unsupported_state(verb, node.state.name).status()
+                    result = refusals.unsupported_state(verb, node.state.name).status()
                 elif effect.error is not None:
                     self._store.set_state(node, before)
                     result = effect.error

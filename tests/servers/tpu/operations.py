@@ -11,7 +11,7 @@ from google.longrunning.operations_pb2 import ListOperationsRequest, ListOperati
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 
-from tests.servers.tpu import api_errors, pages
+from tests.servers.tpu import pages, refusals
 from tests.servers.tpu.cloud import Cloud
 from tests.servers.tpu.names import Parent
 
@@ -85,7 +85,7 @@ class Operations:
 
     def _of(self, name: str) -> Operation:
         if name not in self._operations:
-            raise api_errors.not_found(name)
+            raise refusals.not_found(name)
         return self._operations[name]
 
     @staticmethod

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from tests.servers.tpu import api_errors
+from tests.servers.tpu import refusals
 
 _LIMIT: Final = 100
 
@@ -30,10 +30,10 @@ def page(items: Sequence[T], size: int, token: str) -> Page[T]:
         ApiError: the token or size is invalid.
     """
     if size < 0:
-        raise api_errors.invalid_field("page_size", "must not be negative")
+        raise refusals.invalid_field("page_size", "must not be negative")
     try:
         start = int(base64.urlsafe_b64decode(token.encode()) or b"0")
     except (ValueError, binascii.Error):
-        raise api_errors.invalid_field("page_token", "is invalid") from None
+        raise refusals.invalid_field("page_token", "is invalid") from None
     end = start + (min(size, _LIMIT) or _LIMIT)
     return Page(items[start:end], base64.urlsafe_b64encode(str(end).encode()).decode() if end < len(items) else "")

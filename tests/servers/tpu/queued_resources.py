@@ -16,7 +16,7 @@ from google.longrunning.operations_pb2 import Operation
 from google.protobuf.empty_pb2 import Empty
 from google.rpc.status_pb2 import Status
 
-from tests.servers.tpu import api_errors, checks, pages
+from tests.servers.tpu import checks, pages, refusals
 from tests.servers.tpu.cloud import Cloud
 from tests.servers.tpu.enums import Initiator, NodeState, QueuedState
 from tests.servers.tpu.names import Parent
@@ -56,7 +56,7 @@ class QueuedResources:
         checks.queued_resource_id(request.queued_resource_id)
         name = f"{parent}/queuedResources/{request.queued_resource_id}"
         if name in self._queued:
-            raise api_errors.already_exists(name)
+            raise refusals.already_exists(name)
         resource = types.QueuedResource(request.queued_resource)
         resource.name = name
         self._check(resource, parent)
@@ -102,7 +102,7 @@ class QueuedResources:
         resource = self.find(request.name)
         state = resource.state.state
         if state == QueuedState.DELETING or (state not in _DELETABLE and not request.force):
-            raise api_errors.failed_precondition(
+            raise refusals.failed_precondition(
                 f"Queued resource {resource.name} is in state {state.name} and cannot be deleted. "
                 "Delete its nodes first, or use force."
             )
@@ -127,7 +127,7 @@ class QueuedResources:
         resource = self.find(request.name)
         state = resource.state.state
         if state != QueuedState.ACTIVE:
-            raise api_errors.failed_precondition(f"reset is not supported while in state {state.name}")
+            raise refusals.failed_precondition(f"reset is not supported while in state {state.name}")
         operation = self._operations.begin(checks.parent(resource.name), resource.name, "reset")
 
         def finish() -> None:
@@ -149,7 +149,7 @@ class QueuedResources:
         """
         checks.parent(name)
         if name not in self._queued:
-            raise api_errors.not_found(name)
+            raise refusals.not_found(name)
         return self._queued[name]
 
     def all(self) -> Sequence[types.QueuedResource]:
@@ -185,12 +185,12 @@ class QueuedResources:
         """Check a new queued resource, and count it for the quota."""
         specs = _specs(resource)
         if not specs:
-            raise api_errors.invalid_field("queued_resource.tpu.node_spec", "is required")
+            raise refusals.invalid_field("queued_resource.tpu.node_spec", "is required")
         is_spot = "spot" in resource or any(node.scheduling_config.spot for _, node in specs)
         accelerators = []
         for node_name, node in specs:
             if checks.parent(node_name) != parent:
-                raise api_errors.bad_request(f"The parent of the node {node_name} is not {parent}")
+                raise refusals.bad_request(f"The parent of the node {node_name} is not {parent}")
             checks.node_id(node_name.rpartition("/")[2])
             accelerators.append(self._store.check_new(node_name, node))
         self._cloud.quotas.take(resource.name, parent, accelerators, is_spot=is_spot)
@@ -213,7 +213,7 @@ class QueuedResources:
         with self._cloud.changed:
             if self._queued.get(resource.name) is resource and resource.state.state in _WAITING:
                 message = "The queued resource was not provisioned before the end of its start timing constraint."
-                self.fail(resource, api_errors.status("DEADLINE_EXCEEDED", message))
+                self.fail(resource, refusals.status("DEADLINE_EXCEEDED", message))
 
     def _provision(self, resource: types.QueuedResource) -> None:
         """Begin to create the nodes, if there is capacity for all."""
@@ -292,7 +292,7 @@ def _specs(resource: types.QueuedResource) -> list[tuple[str, types.Node]]:
         if "multislice_params" in spec:
             prefix = spec.multislice_params.node_id_prefix or resource.name.rpartition("/")[2]
             if spec.multislice_params.node_count < 2:
-                raise api_errors.invalid_field("multislice_params.node_count", "must be greater than 1")
+                raise refusals.invalid_field("multislice_params.node_count", "must be greater than 1")
             ids = [f"{prefix}-{number}" for number in range(spec.multislice_params.node_count)]
         else:
             ids = [spec.node_id]

@@ -19,8 +19,8 @@ import proto
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from tests.servers.tpu.api import Api
-from tests.servers.tpu.api_errors import ApiError
+from tests.servers.tpu.methods import Api
+from tests.servers.tpu.refusals import ApiError
 
 _ADDRESS: Final = "127.0.0.1"
 _MAX_BODY: Final = 8 * 1024 * 1024

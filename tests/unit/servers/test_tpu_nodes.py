@@ -176,6 +176,31 @@ def test_a_zone_without_capacity_fails_the_operation(server: Server, client: Tpu
     assert server.leftovers() == [f"{PARENT}/nodes/first"]
 
 
+def test_a_reservation_without_capacity_has_its_own_code(server: Server, client: TpuClient, node: types.Node) -> None:
+    server.set_capacity("us-central1-a", nodes=0)
+    node.scheduling_config.reserved = True
+    operation = client.create_node(parent=PARENT, node_id="n", node=node)
+    server.advance()
+    with pytest.raises(exceptions.FailedPrecondition, match="Insufficient reserved capacity"):
+        operation.result()
+
+
+def test_a_node_can_be_preempted_while_it_is_created(server: Server, client: TpuClient, node: types.Node) -> None:
+    operation = client.create_node(parent=PARENT, node_id="n", node=node)
+    server.preempt("n")
+    server.advance()
+    with pytest.raises(exceptions.InvalidArgument, match="update is not supported while in state PREEMPTED"):
+        operation.result()
+    assert client.get_node(name=NAME).state == State.PREEMPTED
+
+
+def test_a_fault_can_be_a_rate_limit(server: Server, client: TpuClient, node: types.Node) -> None:
+    server.add_fault(Fault("CreateNode", "RESOURCE_EXHAUSTED", "per minute", reason="RATE_LIMIT_EXCEEDED"))
+    with pytest.raises(exceptions.ResourceExhausted) as caught:
+        client.create_node(parent=PARENT, node_id="n", node=node)
+    assert caught.value.reason == "RATE_LIMIT_EXCEEDED"
+
+
 def test_a_quota_refuses_the_call(server: Server, client: TpuClient, node: types.Node) -> None:
     server.set_quota("TPUV5sLitepodPerProjectPerZoneForTPUAPI", 12)
     client.create_node(parent=PARENT, node_id="first", node=node)

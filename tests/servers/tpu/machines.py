@@ -31,7 +31,7 @@ from google.cloud.tpu_v2 import types
 
 from tests.servers import openssh
 from tests.servers.openssh import ServerError
-from tests.servers.tpu.accelerators import CATALOG
+from tests.servers.tpu.catalog import CATALOG
 from tests.servers.tpu.clock import Clock
 
 _TPU_PORT: Final = 8470  # of the TPU runtime; the API reports it, and not that of SSH
@@ -54,6 +54,7 @@ class Machine:
         directory: its disk, configuration and logs.
         process: the process outside of the namespaces whose end ends the VM; None while the VM does not run.
         silent: sockets in place of the SSH server, which accept connections and never answer.
+        is_on: whether the VM runs, or boots as soon as its time has come.
         is_broken: whether the VM never answers, also after a reboot.
     """
 
@@ -62,6 +63,7 @@ class Machine:
     addresses: Sequence[str]
     process: subprocess.Popen[bytes] | None = None
     silent: list[socket.socket] = field(default_factory=list)
+    is_on: bool = True
     is_broken: bool = False
     boots: int = 0
 
@@ -71,7 +73,7 @@ class Machine:
         return file.read_text() if file.exists() else ""
 
 
-class Workers:
+class RealMachines:
     """All VMs of a server.
 
     Args:
@@ -111,7 +113,10 @@ class Workers:
 
     def restart(self, node: types.Node, workers: Iterable[int] | None = None) -> None:
         """Start VMs that do not run; None means all."""
-        self._boot([machine for machine in self._chosen(node.name, workers) if machine.process is None])
+        chosen = self._chosen(node.name, workers)
+        for machine in chosen:
+            machine.is_on = True
+        self._boot(chosen)
 
     def stop(self, name: str, workers: Iterable[int] | None = None) -> None:
         """Kill VMs with all their processes; None means all."""
@@ -137,7 +142,7 @@ class Workers:
         with self._lock:
             _kill(chosen)
             for machine in chosen:
-                machine.is_broken = True
+                machine.is_on = machine.is_broken = True
         self._boot(chosen)
 
     def machines(self, name: str) -> Sequence[Machine]:
@@ -199,15 +204,38 @@ class Workers:
         self._clock.run(partial(self._boot_here, machines))
 
     def _boot_here(self, machines: Sequence[Machine]) -> None:
-        present = {id(machine) for node in self._machines.values() for machine in node}
-        chosen = [machine for machine in machines if id(machine) in present]  # the node may have been deleted
-        for machine in chosen:
-            if machine.is_broken:
-                machine.silent = [_silent(address, self.port) for address in machine.addresses]
-            else:
-                _spawn(machine)
-        for machine in chosen:
-            _await(machine)
+        for machine in machines:
+            with self._lock:
+                if not machine.is_on or machine.process is not None or machine.silent:
+                    continue  # it was stopped meanwhile, or runs
+                if machine.is_broken:
+                    machine.silent = [_silent(address, self.port) for address in machine.addresses]
+                else:
+                    _spawn(machine)
+        for machine in machines:
+            self._await(machine)
+
+    def _await(self, machine: Machine) -> None:
+        """Let a started VM boot, and wait until its SSH server listens, or until it is stopped."""
+        process = machine.process
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        with suppress(BrokenPipeError), process.stdin, process.stdout:
+            process.stdin.write(b"boot\n")
+        deadline = time.monotonic() + _START_SECONDS
+        log = machine.directory / "sshd.log"
+        while process.poll() is None and time.monotonic() < deadline:
+            if log.read_text().count("Server listening on") == len(machine.addresses):
+                return
+            time.sleep(_LOOK_SECONDS)
+        with self._lock:
+            if machine.process is process:  # otherwise it was stopped
+                reason = (machine.directory / "boot.log").read_text() + log.read_text()
+                _kill([machine])
+                raise ServerError(f"the VM {machine.hostname} does not boot: {reason}")
 
 
 def _check_machine() -> None:
@@ -237,30 +265,10 @@ def _spawn(machine: Machine) -> None:
     machine.boots += 1
 
 
-def _await(machine: Machine) -> None:
-    """Let a started VM boot, and wait until its SSH server listens."""
-    process = machine.process
-    if process is None:
-        return
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdout.readline()
-    with suppress(BrokenPipeError), process.stdin, process.stdout:
-        process.stdin.write(b"boot\n")
-    deadline = time.monotonic() + _START_SECONDS
-    log = machine.directory / "sshd.log"
-    while log.read_text().count("Server listening on") < len(machine.addresses):
-        if process.poll() is not None or time.monotonic() > deadline:
-            _kill([machine])
-            reason = (machine.directory / "boot.log").read_text() + log.read_text()
-            raise ServerError(f"the VM {machine.hostname} does not boot: {reason}")
-        time.sleep(_LOOK_SECONDS)
-
-
 def _kill(machines: Iterable[Machine]) -> None:
     """Kill VMs, and wait until all their processes have ended."""
     for machine in machines:
-        process, machine.process = machine.process, None
+        process, machine.process, machine.is_on = machine.process, None, False
         for connection in machine.silent:
             connection.close()
         machine.silent = []

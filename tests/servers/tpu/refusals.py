@@ -21,6 +21,7 @@ STOCK_OUT: Final = (
     'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud TPU Nodes are offered '
     "(see https://cloud.google.com/tpu/docs/regions)"
 )
+NO_RESERVATION: Final = "Insufficient reserved capacity. Contact customer support to increase your reservation."
 INTERNAL: Final = "an internal error has occurred"
 
 
@@ -129,8 +130,10 @@ def quota_exceeded(quota: str, limit: int, zone: str, project: str) -> ApiError:
     )
 
 
-def stock_out(zone: str) -> Status:
-    """Return the error of an operation for which a zone has no capacity."""
+def stock_out(zone: str, *, is_reserved: bool) -> Status:
+    """Return the error of an operation for which a zone, or the reservation, has no capacity."""
+    if is_reserved:
+        return status("FAILED_PRECONDITION", with_event_id(NO_RESERVATION))
     return status("RESOURCE_EXHAUSTED", with_event_id(STOCK_OUT.format(zone=zone)))
 
 

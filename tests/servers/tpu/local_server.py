@@ -10,15 +10,15 @@ from typing import Any, Self
 import pytest
 
 from tests.servers.openssh import ServerError
-from tests.servers.tpu.api import Api
 from tests.servers.tpu.clock import Clock
 from tests.servers.tpu.cloud import Cloud, Timings
 from tests.servers.tpu.console import Console
 from tests.servers.tpu.control import Control
 from tests.servers.tpu.grpc_api import GrpcServer
-from tests.servers.tpu.no_workers import NoWorkers
+from tests.servers.tpu.machines import RealMachines
+from tests.servers.tpu.methods import Api
+from tests.servers.tpu.no_machines import NoMachines
 from tests.servers.tpu.rest_api import RestServer
-from tests.servers.tpu.workers import Workers
 
 
 class Server(Control):
@@ -46,8 +46,8 @@ class Server(Control):
     ) -> None:
         self.directory = directory
         self._clock = Clock(frozen=is_frozen)
-        self._workers = Workers(directory, self._clock) if has_workers else None
-        machines = self._workers or NoWorkers()
+        self._workers = RealMachines(directory, self._clock) if has_workers else None
+        machines = self._workers or NoMachines()
         self._api = Api(Cloud(clock=self._clock, timings=timings or Timings(), machines=machines))
         self._console = Console(self._api, self._workers)
         self._clock.start()
@@ -74,7 +74,7 @@ class Server(Control):
         self._grpc.stop()
         self._rest.stop()
         if self._workers is not None:
-            self._workers.stop_all()
+            self._clock.run(self._workers.stop_all)  # not while VMs boot
         self._clock.stop()
         assert not self._clock.failures, "\n".join(self._clock.failures)
 

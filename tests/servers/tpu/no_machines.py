@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from google.cloud.tpu_v2 import types
 
-from tests.servers.tpu.accelerators import CATALOG
+from tests.servers.tpu.catalog import CATALOG
 
 _PORT = 8470
 
 
-class NoWorkers:
+class NoMachines:
     """Addresses of the documentation networks (RFC 5737), where no machine answers."""
 
     port = 22

@@ -19,8 +19,7 @@ from google.protobuf import json_format
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
-from tests.servers.tpu import accelerators, api_errors, checks, faults, pages
-from tests.servers.tpu.api_errors import ApiError
+from tests.servers.tpu import catalog, checks, pages, refusals
 from tests.servers.tpu.cloud import Cloud
 from tests.servers.tpu.faults import Fault, Faults
 from tests.servers.tpu.names import id_of, parent_of
@@ -28,6 +27,7 @@ from tests.servers.tpu.node_store import NodeStore
 from tests.servers.tpu.nodes import Effect, Nodes
 from tests.servers.tpu.operations import Operations
 from tests.servers.tpu.queued_resources import PROVISION, QueuedResources
+from tests.servers.tpu.refusals import ApiError
 
 TPU: Final = "google.cloud.tpu.v2.Tpu"
 OPERATIONS: Final = "google.longrunning.Operations"
@@ -64,11 +64,7 @@ class Method:
 
 
 class Api:
-    """The methods of the API.
-
-    Args:
-        is_stopping: set when the server stops, which ends the calls that hang.
-    """
+    """The methods of the API."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -106,7 +102,7 @@ class Api:
             _hold(fault, call)
             if error is not None:
                 raise error
-        failure = faults.operation_error(fault) if fault.when == "operation" and fault.code else None
+        failure = error.status() if error is not None and fault.when == "operation" else None
         wanted = method.request.wrap(request) if issubclass(method.request, proto.Message) else request
         with self.cloud.changed:
             response = _copy(method.handle(wanted, Effect(failure, fault.operation_seconds)))
@@ -179,8 +175,9 @@ class Api:
     def _create_queued_resource(self, request: types.CreateQueuedResourceRequest, effect: Effect) -> Any:
         parent = parent_of(request.parent)
         fault = self.faults.take(PROVISION, parent.zone if parent else "", request.queued_resource_id) or Fault()
-        failure = faults.operation_error(fault) if fault.code else None
-        return self.queued.create(request, effect, Effect(failure, fault.operation_seconds))
+        error = fault.error()
+        later = Effect(error.status() if error is not None else None, fault.operation_seconds)
+        return self.queued.create(request, effect, later)
 
     def _wait_operation(self, request: operations_pb2.WaitOperationRequest, _: Effect) -> Any:
         seconds = request.timeout.ToTimedelta().total_seconds() if request.HasField("timeout") else _WAIT_SECONDS
@@ -197,10 +194,10 @@ class Api:
         for one in self.cloud.offered(parent.zone):
             if one.name == id_of(request.name):
                 return _accelerator_type(str(parent), one)
-        raise api_errors.not_found(request.name)
+        raise refusals.not_found(request.name)
 
 
-def _accelerator_type(parent: str, one: accelerators.Accelerator) -> types.AcceleratorType:
+def _accelerator_type(parent: str, one: catalog.Accelerator) -> types.AcceleratorType:
     name = f"{parent}/acceleratorTypes/{one.name}"
     return types.AcceleratorType(name=name, type_=one.name, accelerator_configs=[one.config])
 
@@ -213,15 +210,15 @@ def _service_identity(request: types.GenerateServiceIdentityRequest, _: Effect) 
 
 def _list_runtime_versions(request: types.ListRuntimeVersionsRequest, _: Effect) -> Any:
     parent = checks.parent(request.parent)
-    found = [_runtime_version(str(parent), one) for one in accelerators.RUNTIME_VERSIONS]
+    found = [_runtime_version(str(parent), one) for one in catalog.RUNTIME_VERSIONS]
     page = pages.page(found, request.page_size, request.page_token)
     return types.ListRuntimeVersionsResponse(runtime_versions=page.items, next_page_token=page.next_page_token)
 
 
 def _get_runtime_version(request: types.GetRuntimeVersionRequest, _: Effect) -> Any:
     parent = checks.parent(request.name)
-    if id_of(request.name) not in accelerators.RUNTIME_VERSIONS:
-        raise api_errors.not_found(request.name)
+    if id_of(request.name) not in catalog.RUNTIME_VERSIONS:
+        raise refusals.not_found(request.name)
     return _runtime_version(str(parent), id_of(request.name))
 
 
@@ -230,7 +227,7 @@ def _runtime_version(parent: str, version: str) -> types.RuntimeVersion:
 
 
 def _list_locations(request: locations_pb2.ListLocationsRequest, _: Effect) -> Any:
-    page = pages.page(accelerators.ZONES, request.page_size, request.page_token)
+    page = pages.page(catalog.ZONES, request.page_size, request.page_token)
     found = [_location(f"{request.name}/locations/{zone}") for zone in page.items]
     return locations_pb2.ListLocationsResponse(locations=found, next_page_token=page.next_page_token)
 
