@@ -1,25 +1,41 @@
-"""Parse the slash commands of a comment on a pull request, and run them."""
+"""Run what comments on pull requests request, and write and serve the workflow files of GitHub Actions."""
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 from toolbox.ci import slash
 from toolbox.ci.slash import CommentRequest
-from toolbox.commands import _invoke, _project_run
-from toolbox.interface.options import ArtifactDir, Format, SummaryFormat
-from toolbox.model.errors import UsageError
+from toolbox.commands import _invoke, _project_run, _run_directories
+from toolbox.config import overrides as overrides_text
+from toolbox.config.configuration import Configuration
+from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir, SummaryFormat
+from toolbox.interface.signature import Help
+from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.foreign_text import clean, printable
+from toolbox.model.quantities import Count
+from toolbox.model.text import abbreviated
+from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs.layout import RunDirectory
+from toolbox.system import environ
+
+log = logging.getLogger(__name__)
+
+Project = Annotated[str, Help("the name of the project.")]
+_WORKFLOWS: Final = Path(".github/workflows")
+_MOST_DETAILS: Final = 60_000  # bytes; the body of an issue has at most 65,536 characters
 
 
 class Ci:
-    """Parse the slash commands of a comment on a pull request, and run them."""
+    """Run what comments on pull requests request, and write and serve the workflow files of GitHub Actions."""
 
     def parse(self, text: str, *, format: Format[Literal["yaml", "json"]] = "yaml") -> str:  # noqa: A002
         """
@@ -43,6 +59,10 @@ class Ci:
         self,
         text: str,
         *,
+        project: str | None = None,
+        presets: Presets = None,
+        overrides: str | None = None,
+        deadline: Deadline = None,
         artifact_dir: ArtifactDir = None,
         format: SummaryFormat = "text",  # noqa: A002
     ) -> int | str:
@@ -53,17 +73,129 @@ class Ci:
 
         Args:
             text: the text of the comment. `ci parse` shows what a comment requests.
+            project: the only project that the comment may request; any project when left out.
+            presets: the presets to apply before the presets of the comment.
+            overrides: the names of files with overrides. The overrides of the comment are applied after them.
         """
         comment = slash.parse(text)
         if comment.help:
             return slash.HELP
         if comment.project is None:
             raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
-        execute = partial(project_run.execute, _request(comment, artifact_dir))
-        return _project_run.run_and_show(execute, as_json=format == "json")
+        if project is not None and comment.project != project:
+            requested = abbreviated(clean(comment.project))
+            raise UsageError(f"the comment requests the project {requested}, but only {project} is allowed here")
+        files, values = overrides_text.parse(overrides)
+        if values:
+            raise UsageError("ci run: --overrides must name files: put the mapping into a file")
+        run_request = _request(comment, artifact_dir, presets=presets or (), files=files, deadline=deadline)
+        return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
+
+    def workflows(self, project: Project, *, output: Path = _WORKFLOWS, check: bool = False) -> int:
+        """
+        Write the workflow files of GitHub Actions for a project, from the block `ci` of its configuration.
+
+        Generated files of workflows that the block no longer has are removed. Other files are never changed.
+
+        Args:
+            output: the directory of the workflow files.
+            check: write nothing, and print the differences between the files and the configuration. If there are
+                differences, the exit code is 1.
+        """
+        from toolbox.ci import workflows  # pydantic and jinja2 are slow to import
+        from toolbox.config.contracts.ci import Contract
+
+        files, configuration = request.configure(RunRequest(project))
+        block = configuration.block("ci", Contract)
+        for job in [*block.workflows.values(), *([block.reap] if block.reap else [])]:
+            request.configure(RunRequest(project, job.presets))  # raises if a preset does not exist
+        for field in {item.revision for item in block.workflows.values() if item.revision}:
+            _check_field(configuration, field)
+        differences = workflows.compare(workflows.render(files.name, block), output, files.name)
+        if check:
+            print(printable(workflows.diff(differences)), end="")
+            return ExitCode.FAILED if differences else ExitCode.PASSED
+        workflows.refuse_foreign_files(differences, files.name)
+        print(printable("\n".join(workflows.apply(differences)) or f"the workflow files in {output} are up to date"))
+        return ExitCode.PASSED
+
+    def pin(self, project: Project, *, text: str, author: str, commented_at: str, pull_request: Count) -> str | None:
+        """
+        Decide whether a comment on a pull request may run a project, and print `revision=...`: the revision to test.
+
+        The author needs write access, and the branch must not have changed since the comment. If the comment does not
+        request the project, nothing is printed.
+
+        Args:
+            text: the text of the comment.
+            author: the login of the author of the comment.
+            commented_at: the time of the comment, such as 2026-11-23T04:55:00Z.
+            pull_request: the number of the pull request.
+        """
+        from toolbox.ci import github_api, pinning
+
+        if f"/test {project}" not in text:
+            return None
+        comment = slash.parse(text)
+        if comment.project != project or comment.help:
+            log.info("the comment does not request the project %s", project)
+            return None
+        _request(comment, None)
+        source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
+        return f"revision={pinning.revision(github_api.from_environment(), source)}"
+
+    def issue(
+        self, project: Project, workflow: str, *, result: Literal["success", "failure", "cancelled", "skipped"]
+    ) -> str:
+        """
+        Open an issue if a workflow failed, update the issue while the workflow fails, and close it when it passes.
+
+        If the directory of artifacts contains a run, the issue describes the newest run. The command calls `gh`, which
+        reads the token from $GH_TOKEN.
+
+        Args:
+            workflow: the name of the workflow in the configuration.
+            result: the result of the job that ran the workflow.
+        """
+        from toolbox.ci import failure_issue, github_api
+
+        api = github_api.from_environment()
+        url = f"{environ.get('GITHUB_SERVER_URL')}/{api.repository}/actions/runs/{environ.get('GITHUB_RUN_ID')}"
+        run = failure_issue.WorkflowRun(
+            projects.find(project).name,
+            workflow,
+            failure_issue.Result(result),
+            url,
+            environ.get("GITHUB_SHA") or "an unknown revision",
+            _details(),
+        )
+        return failure_issue.update(api, run)
+
+    def export(self, output: Path, *, run_dir: RunDir = None) -> str:
+        """
+        Copy a run into a directory that may be published, without symbolic links and files that contain secrets.
+
+        Args:
+            output: the directory that gets the copy, below the names of the project and the run.
+        """
+        from toolbox.ci import export
+
+        exported = export.export(run_dir or _run_directories.newest(), output)
+        if not exported.is_complete:
+            log.warning("the run has not ended, so the files of its steps may contain secrets: they are not exported")
+        for file in exported.withheld:
+            log.warning("not exported: %s", file)
+        return str(exported.directory)
 
 
-def _request(comment: CommentRequest, artifact_dir: Path | None) -> RunRequest:
+def _request(
+    comment: CommentRequest,
+    artifact_dir: Path | None,
+    *,
+    presets: Sequence[str] = (),
+    files: Sequence[Path] = (),
+    deadline: float | None = None,
+) -> RunRequest:
     """Return the request for a run after checking that the project, its phases, presets and fields exist."""
     project = comment.project or ""
     available = projects.phases(projects.find(project))
@@ -71,12 +203,34 @@ def _request(comment: CommentRequest, artifact_dir: Path | None) -> RunRequest:
     projects.select(available, [*comment.skip, *phases])
     run_request = RunRequest(
         project,
-        comment.presets,
+        (*presets, *comment.presets),
+        override_files=files,
         overrides=comment.overrides,
         is_from_outside=True,
         phases=phases,
         artifact_dir=artifact_dir,
         note={RunDirectory.overrides: comment.overrides} if comment.overrides else {},
+        deadline=deadline,
     )
     request.configure(run_request)
     return run_request
+
+
+def _check_field(configuration: Configuration, field: str) -> None:
+    """Raise if the configuration does not have the field that gets the tested revision."""
+    try:
+        configuration.written(field)
+    except ConfigurationError as error:
+        raise UsageError(f"{configuration.source}: ci.workflows: `revision` names no field: {error}") from None
+
+
+def _details() -> str:
+    """Return a report of the newest run, for an issue; empty if there is no run that can be read."""
+    from toolbox.reports.forge import github
+    from toolbox.runs import run_reader
+
+    try:
+        return github.render(run_reader.read(_run_directories.newest()), limit=_MOST_DETAILS)
+    except UsageError as error:
+        log.warning("the issue has no report: %s", error)
+        return ""

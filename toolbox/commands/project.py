@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from toolbox.commands import _project_run
+from toolbox.commands import _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
-from toolbox.interface.options import ArtifactDir, Cells, Overrides, Presets, SummaryFormat
+from toolbox.interface.options import ArtifactDir, Cells, Deadline, Overrides, Presets, SummaryFormat
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
-from toolbox.model.quantities import Count, Seconds
+from toolbox.model.quantities import Count
 from toolbox.orchestration import project_run, projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
@@ -82,7 +82,7 @@ class Project:
         jobs: Count | None = None,
         fail_fast: bool = False,
         max_failures: Count | None = None,
-        deadline: Seconds | None = None,
+        deadline: Deadline = None,
         artifact_dir: ArtifactDir = None,
         format: SummaryFormat = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
@@ -95,7 +95,6 @@ class Project:
                 targets.
             fail_fast: cancel the other cells as soon as one cell does not pass.
             max_failures: start no more cells after this number of failures, including errors and unexpected passes.
-            deadline: the time limit of the run in seconds. A run that exceeds it ends with exit code 124.
         """
         files, values = overrides_text.parse(overrides)
         run_request = RunRequest(
@@ -189,7 +188,7 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
         UsageError: no run, or more than one run, has a name with this beginning.
     """
     if run is None:
-        return _newest_run()
+        return _run_directories.newest()
     if Path(run).is_dir():
         return Path(run).absolute()
     base = places.artifacts()
@@ -210,11 +209,3 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"--shard={text} is not a shard. Examples: 1/3, 2/3 and 3/3")
     return int(match[1]), int(match[2])
-
-
-def _newest_run() -> Path:
-    base = places.artifacts()
-    runs = layout.runs(base)
-    if not runs:
-        raise UsageError(f"{base} has no runs: give the directory of a run")
-    return runs[-1]

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from toolbox.commands import _bounds_update, _costs, _results
+from toolbox.commands import _bounds_update, _costs, _results, _run_directories
 from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
@@ -380,22 +380,30 @@ class Results:
         remarks = _costs.remarks(spendings, selection)
         return _results.render(rows, _costs.columns(groups), format, store=store.location, remarks=remarks)
 
-    def report(self, run_dir: Path, *, kind: Literal["files", "html", "junit", "github", "comment"] = "files") -> str:
+    def report(
+        self,
+        run_dir: options.RunDir = None,
+        *,
+        kind: Literal["files", "html", "junit", "github", "comment", "annotations"] = "files",
+    ) -> str | None:
         """
         Write the reports of a run again, from its journal.
 
         Args:
-            run_dir: the directory of the run.
             kind: `files` writes report.html, junit.xml and the reports of the workspace into the directory of the run;
                 `html` writes only report.html, and `junit` only junit.xml; `github` prints Markdown for
-                $GITHUB_STEP_SUMMARY; `comment` prints a comment for a pull request.
+                $GITHUB_STEP_SUMMARY; `comment` prints a comment for a pull request; `annotations` prints commands that
+                show the failures on the page of a workflow of GitHub.
         """
         from toolbox import reports
         from toolbox.reports import junit, run_page
-        from toolbox.reports.forge import github
+        from toolbox.reports.forge import github, workflow_annotations
 
-        run = summary.write(run_dir)
+        run = summary.write(run_dir or _run_directories.newest())
         match kind:
+            case "annotations":  # printed here, because `_invoke` makes such commands harmless
+                print("\n".join(workflow_annotations.lines(run)))
+                return None
             case "github":
                 return github.step_summary(run)
             case "comment":

@@ -34,6 +34,11 @@ Cells = Annotated[
 ArtifactDir = Annotated[
     Path | None, Help("the directory for the directories of runs. When left out: $ARTIFACT_DIR, else artifacts/.")
 ]
+Deadline = Annotated[
+    Seconds | None,
+    Help("the time limit of the run in seconds. A run that exceeds it ends with exit code 124."),
+]
+RunDir = Annotated[Path | None, Help("the directory of the run; the newest run when left out.")]
 
 # How to reach a cluster: the fields of `toolbox.model.clusters.Access`
 Kubeconfig = Annotated[

@@ -1,12 +1,27 @@
-"""The contract of the block `ci`: what a comment on a pull request may change."""
+"""The contract of the block `ci`: what a comment on a pull request may change, and the workflow files of GitHub.
+
+docs/ci_workflows.md explains the fields of the workflow files.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from toolbox.config import paths
+
+_MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
+_CRON: Final = r"^[\d*/,A-Za-z-]+( [\d*/,A-Za-z-]+){4}$"
+_ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
+# The steps set these variables themselves.
+_RESERVED_VARIABLES: Final = frozenset(
+    {"AUTHOR", "COMMENT", "COMMENTED_AT", "GH_TOKEN", "PATH", "PULL_REQUEST", "RESULT", "REVISION", "STATE"}
+)
+# GitHub reserves the prefix GITHUB_ for its own variables and secrets.
+_RESERVED_PREFIX: Final = "GITHUB_"
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def _is_pattern(text: str) -> str:
@@ -19,6 +34,144 @@ def _is_pattern(text: str) -> str:
     raise ValueError("`$` would allow every field: list the paths of the fields to allow")
 
 
+def _is_field(text: str) -> str:
+    """Check the path of a field."""
+    try:
+        if paths.parse(text):
+            return text
+    except paths.PathError as error:
+        raise ValueError(error.detail) from None
+    raise ValueError("must be the path of one field")
+
+
+def _is_line(text: str) -> str:
+    """Check a text of one line without expressions, which GitHub would replace before a shell reads the text."""
+    if _UNPRINTABLE.search(text):
+        raise ValueError("must be one line without control characters")
+    if "${{" in text or "}}" in text:
+        raise ValueError("must not contain an expression `${{ }}`: pass values by environment variables")
+    return text
+
+
+Line = Annotated[str, StringConstraints(min_length=1, max_length=500, strip_whitespace=True), AfterValidator(_is_line)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=50, strip_whitespace=True), AfterValidator(_is_line)]
+Variable = Annotated[str, StringConstraints(pattern=_ENVIRONMENT_VARIABLE)]
+Preset = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.+-]*$")]
+# A full commit with its version in words, or a tag: `de0fac2e... v6.0.2`, `v6`.
+ActionVersion = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}( [\w.-]+)?|v?\d[\w.-]*)$")]
+WorkflowName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class GitHub(_Model):
+    """What all workflow files of the project have in common."""
+
+    runs_on: Line | Annotated[list[Line], Field(min_length=1)] = Field(
+        default="ubuntu-24.04", description="the labels of the runner"
+    )
+    python: Line = Field(default="3.12", description="the version of Python that `actions/setup-python` installs")
+    install: list[Line] = Field(
+        default=["python -m pip install --editable ."], description="the commands that install Topgallant"
+    )
+    command: Line = Field(default="./run_toolbox.py", description="the command that starts Topgallant")
+    retention_days: int = Field(default=30, ge=1, le=400, description="how long GitHub keeps the artifacts")
+    actions: dict[str, ActionVersion] = Field(
+        default={}, description="other versions of actions, by name: a full commit with its version, or a tag"
+    )
+
+
+class _Job(_Model):
+    """What workflows and the reaper have in common."""
+
+    presets: list[Preset] = Field(default=[], description="the presets of the run")
+    google: bool = Field(default=False, description="sign in to Google Cloud by Workload Identity Federation")
+    environment: Line | None = Field(default=None, description="the environment of GitHub whose rules protect the job")
+    secrets: dict[Variable, Variable] = Field(
+        default={}, description="the names of secrets, by the environment variable that gets the secret"
+    )
+
+    @field_validator("secrets")
+    @classmethod
+    def _has_free_names(cls, secrets: dict[str, str]) -> dict[str, str]:
+        for name in secrets:
+            if name in _RESERVED_VARIABLES or name.startswith(_RESERVED_PREFIX):
+                raise ValueError(f"the workflow sets `{name}` itself: use another name")
+        return secrets
+
+
+class Workflow(_Job):
+    """One workflow file, which runs the project when one of its triggers fires."""
+
+    schedule: Annotated[str, StringConstraints(pattern=_CRON)] | None = Field(
+        default=None, description="when to run, as five fields of cron in UTC"
+    )
+    dispatch: bool = Field(default=False, description="people with write access can start the workflow by hand")
+    push: list[Line] = Field(default=[], description="run for each push to these branches")
+    pull_request: bool = Field(
+        default=False, description="run for each push to a pull request, forks included, without secrets"
+    )
+    label: Label | None = Field(default=None, description="run when a pull request of this repository gets this label")
+    comment: bool = Field(
+        default=False, description="run for `/test PROJECT` in a comment on a pull request of this repository"
+    )
+    revision: Annotated[str, AfterValidator(_is_field)] | None = Field(
+        default=None, description="the field of the configuration that gets the tested revision"
+    )
+    timeout: int = Field(default=3600, ge=60, le=_MOST_SECONDS, description="the deadline of the run in seconds")
+    issue: bool | None = Field(
+        default=None, description="keep an issue open while the workflow fails; default: if it has a schedule"
+    )
+
+    @property
+    def has_other_triggers(self) -> bool:
+        """Whether the workflow has a trigger besides `comment`."""
+        return any([self.schedule, self.dispatch, self.push, self.pull_request, self.label])
+
+    @property
+    def has_issue(self) -> bool:
+        """Whether the workflow keeps an issue open while it fails."""
+        return self.schedule is not None if self.issue is None else self.issue
+
+    @property
+    def _is_privileged(self) -> bool:
+        return bool(self.google or self.secrets or self.environment)
+
+    @model_validator(mode="after")
+    def _has_safe_triggers(self) -> Self:
+        if not (self.has_other_triggers or self.comment):
+            raise ValueError("needs a trigger: schedule, dispatch, push, pull_request, label or comment")
+        if self.pull_request:
+            if self.label or self.comment:
+                raise ValueError("`pull_request` runs for each push: put `label` and `comment` into another workflow")
+            if self._is_privileged:
+                raise ValueError(
+                    "`pull_request` runs the code of forks, so `google`, `secrets` and `environment` are not allowed: "
+                    "use `label` or `comment`"
+                )
+        if self.revision is None and (self.comment or (self.label and self._is_privileged)):
+            raise ValueError(
+                "`comment`, and `label` with `google`, `secrets` or `environment`, need `revision`: the field that gets"
+                " the tested revision. Without it, the code of the pull request would run with the rights of the branch"
+            )
+        if self.issue and not (self.schedule or self.dispatch):
+            raise ValueError("`issue` needs `schedule` or `dispatch`")
+        return self
+
+
+class Reap(_Job):
+    """The workflow file that deletes what runs have left on the remote side."""
+
+    schedule: Annotated[str, StringConstraints(pattern=_CRON)] = Field(
+        default="47 * * * *", description="when to reap, as five fields of cron in UTC"
+    )
+    older_than: int = Field(
+        default=6 * 3600, ge=0, le=_MOST_SECONDS, description="only resources that are older, in seconds"
+    )
+
+
 class Contract(BaseModel):
     """The block `ci`. Other fields belong to the project."""
 
@@ -27,3 +180,19 @@ class Contract(BaseModel):
     overridable: list[Annotated[str, AfterValidator(_is_pattern)]] = Field(
         default=[], description="patterns of the paths that `/var` of a comment may change; see docs/configuration.md"
     )
+    github: GitHub = GitHub()
+    workflows: dict[WorkflowName, Workflow] = Field(default={}, description="the workflow files by name")
+    reap: Reap | None = Field(default=None, description="the workflow file that deletes leftover resources")
+
+    @field_validator("github", "workflows", mode="before")
+    @classmethod
+    def _null_is_default(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    @model_validator(mode="after")
+    def _has_distinct_files(self) -> Self:
+        if "reap" in self.workflows:
+            raise ValueError("`reap` is not a name of a workflow: the field `ci.reap` describes this workflow file")
+        if len(commented := [name for name, item in self.workflows.items() if item.comment]) > 1:
+            raise ValueError(f"only one workflow may have `comment`, but there are {' and '.join(commented)}")
+        return self

@@ -1,0 +1,203 @@
+"""Runs workflow files as a runner of GitHub Actions does: conditions, environment variables, scripts and outputs.
+
+Scripts are really executed by bash, with the options that GitHub uses. Actions (`uses`) do nothing, except that
+artifacts are kept and given to later jobs. Each job begins with a clean checkout: without the directories that earlier
+jobs wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.fakes import github_expressions
+
+REPOSITORY = "owner/name"
+_BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
+_WRITTEN = ("artifacts", "export")
+_GH = Path(__file__).with_name("gh.py")
+
+
+@dataclass
+class Step:
+    """A step that was executed, or skipped."""
+
+    outcome: str
+    output: str = ""
+    outputs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Job:
+    """A job that was executed, or skipped."""
+
+    result: str
+    steps: dict[str, Step] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ran(self) -> list[str]:
+        """The names of the steps that were not skipped."""
+        return [name for name, step in self.steps.items() if step.outcome != "skipped"]
+
+    @property
+    def output(self) -> str:
+        """The output of all steps."""
+        return "\n".join(step.output for step in self.steps.values())
+
+
+class Runner:
+    """Runs the jobs of a workflow file in a directory.
+
+    Args:
+        directory: the checkout.
+        home: the directory for the state of `gh`, the summaries and the temporary files.
+        failing: the names of actions that fail.
+    """
+
+    def __init__(self, directory: Path, home: Path, *, failing: tuple[str, ...] = ()) -> None:
+        self.directory = directory
+        self.home = home
+        self.failing = failing
+        self.summary = home / "summary"
+        self._artifacts: dict[str, Path] = {}
+        programs = home / "bin"
+        programs.mkdir(parents=True, exist_ok=True)
+        gh = programs / "gh"
+        gh.write_text(f'#!/bin/sh\nexec {sys.executable} {_GH} "$@"\n')
+        gh.chmod(0o755)
+
+    def run(
+        self, workflow: Path, event: str, payload: Mapping[str, Any] | None = None, **github: Any
+    ) -> dict[str, Job]:
+        """Run a workflow file for an event, and return its jobs."""
+        content = yaml.safe_load(workflow.read_text(encoding="utf-8"))
+        assert event in content["on"], f"{workflow.name} has no trigger {event}"
+        facts = {
+            "event_name": event,
+            "event": {"repository": {"default_branch": "main"}, **(payload or {})},
+            "repository": REPOSITORY,
+            "sha": "5" * 40,
+            "ref": "refs/heads/main",
+            "ref_name": "main",
+            "token": "token-of-the-job",
+            "run_attempt": 1,
+            **github,
+        }
+        jobs: dict[str, Job] = {}
+        for name, job in content["jobs"].items():
+            needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
+            jobs[name] = self._run_job(job, facts, {need: jobs[need] for need in needs})
+        return jobs
+
+    def _run_job(self, job: Mapping[str, Any], facts: Mapping[str, Any], needs: Mapping[str, Job]) -> Job:
+        contexts = {
+            "github": facts,
+            "needs": {name: {"result": each.result, "outputs": each.outputs} for name, each in needs.items()},
+            "vars": {"GCP_WORKLOAD_IDENTITY_PROVIDER": "provider", "GCP_SERVICE_ACCOUNT": "account"},
+            "secrets": {"DATABASE": "secret-of-the-database"},
+        }
+        ready = all(each.result == "success" for each in needs.values())
+        if not _holds(job.get("if", ""), contexts, ready):
+            return Job("skipped")
+        for name in _WRITTEN:
+            shutil.rmtree(self.directory / name, ignore_errors=True)
+        done = Job("success")
+        for step in job["steps"]:
+            known = {
+                step["id"]: done.steps[step["name"]]
+                for step in job["steps"]
+                if step.get("id") and step["name"] in done.steps
+            }
+            steps = {
+                "steps": {name: {"outcome": each.outcome, "outputs": each.outputs} for name, each in known.items()}
+            }
+            done.steps[step["name"]] = result = self._run_step(step, {**contexts, **steps}, done.result == "success")
+            if result.outcome == "failure" and not step.get("continue-on-error"):
+                done.result = "failure"
+        known = {step["id"]: done.steps[step["name"]] for step in job["steps"] if step.get("id")}
+        steps = {"steps": {name: {"outputs": each.outputs} for name, each in known.items()}}
+        done.outputs = {
+            name: github_expressions.inserted(text, {**contexts, **steps}, {})
+            for name, text in job.get("outputs", {}).items()
+        }
+        return done
+
+    def _run_step(self, step: Mapping[str, Any], contexts: Mapping[str, Any], ready: bool) -> Step:
+        if not _holds(step.get("if", ""), contexts, ready):
+            return Step("skipped")
+        if "uses" in step:
+            return self._use(step, contexts)
+        variables = {
+            name: github_expressions.inserted(str(text), contexts, {}) for name, text in step.get("env", {}).items()
+        }
+        return self._execute(step["run"], variables, contexts["github"])
+
+    def _use(self, step: Mapping[str, Any], contexts: Mapping[str, Any]) -> Step:
+        action = step["uses"].partition("@")[0]
+        values = {
+            name: github_expressions.inserted(str(text), contexts, {}) for name, text in step.get("with", {}).items()
+        }
+        if action in self.failing:
+            return Step("failure")
+        if action == "actions/upload-artifact" and (self.directory / values["path"]).is_dir():
+            number = str(len(self._artifacts) + 1)
+            self._artifacts[number] = self.home / "uploaded" / number
+            shutil.copytree(self.directory / values["path"], self._artifacts[number])
+            return Step("success", outputs={"artifact-id": number})
+        if action == "actions/download-artifact":
+            shutil.copytree(self._artifacts[values["artifact-ids"]], self.directory / values["path"])
+        return Step("success")
+
+    def _execute(self, script: str, variables: Mapping[str, str], facts: Mapping[str, Any]) -> Step:
+        assert "${{" not in script
+        files = {name: self.home / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_ENV")}
+        for file in files.values():
+            file.write_text("")
+        (self.home / "temp").mkdir(exist_ok=True)
+        (self.home / "script").write_text(script)
+        completed = subprocess.run(
+            [*_BASH, str(self.home / "script")],
+            cwd=self.directory,
+            env={
+                "PATH": f"{self.home / 'bin'}:{os.environ['PATH']}",
+                "HOME": str(self.home),
+                "XDG_STATE_HOME": str(self.home / "state"),
+                "TOPGALLANT_NO_VENV": "1",
+                "FAKE_GH_STATE": str(self.home / "gh.json"),
+                "GITHUB_ACTIONS": "true",
+                "GITHUB_REPOSITORY": REPOSITORY,
+                "GITHUB_SERVER_URL": "https://github.com",
+                "GITHUB_RUN_ID": "77",
+                "GITHUB_SHA": facts["sha"],
+                "GITHUB_STEP_SUMMARY": str(self.summary),
+                "RUNNER_TEMP": str(self.home / "temp"),
+                **{name: str(file) for name, file in files.items()},
+                **variables,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert files["GITHUB_ENV"].read_text() == "", "the scripts of our workflows don't change later steps"
+        outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
+        return Step("success" if completed.returncode == 0 else "failure", completed.stdout, outputs)
+
+
+def _holds(condition: str, contexts: Mapping[str, Any], ready: bool) -> bool:
+    """Return whether a job or a step runs. Without a status function, everything before must have succeeded."""
+    functions = {"always": lambda: True, "cancelled": lambda: False}
+    has_status = any(f"{name}(" in condition for name in functions)
+    value = github_expressions.evaluate(condition, contexts, functions) if condition else True
+    return bool(value) and (ready or has_status)

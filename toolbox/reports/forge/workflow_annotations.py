@@ -1,0 +1,55 @@
+"""Renders a run as annotations: the errors and warnings that GitHub shows on the page of a run of a workflow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import truncate, without_middle
+from toolbox.model.verdicts import Verdict
+from toolbox.reports import _remarks
+from toolbox.runs.run_state import RunState, StepState
+
+_MOST: Final = 10  # GitHub shows ten errors and ten warnings of a step
+_MOST_LINES: Final = 8
+_LONGEST_LINE: Final = 300
+_LONGEST_TITLE: Final = 120
+
+
+def lines(summary: RunState) -> list[str]:
+    """Return the annotations of a run, as commands that a runner of GitHub executes when a step prints them."""
+    failures = [_annotation("error", _title(step), step.message) for step in summary.failures]
+    end = summary.finished
+    if not failures and end is not None and not Verdict(end.verdict).is_pass:
+        failures = [_annotation("error", f"{summary.project} {end.verdict}", end.message)]
+    if end is None:
+        failures.append(_annotation("error", f"{summary.project} did not end", "the run was killed, or still runs"))
+    warnings = [_annotation("warning", _title(step), _remarks.text(step)) for step in _remarks.of(summary)]
+    return [*_limited(failures, "error", "failures"), *_limited(warnings, "warning", "remarks")]
+
+
+def _limited(annotations: list[str], level: str, what: str) -> list[str]:
+    if len(annotations) <= _MOST:
+        return annotations
+    more = len(annotations) - _MOST + 1
+    return [*annotations[: _MOST - 1], _annotation(level, f"and {more} more {what}", "see the summary of the step")]
+
+
+def _title(step: StepState) -> str:
+    cause = f" ({step.cause})" if step.cause else ""
+    return f"{step.verdict}{cause}: {step.name}"
+
+
+def _annotation(level: str, title: str, message: str) -> str:
+    kept = without_middle([truncate(line, _LONGEST_LINE) for line in clean(message).splitlines()], _MOST_LINES)
+    text = _escaped("\n".join(kept)) or _escaped(title)
+    return f"::{level} title={_escaped_property(truncate(clean(title), _LONGEST_TITLE))}::{text}"
+
+
+def _escaped(text: str) -> str:
+    """Return a text with the escapes that GitHub decodes, so that it stays inside its command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escaped_property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
