@@ -333,4 +333,4 @@ def test_all_tests_of_a_cell_are_shown_page_by_page(visit: Visit, tmp_path: Path
     assert tests.locator("output").inner_text() == "201 to 251 of 251"
     tests.locator("input").fill("unit.test_24")
     assert tests.locator("output").inner_text() == "1 to 11 of 11"
-    assert tests.locator("tbody tr").first.inner_text().split() == ["tests.unit.test_24", "✓", "passed", "6.00", "s"]
+    assert tests.locator("tbody tr").first.inner_text().split() == ["tests.unit.test_24", "✓", "passed", "6.000", "s"]

@@ -96,6 +96,7 @@ def unmatched(block: MatrixBlock) -> list[str]:
     ):
         whens += [(f"{name}[{index}]", entry.when, rows) for index, entry in enumerate(entries)]
     whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]
+    whens += [(f"metrics.{name}", metric.get("when", {}), rows) for name, metric in block.metrics.items()]
     return [
         f"`matrix.{path}` matches no combination: {abbreviated(when)}"
         for path, when, candidates in whens

@@ -177,7 +177,7 @@ class _Planner:
         faults = _Faults(self.configuration)
         workload = faults.collect(f"{BLOCK}.workload", lambda: self._workload(view, timeouts))
         checks = self._checks(view, combination, faults)
-        metrics = dict(self._members(view, "metrics", self.block.metrics, faults))
+        metrics = self._metrics(view, combination, faults)
         expectations = self._expected(checks, metrics, faults)
         fitting = faults.collect(f"{BLOCK}.target", lambda: self._targets(target, resources))
         faults.collect(f"{BLOCK}.resources", lambda: self._check_pools(resources))
@@ -218,6 +218,14 @@ class _Planner:
         return {
             index: {key: value for key, value in spec.items() if key != "when"}
             for index, spec in self._members(view, "checks", range(len(self.block.checks)), faults)
+            if axes.matches(spec.get("when", {}), combination)
+        }
+
+    def _metrics(self, view: Configuration, combination: Combination, faults: _Faults) -> dict[str, Any]:
+        """Return the metrics of a cell, by name."""
+        return {
+            name: {key: value for key, value in spec.items() if key != "when"}
+            for name, spec in self._members(view, "metrics", self.block.metrics, faults)
             if axes.matches(spec.get("when", {}), combination)
         }
 

@@ -115,16 +115,21 @@ def _named(spec: dict[str, Any], field: str) -> dict[str, Any]:
     return spec
 
 
-def _metric(spec: dict[str, Any]) -> dict[str, Any]:
+def _metric(spec: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    _when_of(spec, info)
     return _named(spec, "source")
 
 
 def _check(spec: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    _when_of(spec, info)
+    return _named(spec, "check")
+
+
+def _when_of(spec: dict[str, Any], info: ValidationInfo) -> None:
     when = spec.get("when", {})
     if not isinstance(when, dict):
         raise ValueError("`when` must be a mapping from axes to values")  # noqa: TRY004
     _pattern(when, info)
-    return _named(spec, "check")
 
 
 Axis = Annotated[list[Any] | dict[str, Any], PlainValidator(_axis)]
@@ -278,7 +283,7 @@ class MatrixBlock(Block):
         pools: the amount of each resource that all cells on all targets may take together.
         resources: the amount of each resource that a cell takes, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
-        metrics: the sources of metrics, by the name of the metric.
+        metrics: the sources of metrics, by the name of the metric. A metric with `when` belongs only to some cells.
         checks: the checks of each cell. A check with `when` applies only to some cells.
     """
 

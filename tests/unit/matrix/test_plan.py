@@ -249,6 +249,12 @@ def test_a_target_without_enough_capacity_is_omitted(planned: Planned, machines:
 # Checks and metrics
 
 
+def test_a_metric_with_a_condition_belongs_only_to_matching_cells(planned: Planned) -> None:
+    metrics = {"v": {"source": "log", "pattern": "(.*)", "when": {"x": "a"}}, "w": {"source": "log", "pattern": "(.*)"}}
+    plan = planned({"axes": {"x": ["a", "b"]}, "metrics": metrics})
+    assert {cell.name: list(cell.expectations.sources) for cell in plan.cells} == {"x=a": ["v", "w"], "x=b": ["w"]}
+
+
 def test_a_cell_has_its_own_checks_and_the_check_of_its_exit_status(planned: Planned) -> None:
     checks = [{"check": "files", "glob": "*.pb", "when": {"x": "a"}}, {"check": "exit_status", "expected": "@cell.y"}]
     plan = planned({"axes": AXES, "checks": checks})

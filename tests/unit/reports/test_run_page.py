@@ -597,9 +597,9 @@ def test_a_cell_shows_its_failed_tests_and_its_slowest_tests(run: Run) -> None:
     assert text_of(one(page, '//p[@class="tests"]')) == "Tests: 1 ✗ failed, 30 ✓ passed; 1 min 49 s in total"
     failures, slowest, _ = all_of(page, '//table[@class="tests"]')
     assert [text_of(row) for row in all_of(failures, ".//tbody/tr")] == [
-        "test_bad.test_bad✗ failed1.00 s test_badtest_bad"
+        "test_bad.test_bad✗ failed1.000 s test_badtest_bad"
     ]
-    assert next(text_of(row) for row in all_of(slowest, ".//tbody/tr")) == "tests.unit.test_29✓ passed7.25 s"
+    assert next(text_of(row) for row in all_of(slowest, ".//tbody/tr")) == "tests.unit.test_29✓ passed7.250 s"
 
 
 def test_the_script_gets_all_tests_of_a_cell(run: Run) -> None:

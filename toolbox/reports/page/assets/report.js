@@ -179,7 +179,7 @@
       test.scope = "row";
       if (suites[suite]) test.append(element("span", `${suites[suite]}.`, "suite"), document.createElement("wbr"));
       test.append(element("span", name, "name"));
-      const took = seconds === null ? "" : `${seconds.toFixed(2)} s`;
+      const took = seconds === null ? "" : `${seconds.toFixed(3)} s`;
       made.append(test, element("td", `${symbol} ${word}`, `v-${key}`), element("td", took, "number"));
       return made;
     };

@@ -1,0 +1,211 @@
+"""Runs a test suite of a Git repository: fetches one commit, makes an environment, and runs the suite's commands.
+
+The script needs git and Python 3.8 or later, and no package. It reads `settings.json` beside it, works in the current
+directory, and leaves there `results/`, the directory `$RESULTS` of the commands. The exit status is that of the first
+command that failed; 2 for wrong settings; 3 if the commit cannot be fetched or the environment cannot be made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import List, Union
+
+    Command = Union[str, List[str]]
+
+WRONG_SETTINGS, NO_ENVIRONMENT = 2, 3
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+ADDRESS = re.compile(r"(https://|ssh://|git\+ssh://|/)[^\s\x00-\x1f]+|([\w.-]+@)?\w[\w.-]*:[^\s:-][^\s]*", re.ASCII)
+REFERENCE = re.compile(r"refs/[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")
+STRICT_BASH = ["bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"]
+TOKEN = "REPOSITORY_TOKEN"  # noqa: S105  # the name of the environment variable
+# A repository must not execute anything when it is fetched: no hooks, no file monitors, no other transports.
+GIT_OPTIONS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false"]
+# The directories for downloads and caches that tools of this field keep in these variables.
+CACHES = {
+    "XDG_CACHE_HOME": "cache",
+    "PIP_CACHE_DIR": "pip",
+    "HF_HOME": "huggingface",
+    "JAX_COMPILATION_CACHE_DIR": "jax",
+    "TORCH_HOME": "torch",
+}
+
+
+class Failure(Exception):
+    """The suite cannot run. The message says why, and what to do."""
+
+    def __init__(self, message: str, status: int = NO_ENVIRONMENT) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Settings:
+    """The contents of `settings.json`, checked."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.repository = self._text(content, "repository")
+        self.commit = self._text(content, "commit")
+        self.revision = self._text(content, "revision")
+        self.python = self._text(content, "python")
+        self.install = self._commands(content, "install")
+        self.commands = self._commands(content, "commands")
+        self.env = {str(name): str(value) for name, value in (content.get("env") or {}).items()}
+        self.cache = content.get("cache")
+        self.submodules = content.get("submodules") is True
+        self.makes_venv = content.get("venv") is True
+        if not ADDRESS.fullmatch(self.repository) or "::" in self.repository:
+            self._refuse("repository", "must be an HTTPS or SSH URL, USER@HOST:PATH or an absolute path")
+        if not COMMIT.fullmatch(self.commit):
+            self._refuse("commit", "must be the complete id of a commit")
+        if not self.commands:
+            self._refuse("commands", "must contain at least one command, or nothing would be tested")
+
+    @staticmethod
+    def _refuse(name: str, reason: str) -> NoReturn:
+        raise Failure(f"the setting `{name}` {reason}", WRONG_SETTINGS)
+
+    def _text(self, content: dict[str, Any], name: str) -> str:
+        value = content.get(name)
+        if not isinstance(value, str) or not value or "\0" in value or "\n" in value:
+            self._refuse(name, "must be a line of text")
+        return value
+
+    def _commands(self, content: dict[str, Any], name: str) -> list[Command]:
+        commands = content.get(name) or []
+        for command in commands if isinstance(commands, list) else [None]:
+            is_list = isinstance(command, list) and command and all(isinstance(word, str) for word in command)
+            if not is_list and not (isinstance(command, str) and command.strip()):
+                self._refuse(name, "must be a list of commands, each a text for bash or a list of arguments")
+        return list(commands)
+
+
+def fetch(settings: Settings, checkout: Path) -> None:
+    """Fetch the commit into a new directory, without its history if the server allows this."""
+    environment = dict(os.environ)
+    for name in [name for name in environment if name.startswith("GIT_") and not name.startswith("GIT_CONFIG_")]:
+        del environment[name]
+    environment.update({"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file"})
+    git = ["git", *GIT_OPTIONS, *credentials(settings.repository)]
+    run_git([*git, "init", "--quiet", "--template=", str(checkout)], environment)
+    inside = [*git, "-C", str(checkout)]
+    options = ["--quiet", "--no-tags", "--no-recurse-submodules"]
+    address = ["--", settings.repository]
+    shallow = [*inside, "fetch", *options, "--depth=1", *address, settings.commit]
+    if run_git(shallow, environment, check=False):
+        say("the server does not give a single commit: fetching all branches")
+        branches = ["+refs/heads/*:refs/remotes/origin/*"]
+        branches += [f"+{settings.revision}:refs/remotes/asked"] if REFERENCE.fullmatch(settings.revision) else []
+        run_git([*inside, "fetch", *options, *address, *branches], environment)
+    run_git([*inside, "checkout", "--quiet", "--force", "--detach", settings.commit], environment)
+    if settings.submodules:
+        environment["GIT_ALLOW_PROTOCOL"] = "https:ssh"
+        run_git([*inside, "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1"], environment)
+
+
+def credentials(repository: str) -> list[str]:
+    """Return the options of git that give the token to the host of the repository, and to no other host."""
+    if not os.environ.get(TOKEN) or not repository.startswith("https://"):
+        return []
+    origin = f"credential.https://{urlsplit(repository).netloc}"
+    helper = '!f() { test "$1" = get && printf "username=x-access-token\\npassword=%s\\n" "$' + TOKEN + '"; }; f'
+    return ["-c", f"{origin}.helper=", "-c", f"{origin}.helper={helper}"]
+
+
+def run_git(arguments: Sequence[str], environment: dict[str, str], check: bool = True) -> int:
+    """Run git, and return its exit status. With `check`, a status that is not 0 is a failure."""
+    try:
+        completed = subprocess.run(arguments, env=environment, stdin=subprocess.DEVNULL, check=False)
+    except FileNotFoundError:
+        raise Failure("git is not installed on this machine: install it, for example in the startup script") from None
+    if check and completed.returncode:
+        words = [word for word in arguments if word in ("init", "fetch", "checkout", "submodule")]
+        raise Failure(f"`git {' '.join(words)}` ended with status {completed.returncode}")
+    return completed.returncode
+
+
+def make_environment(settings: Settings, work: Path, results: Path) -> dict[str, str]:
+    """Make the virtual environment and the directories for caches, and return the variables of the commands."""
+    variables = {**os.environ, **settings.env, "RESULTS": str(results), "COMMIT": settings.commit}
+    variables.pop(TOKEN, None)
+    if settings.cache:
+        root = Path(str(settings.cache)).expanduser()
+        for name, folder in CACHES.items():
+            variables.setdefault(name, str(root / folder))
+            Path(variables[name]).mkdir(parents=True, exist_ok=True)
+    if settings.makes_venv:
+        venv = work / "venv"
+        if execute([settings.python, "-m", "venv", str(venv)], variables, work):
+            raise Failure(f"no virtual environment can be made with `{settings.python}`: install python3-venv")
+        variables["VIRTUAL_ENV"] = str(venv)
+        variables["PATH"] = os.pathsep.join([str(venv / "bin"), variables.get("PATH", os.defpath)])
+        variables.pop("PYTHONHOME", None)
+    return variables
+
+
+def execute(command: Command, variables: dict[str, str], directory: Path) -> int:
+    """Run a command, and return its exit status; 128 plus the number of the signal that ended it."""
+    arguments = [*STRICT_BASH, command] if isinstance(command, str) else command
+    say(f"$ {command if isinstance(command, str) else ' '.join(command)}")
+    program = shutil.which(arguments[0], path=variables.get("PATH"))  # `run` would search the PATH of this process
+    if program is None:
+        print(f"the program `{arguments[0]}` is not installed", file=sys.stderr, flush=True)
+        return 127
+    completed = subprocess.run(
+        [program, *arguments[1:]], env=variables, cwd=str(directory), stdin=subprocess.DEVNULL, check=False
+    )
+    return completed.returncode if completed.returncode >= 0 else 128 - completed.returncode
+
+
+def run_suite(settings: Settings, work: Path, results: Path) -> int:
+    """Fetch, install and test, and return the exit status of the first command that failed."""
+    checkout = work / "repository"
+    fetch(settings, checkout)
+    say(f"the commit is {settings.commit} ({settings.revision}) of {settings.repository}")
+    variables = make_environment(settings, work, results)
+    for command in settings.install:
+        if status := execute(command, variables, checkout):
+            raise Failure(f"the environment cannot be made: a command of `install` ended with status {status}")
+    failed = 0
+    for number, command in enumerate(settings.commands, 1):
+        if status := execute(command, variables, checkout):
+            message = f"command {number} of {len(settings.commands)} ended with status {status}"
+            print(message, file=sys.stderr, flush=True)
+            failed = failed or status
+    return failed
+
+
+def say(text: str) -> None:
+    """Print a line before the output of the next command."""
+    print(text, flush=True)
+
+
+def main(settings_file: str | None = None) -> int:
+    """Run the suite of `settings.json`, and remove the checkout and the environment at the end."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    file = Path(settings_file or Path(__file__).resolve().parent.parent / "settings.json")
+    work, results = Path("work").absolute(), Path("results").absolute()
+    try:
+        settings = Settings(json.loads(file.read_text(encoding="utf-8")))
+        results.mkdir(exist_ok=True)
+        work.mkdir()
+        return run_suite(settings, work, results)
+    except Failure as failure:
+        print(failure, file=sys.stderr, flush=True)
+        return failure.status
+    finally:
+        shutil.rmtree(str(work), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
