@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tests.fakes import api_server
 from tests.fakes.stored_objects import StoredObjects
+from tests.servers import tpu
 from toolbox.extensions import discovery, loading
 from toolbox.extensions.protocols import RESOURCES, RemoteResource
 from toolbox.kubernetes import owned_objects
@@ -26,6 +27,11 @@ from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Step
 from toolbox.system.redaction import Redactor
+from toolbox.tpu import api_endpoint, provisioning
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.tpu_description import TpuDescription
+from toolbox.tpu.tpu_request import TpuRequest
+from toolbox.tpu.tpu_states import Location
 
 OWNER = Owner("20261121-011343-x7k2", "project", "ann", "laptop")
 OTHER = Owner("20261121-011343-aaaa", "project", "ann", "laptop")
@@ -77,10 +83,40 @@ def _clusters(directory: Path) -> Iterator[ResourceSite]:
         yield ResourceSite(create, lambda: ["it"] if it.exists() else [], is_labelled=False)
 
 
+@contextmanager
+def _tpus(directory: Path, fields: Mapping[str, object]) -> Iterator[ResourceSite]:
+    with (
+        tpu.serving(directory, has_workers=False) as server,
+        TpuApi(api_endpoint.parse(server.endpoint)) as api,
+    ):
+        description = TpuDescription.model_validate(
+            {
+                "project": "my-project",
+                "zone": "us-central1-b",
+                "accelerator_type": "v6e-8",
+                "runtime_version": "v2-alpha-tpuv6e",
+                "api_endpoint": server.endpoint,
+                **fields,
+            }
+        )
+
+        def create(owner: Owner) -> Resource:
+            location = Location("my-project", "us-central1-b")
+            request = TpuRequest("it", location, description, owner.labels(description.ttl))
+            api.create(request)
+            server.wait_for_state(request.node_names[0], "READY")
+            return provisioning.resource_of(request)
+
+        kind = "/queuedResources/" if description.is_queued else "/nodes/"
+        yield ResourceSite(create, lambda: [name for name in server.leftovers() if kind in name])
+
+
 SITES: Final[dict[str, Callable[[Path], AbstractContextManager[ResourceSite]]]] = {
     "cluster": _clusters,
     "kubernetes_namespace": lambda directory: _objects(directory, NAMESPACE),
     "kubernetes_owner": lambda directory: _objects(directory, CONFIG_MAP),
+    "tpu_node": lambda directory: _tpus(directory, {}),
+    "tpu_queued_resource": lambda directory: _tpus(directory, {"slices": 2}),
 }
 KINDS: Final = sorted(discovery.builtin(RESOURCES.folder))
 

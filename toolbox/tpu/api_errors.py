@@ -25,6 +25,7 @@ _CONFIGURATION: Final = frozenset(
 )
 _BUSY: Final = frozenset({"FAILED_PRECONDITION", "ABORTED"})
 _NO_RESERVED_CAPACITY: Final = "insufficient reserved capacity"
+_WRONG_STATE: Final = "is not supported while in state"  # INVALID_ARGUMENT, as in `delete ... while in state DELETING`
 _POLICY: Final = "constraint"  # an organization policy is `constraints/...`
 _RATE_LIMIT: Final = ("RATE_LIMIT_EXCEEDED", "per minute")
 _LOGIN_FAILED: Final = "metadata from plugin failed"  # how gRPC reports that google-auth got no token
@@ -39,11 +40,13 @@ class TpuApiError(StepError):
 
     Args:
         code: the name of the gRPC status.
+        is_busy: whether the state of the object, or another operation on it, does not allow the request now.
     """
 
-    def __init__(self, message: str, *, code: str, cause: Cause) -> None:
+    def __init__(self, message: str, *, code: str, cause: Cause, is_busy: bool = False) -> None:
         super().__init__(message, cause=cause)
         self.code = code
+        self.is_busy = is_busy
 
     @property
     def is_absent(self) -> bool:
@@ -54,11 +57,6 @@ class TpuApiError(StepError):
     def is_there(self) -> bool:
         """Whether an object with the same name already exists."""
         return self.code == "ALREADY_EXISTS"
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether another operation on the same object is going on, so that the request may succeed later."""
-        return self.code in _BUSY
 
 
 class CapacityError(TpuApiError):
@@ -91,7 +89,7 @@ def error_of(fault: Fault, action: str, *, note: str = "") -> TpuApiError:
     text = truncate(" ".join(clean(fault.message).split()), _LONGEST_MESSAGE) or "the API gives no reason"
     hint = _hint(fault, kind)
     message = f"{action}: {text} ({fault.code}{note})" + (f"\n{hint}" if hint else "")
-    return kind(message, code=fault.code, cause=cause)
+    return kind(message, code=fault.code, cause=cause, is_busy=_is_busy(fault))
 
 
 def _kind(fault: Fault) -> tuple[type[TpuApiError], Cause]:
@@ -100,6 +98,8 @@ def _kind(fault: Fault) -> tuple[type[TpuApiError], Cause]:
     if fault.code == "RESOURCE_EXHAUSTED" or _NO_RESERVED_CAPACITY in fault.message.lower():
         return CapacityError, Cause.CAPACITY
     is_policy = fault.code == "FAILED_PRECONDITION" and _POLICY in fault.message.lower()
+    if _WRONG_STATE in fault.message:
+        return TpuApiError, Cause.INFRASTRUCTURE
     if fault.code in _CONFIGURATION or is_policy or _needs_login(fault):
         return RejectedRequest, Cause.CONFIGURATION
     if fault.code in {"ALREADY_EXISTS", "FAILED_PRECONDITION"}:
@@ -122,7 +122,7 @@ def _hint(fault: Fault, kind: type[TpuApiError]) -> str:
         return "check the project and the zone, and that the account has the permissions that docs/tpu.md lists"
     if fault.code == "NOT_FOUND":
         return "check the project, the zone, the runtime version and the names of the network and of the disks"
-    if fault.code == "INVALID_ARGUMENT":
+    if fault.code == "INVALID_ARGUMENT" and kind is RejectedRequest:
         return (
             "check accelerator_type and runtime_version: `gcloud compute tpus accelerator-types list` shows the types"
         )
@@ -135,6 +135,10 @@ def _capacity_hint(text: str) -> str:
     if _NO_RESERVED_CAPACITY in text:
         return "delete TPUs that use the reservation, or leave out `reserved`"
     return "name more zones (`zone` may be a list), wait in the queue with `valid_until`, or try again later"
+
+
+def _is_busy(fault: Fault) -> bool:
+    return fault.code in _BUSY or _WRONG_STATE in fault.message
 
 
 def _is_rate_limit(fault: Fault) -> bool:

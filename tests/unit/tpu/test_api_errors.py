@@ -13,6 +13,7 @@ STOCK_OUT = 'There is no more capacity in the zone "us-central1-b"; you can try 
 QUOTA = "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0 in region us-east5."
 RATE = "Quota exceeded for quota metric 'Requests' and limit 'Requests per minute'"
 NO_TOKEN = "Getting metadata from plugin failed with error: ('invalid_grant: Bad Request', {})"
+WRONG_STATE = "Cloud TPU received a bad request. delete is not supported while in state DELETING"
 NO_ROUTE = "Getting metadata from plugin failed with error: Connection refused"
 
 
@@ -35,6 +36,7 @@ NO_ROUTE = "Getting metadata from plugin failed with error: Connection refused"
             "",
         ),
         (Fault("FAILED_PRECONDITION", "the node is being deleted"), TpuApiError, Cause.INFRASTRUCTURE, ""),
+        (Fault("INVALID_ARGUMENT", WRONG_STATE), TpuApiError, Cause.INFRASTRUCTURE, ""),
         (Fault("PERMISSION_DENIED", "denied"), RejectedRequest, Cause.CONFIGURATION, "docs/tpu.md"),
         (
             Fault("PERMISSION_DENIED", "off", "SERVICE_DISABLED"),
@@ -74,6 +76,13 @@ def test_a_fault_has_a_cause_and_a_hint(fault: Fault, kind: type[TpuApiError], c
 )
 def test_only_temporary_faults_are_tried_again(fault: Fault, is_temporary: bool) -> None:
     assert api_errors.is_temporary(fault) is is_temporary
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault("FAILED_PRECONDITION", "x"), Fault("ABORTED", "x"), Fault("INVALID_ARGUMENT", WRONG_STATE)]
+)
+def test_an_object_in_another_operation_is_busy(fault: Fault) -> None:
+    assert api_errors.error_of(fault, "x").is_busy
 
 
 def test_a_long_hostile_message_is_one_short_line() -> None:
