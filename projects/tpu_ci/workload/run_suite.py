@@ -30,6 +30,7 @@ ADDRESS = re.compile(r"(https://|ssh://|git\+ssh://|/)[^\s\x00-\x1f]+|([\w.-]+@)
 REFERENCE = re.compile(r"refs/[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")
 STRICT_BASH = ["bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"]
 TOKEN = "REPOSITORY_TOKEN"  # noqa: S105  # the name of the environment variable
+NO_TOKEN = (None, "", "null")  # a field of the configuration that is null becomes the text "null"
 # A repository must not execute anything when it is fetched: no hooks, no file monitors, no other transports.
 GIT_OPTIONS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false"]
 # The directories for downloads and caches that tools of this field keep in these variables.
@@ -115,7 +116,7 @@ def fetch(settings: Settings, checkout: Path) -> None:
 
 def credentials(repository: str) -> list[str]:
     """Return the options of git that give the token to the host of the repository, and to no other host."""
-    if not os.environ.get(TOKEN) or not repository.startswith("https://"):
+    if os.environ.get(TOKEN) in NO_TOKEN or not repository.startswith("https://"):
         return []
     origin = f"credential.https://{urlsplit(repository).netloc}"
     helper = '!f() { test "$1" = get && printf "username=x-access-token\\npassword=%s\\n" "$' + TOKEN + '"; }; f'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -112,6 +113,32 @@ def test_caches_are_kept_in_the_given_directory(run: Run, tmp_path: Path) -> Non
 def test_the_token_is_not_given_to_the_commands(run: Run) -> None:
     ended = run(env={"REPOSITORY_TOKEN": "hunter2"}, commands=["echo ${REPOSITORY_TOKEN-none}"])
     assert ended.stdout.splitlines()[-1] == "none"
+
+
+@pytest.mark.parametrize(("host", "answer"), [("h.example", "hunter2"), ("other.example", "")])
+def test_only_the_host_of_the_repository_gets_the_token(
+    monkeypatch: pytest.MonkeyPatch, host: str, answer: str
+) -> None:
+    monkeypatch.setenv("REPOSITORY_TOKEN", "hunter2")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    options = runpy.run_path(str(SCRIPT))["credentials"]("https://h.example/a/b.git")
+    assert "hunter2" not in " ".join(options)
+    ended = subprocess.run(
+        ["git", *options, "credential", "fill"],
+        input=f"protocol=https\nhost={host}\n\n",
+        env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    passwords = [line.partition("=")[2] for line in ended.stdout.splitlines() if line.startswith("password=")]
+    assert "".join(passwords) == answer
+
+
+@pytest.mark.parametrize("token", ["", "null"])
+def test_a_token_that_is_not_configured_is_not_used(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("REPOSITORY_TOKEN", token)
+    assert runpy.run_path(str(SCRIPT))["credentials"]("https://h.example/a/b.git") == []
 
 
 def test_a_hook_and_the_settings_of_the_repository_are_not_executed(run: Run, repository: Path, tmp_path: Path) -> None:
