@@ -26,7 +26,8 @@ BLOCK = """
         cpu: {pull_request: true, push: [main]}
         nightly: {schedule: "17 2 * * *", dispatch: true, google: true}
         on_demand:
-          {label: run it, comment: true, google: true, revision: revision, presets: [loud], secrets: {TOKEN: DATABASE}}
+          {label: run it, comment: true, google: true, revision: revision, presets: [loud], secrets: {TOKEN: DATABASE},
+           comment_presets: [failing]}
       reap: {google: true}
     revision: null
 """
@@ -260,10 +261,11 @@ def test_other_comments_start_nothing(project: Workspace, runner: Runner, event:
     [
         ("/test small", {"permissions": {}}, "alice may not start runs"),
         ("/test small", {"activity": []}, "may have changed since the comment"),
+        ("/test small both", {}, "may not choose the preset 'both': only failing is allowed"),
         ("/test small\n/var tag: x", {}, "may not change `tag`"),
         ("/test small", {"pulls": {}}, "Not Found"),
     ],
-    ids=["no write access", "pushed later", "field", "no such pull request"],
+    ids=["no write access", "pushed later", "preset", "field", "no such pull request"],
 )
 def test_a_refused_comment_runs_nothing(
     project: Workspace, runner: Runner, text: str, facts: dict[str, Any], message: str

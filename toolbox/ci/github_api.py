@@ -19,7 +19,7 @@ from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.system import environ, processes
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+_REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _LONGEST_ERROR: Final = 400
 
 

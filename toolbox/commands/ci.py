@@ -30,6 +30,7 @@ from toolbox.system import environ
 log = logging.getLogger(__name__)
 
 Project = Annotated[str, Help("the name of the project.")]
+Names = list[str]
 _WORKFLOWS: Final = Path(".github/workflows")
 _MOST_DETAILS: Final = 60_000  # bytes; the body of an issue has at most 65,536 characters
 
@@ -119,7 +120,16 @@ class Ci:
         print(printable("\n".join(workflows.apply(differences)) or f"the workflow files in {output} are up to date"))
         return ExitCode.PASSED
 
-    def pin(self, project: Project, *, text: str, author: str, commented_at: str, pull_request: Count) -> str | None:
+    def pin(
+        self,
+        project: Project,
+        *,
+        text: str,
+        author: str,
+        commented_at: str,
+        pull_request: Count,
+        presets: Names | None = None,
+    ) -> str | None:
         """
         Decide whether a comment on a pull request may run a project, and print `revision=...`: the revision to test.
 
@@ -131,6 +141,7 @@ class Ci:
             author: the login of the author of the comment.
             commented_at: the time of the comment, such as 2026-11-23T04:55:00Z.
             pull_request: the number of the pull request.
+            presets: the only presets that the comment may choose; any preset when left out.
         """
         from toolbox.ci import github_api, pinning
 
@@ -140,6 +151,11 @@ class Ci:
         if comment.project != project or comment.help:
             log.info("the comment does not request the project %s", project)
             return None
+        if presets is not None and (others := [name for name in comment.presets if name not in presets]):
+            allowed = f"only {', '.join(presets)}" if presets else "none"
+            raise UsageError(
+                f"a comment may not choose the preset {abbreviated(clean(others[0]))}: {allowed} is allowed"
+            )
         _request(comment, None)
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
         return f"revision={pinning.revision(github_api.from_environment(), source)}"

@@ -117,6 +117,9 @@ class Workflow(_Job):
     comment: bool = Field(
         default=False, description="run for `/test PROJECT` in a comment on a pull request of this repository"
     )
+    comment_presets: list[Preset] = Field(
+        default=[], description="the presets that a comment may choose in addition to `presets`"
+    )
     revision: Annotated[str, AfterValidator(_is_field)] | None = Field(
         default=None, description="the field of the configuration that gets the tested revision"
     )
