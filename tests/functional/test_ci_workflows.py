@@ -114,6 +114,13 @@ def test_generating_again_changes_nothing(project: Workspace) -> None:
     assert project.run("ci", "workflows", "small", "--check").exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["tpu_ci"])
+def test_the_workflows_of_our_projects_can_be_generated(workspace: Workspace, name: str) -> None:
+    outcome = workspace.run("ci", "workflows", name)
+    assert outcome.exit_code == 0, str(outcome)
+    assert workspace.run("ci", "workflows", name, "--check").exit_code == 0
+
+
 def test_check_prints_the_differences_and_fails(project: Workspace) -> None:
     file = workflow(project, "cpu")
     file.write_text(file.read_text().replace("contents: read", "contents: write"))
