@@ -27,6 +27,7 @@ What is not modelled
 - TPU chips and their runtime, the metadata server of VMs, OS Login, networks, firewalls and attached disks: their
   fields are stored and returned. VMs share the file system of this machine, except for the directories that
   `machines.py` names.
+- `sudo` for the accounts of VMs.
 - `gcloud compute tpus tpu-vm ssh`, which also needs the Compute Engine API. Methods that only v2alpha1 has.
 - The durations of Google's service, and the order in which it serves its queue: the oldest request comes first here.
 - Undocumented behaviour. These are assumptions: the wording of errors that no public report shows; that a reset

@@ -32,7 +32,7 @@ def page(items: Sequence[T], size: int, token: str) -> Page[T]:
     if size < 0:
         raise refusals.invalid_field("page_size", "must not be negative")
     try:
-        start = int(base64.urlsafe_b64decode(token.encode()) or b"0")
+        start = int(base64.b64decode(token, altchars=b"-_", validate=True) or b"0")
     except (ValueError, binascii.Error):
         raise refusals.invalid_field("page_token", "is invalid") from None
     end = start + (min(size, _LIMIT) or _LIMIT)
