@@ -32,7 +32,8 @@ class Fault:
         name: pattern of the ids of the resources. For lists, the id is empty.
         first: number of the first call that it applies to, among those that match.
         times: number of calls that it applies to; None means all.
-        delay: seconds until the call is processed or, with `after`, answered.
+        delay: seconds until the call is processed or, with `after`, answered. A call whose client gives up meanwhile
+            takes effect all the same, as a request that arrives late.
         hang: the call is not answered until the client gives up.
         reason: the reason in the details of the error, for example `RATE_LIMIT_EXCEEDED`.
         operation_seconds: time that the operation takes, in place of the usual one.

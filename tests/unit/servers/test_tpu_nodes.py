@@ -256,6 +256,23 @@ def test_a_hanging_call_ends_at_the_deadline_of_the_client(server: Server, clien
     assert server.leftovers() == [NAME]
 
 
+def test_a_late_request_takes_effect_after_its_client_has_given_up(
+    server: Server, client: TpuClient, node: types.Node
+) -> None:
+    server.add_fault(Fault("CreateNode", delay=30))
+    with pytest.raises(exceptions.DeadlineExceeded):
+        client.create_node(parent=PARENT, node_id="n", node=node, timeout=0.1)
+    server.wait_for_state("n", "CREATING")
+
+
+def test_a_hanging_call_without_effect_creates_nothing(server: Server, client: TpuClient, node: types.Node) -> None:
+    server.add_fault(Fault("CreateNode", hang=True))
+    with pytest.raises(exceptions.DeadlineExceeded):
+        client.create_node(parent=PARENT, node_id="n", node=node, timeout=0.1)
+    client.create_node(parent=PARENT, node_id="n", node=node)
+    assert len(server.history()) == 1
+
+
 def test_a_fault_applies_to_the_calls_that_it_names(server: Server, client: TpuClient, node: types.Node) -> None:
     server.add_fault(Fault("Get*", "INTERNAL", name="n", first=2, times=1))
     client.create_node(parent=PARENT, node_id="n", node=node)
