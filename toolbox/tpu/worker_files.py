@@ -23,7 +23,7 @@ from toolbox.tpu import worker_commands, worker_threads
 from toolbox.tpu.workers import Worker
 
 _MOST_ERRORS: Final = 100
-_OPTIONS: Final = "--format=gnu --ignore-failed-read --hard-dereference"
+_OPTIONS: Final = "--format=gnu --hard-dereference"
 
 
 @dataclass(frozen=True, slots=True)
