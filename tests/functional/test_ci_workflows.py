@@ -28,7 +28,7 @@ BLOCK = """
         on_demand:
           {label: run it, comment: true, google: true, revision: revision, presets: [loud], secrets: {TOKEN: DATABASE},
            comment_presets: [failing]}
-      reap: {google: true}
+      reap: {google: true, older_than: 21600}
     revision: null
 """
 # Stands for Topgallant, and notes the calls that delete remote resources.
@@ -221,7 +221,7 @@ def test_a_dispatch_of_another_branch_leaves_the_issue_alone(project: Workspace,
 def test_the_reaper_deletes_old_resources_and_keeps_an_issue(project: Workspace, runner: Runner) -> None:
     jobs = runner.run(workflow(project, "reap"), "schedule")
     assert [job.result for job in jobs.values()] == ["success", "success"], jobs["reap"].output
-    assert (project.directory / "reaped").read_text() == "reap small --older_than=21600\n"
+    assert (project.directory / "reaped").read_text() == "reap small --older_than=21600s\n"
 
 
 def test_a_comment_runs_the_pinned_revision_and_sets_the_status(project: Workspace, runner: Runner) -> None:

@@ -45,6 +45,8 @@ def export(run_directory: Path, output: Path) -> Exported:
     run = run_reader.read(run_directory)
     source = run_directory.absolute()
     directory = output / source.parent.name / source.name
+    if output.is_symlink():  # a workload on this machine may have created the link
+        raise UsageError(f"{output} is a symbolic link: name another directory, or remove it")
     if directory.exists():
         raise UsageError(f"{directory} exists already: name another directory, or remove it")
     is_complete = run.state is State.FINISHED

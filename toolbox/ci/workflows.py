@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import jinja2
 
-from toolbox.config.contracts.ci import Contract, GitHub, Reap, Workflow
+from toolbox.config.contracts.ci import OVERTIME_SECONDS, Contract, GitHub, Reap, Workflow
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import filesystem
@@ -191,6 +191,7 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
         "name": name,
         "workflow": workflow,
         "minutes": math.ceil(workflow.timeout / 60),
+        "overtime": OVERTIME_SECONDS // 60,
         "condition": _condition(workflow),
         "group": _first_of(
             workflow,
@@ -212,8 +213,9 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
 
 
 def _reap_values(reap: Reap) -> dict[str, Any]:
-    presets = "".join(f" {flag}" for flag in _presets(reap.presets))
-    return {"reap": reap, "presets": presets, "issue_triggers": _issue_triggers(schedule=True, dispatch=True)}
+    age = [f"--older_than={reap.older_than}s"] if reap.older_than is not None else []
+    flags = "".join(f" {flag}" for flag in [*_presets(reap.presets), *age])
+    return {"reap": reap, "flags": flags, "issue_triggers": _issue_triggers(schedule=True, dispatch=True)}
 
 
 def _condition(workflow: Workflow) -> list[str]:

@@ -52,6 +52,14 @@ def test_only_the_records_of_a_killed_run_are_exported(
     assert not exported.is_complete
 
 
+def test_a_link_in_place_of_the_output_is_not_followed(run: RunState, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is a symbolic link"):
+        export.export(run.directory, tmp_path / "out")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_an_earlier_copy_is_not_changed(run: RunState, tmp_path: Path) -> None:
     export.export(run.directory, tmp_path / "out")
     with pytest.raises(UsageError, match="exists already"):

@@ -229,6 +229,17 @@ def test_a_workflow_has_a_plain_name(name: str) -> None:
         Contract.model_validate({"workflows": {name: {"dispatch": True}}})
 
 
+def test_the_reaper_never_deletes_the_resources_of_a_run_within_its_time_limit() -> None:
+    block = {"workflows": {"w": {"dispatch": True, "timeout": 3600}}, "reap": {"older_than": 5999}}
+    with pytest.raises(ValidationError, match="must be at least 6000"):
+        Contract.model_validate(block)
+
+
+def test_without_an_age_the_reaper_deletes_what_has_expired() -> None:
+    text = rendered({"reap": {"presets": ["nightly"]}})["tpu_ci-reap.yml"]
+    assert "resources reap tpu_ci --presets=nightly\n" in text
+
+
 def test_only_one_workflow_answers_comments() -> None:
     both = {name: {"comment": True, "revision": "r"} for name in ("a", "b")}
     with pytest.raises(ValidationError, match="a and b"):

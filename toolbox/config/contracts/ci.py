@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from toolbox.config import paths
 
 _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
+OVERTIME_SECONDS: Final = 40 * 60
+"""The time that the job of a workflow has besides its run: to install Topgallant, to clean up and to report."""
 _CRON: Final = r"^[\d*/,A-Za-z-]+( [\d*/,A-Za-z-]+){4}$"
 _ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
@@ -170,8 +172,11 @@ class Reap(_Job):
     schedule: Annotated[str, StringConstraints(pattern=_CRON)] = Field(
         default="47 * * * *", description="when to reap, as five fields of cron in UTC"
     )
-    older_than: int = Field(
-        default=6 * 3600, ge=0, le=_MOST_SECONDS, description="only resources that are older, in seconds"
+    older_than: int | None = Field(
+        default=None,
+        ge=60,
+        le=_MOST_SECONDS,
+        description="delete all resources of this age in seconds; default: the resources whose time to live is over",
     )
 
 
@@ -198,4 +203,10 @@ class Contract(BaseModel):
             raise ValueError("`reap` is not a name of a workflow: the field `ci.reap` describes this workflow file")
         if len(commented := [name for name, item in self.workflows.items() if item.comment]) > 1:
             raise ValueError(f"only one workflow may have `comment`, but there are {' and '.join(commented)}")
+        longest = max((item.timeout for item in self.workflows.values()), default=0) + OVERTIME_SECONDS
+        if self.reap is not None and self.reap.older_than is not None and self.reap.older_than < longest:
+            raise ValueError(
+                f"`reap.older_than` must be at least {longest}, the longest `timeout` and {OVERTIME_SECONDS} s for "
+                "cleaning up: the reaper would delete the resources of runs that are being executed"
+            )
         return self
