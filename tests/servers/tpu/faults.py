@@ -1,7 +1,7 @@
-"""Faults that a test orders: which calls fail, hang or are slow, and when.
+"""The faults that a test sets: which calls fail, hang or are slow, and when.
 
-A fault applies to calls by their method, zone and name, with patterns as in file names. `first` and `times` choose
-among the calls that match. The first fault that applies to a call decides.
+A fault applies to calls by their method, zone and name, with patterns as in file names. `first`, `every` and `times`
+choose among the calls that match. The first fault that applies to a call decides.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Fault:
         zone: pattern of the zones.
         name: pattern of the ids of the resources. For lists, the id is empty.
         first: number of the first call that it applies to, among those that match.
-        times: number of calls that it applies to; None means all.
+        every: 3 means the first, the fourth, the seventh of these calls, and so on.
+        times: number of calls that it applies to; None means without limit.
         delay: seconds until the call is processed or, with `after`, answered. A call whose client gives up meanwhile
             takes effect all the same, as a request that arrives late.
         hang: the call is not answered until the client gives up.
@@ -46,6 +47,7 @@ class Fault:
     zone: str = "*"
     name: str = "*"
     first: int = 1
+    every: int = 1
     times: int | None = 1
     delay: float = 0.0
     hang: bool = False
@@ -81,11 +83,16 @@ def _usual_message(code: str) -> str:
 class _Entry:
     fault: Fault
     matched: int = 0
+    applied: int = 0
 
     def applies(self) -> bool:
+        fault = self.fault
         self.matched += 1
-        last = None if self.fault.times is None else self.fault.first + self.fault.times
-        return self.matched >= self.fault.first and (last is None or self.matched < last)
+        since_first = self.matched - fault.first
+        if since_first < 0 or since_first % fault.every or self.applied == fault.times:
+            return False
+        self.applied += 1
+        return True
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The methods of the API over the shared state, with the faults that tests order. gRPC and REST call them.
+"""The methods of the API over the shared state, with the faults that tests set. gRPC and REST call them.
 
 Every request is recorded before its effect, and its result after that.
 """

@@ -105,7 +105,7 @@ class NodeStore:
     def remove(self, node: types.Node) -> None:
         """Delete a node and its VMs."""
         with self._cloud.changed:
-            if self._nodes.get(node.name) is not node:
+            if not self.exists(node):
                 return
             self._cloud.machines.forget(node.name)
             self._cloud.capacity.release([node.name])
@@ -115,9 +115,13 @@ class NodeStore:
             self._cloud.changed.notify_all()
             self._serve()
 
+    def exists(self, node: types.Node) -> bool:
+        """Say whether a node exists, and not another one with its name."""
+        return self._nodes.get(node.name) is node
+
     def is_present(self, node: types.Node, state: Any) -> bool:
         """Say whether a node exists and has a state."""
-        return self._nodes.get(node.name) is node and node.state == state
+        return self.exists(node) and bool(node.state == state)
 
     def set_state(self, node: types.Node, state: Any) -> None:
         """Change the state of a node."""

@@ -187,7 +187,9 @@ class Nodes:
 
         def finish() -> None:
             with self._cloud.changed:
-                if not self._store.is_present(node, state):
+                if state == NodeState.DELETING and not self._store.exists(node):
+                    result = Empty()  # its queued resource was faster
+                elif not self._store.is_present(node, state):
                     result = refusals.unsupported_state(verb, node.state.name).status()
                 elif effect.error is not None:
                     self._store.set_state(node, before)

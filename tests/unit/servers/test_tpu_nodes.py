@@ -283,6 +283,15 @@ def test_a_fault_applies_to_the_calls_that_it_names(server: Server, client: TpuC
     assert [one.code for one in server.requests("GetNode")] == ["OK", "INTERNAL", "OK"]
 
 
+def test_a_fault_can_be_occasional(server: Server, client: TpuClient) -> None:
+    server.add_fault(Fault("Get*", "INTERNAL", every=3, times=2))
+    for _ in range(8):
+        with pytest.raises(exceptions.GoogleAPICallError):
+            client.get_node(name=NAME)
+    codes = [one.code for one in server.requests()]
+    assert [number for number, code in enumerate(codes) if code == "INTERNAL"] == [0, 3]
+
+
 def test_an_operation_can_fail_and_be_slow(server: Server, client: TpuClient, node: types.Node) -> None:
     server.add_fault(Fault("CreateNode", "INTERNAL", when="operation", operation_seconds=600))
     operation = client.create_node(parent=PARENT, node_id="n", node=node)

@@ -161,6 +161,19 @@ def test_a_lost_node_suspends_all_slices(
     assert server.leftovers() == [NAME]
 
 
+def test_the_deletion_of_a_node_succeeds_with_that_of_its_queued_resource(
+    server: Server, client: TpuClient, wanted: types.QueuedResource
+) -> None:
+    create(client, wanted)
+    server.advance(10)
+    server.add_fault(Fault("DeleteNode", when="operation", operation_seconds=60))
+    deletion = client.delete_node(name=f"{PARENT}/nodes/n")
+    client.delete_queued_resource({"name": NAME, "force": True})
+    server.advance(60)
+    deletion.result()
+    assert not server.leftovers()
+
+
 def test_provisioning_can_fail(server: Server, client: TpuClient, wanted: types.QueuedResource) -> None:
     server.add_fault(Fault("ProvisionQueuedResource", "INTERNAL"))
     create(client, wanted)
