@@ -21,9 +21,9 @@ from toolbox.model.bounds import Direction, Side
 from toolbox.model.errors import UsageError
 from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.results import queries, recording, tables
+from toolbox.results import earlier_times, queries, recording, tables
 from toolbox.results.queries import Filter
-from toolbox.results.records import AttemptRow
+from toolbox.results.records import AttemptRow, EarlierTime
 from toolbox.results.store import Store, StoreError
 
 KINDS: Final = ("sqlite", "postgresql")
@@ -462,6 +462,31 @@ def test_the_costs_of_a_store_of_an_earlier_version_are_divided_among_its_attemp
         connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
     with Store(location) as updated:
         assert spent(updated, by_cell=True) == pytest.approx(before)
+
+
+def test_the_times_of_the_latest_runs_of_a_cell_are_known_by_target(store: Store, tmp_path: Path) -> None:
+    failed = replace(FAILED, seconds=100)
+    broken = Tried(Verdict.ERROR, Cause.INFRASTRUCTURE, seconds=9000)
+    for day, attempts in enumerate(
+        [[Tried(seconds=8000)], [failed, Tried(seconds=200)], [broken], [failed], [Tried(target="other", seconds=7)]]
+    ):
+        started = START + timedelta(days=100 * (day > 0), hours=day)
+        recording.record(store, replace(past(cells={SMALL: attempts}), started=started).write(tmp_path))
+    with store.reading() as connection:
+        now = START + timedelta(days=101)
+        found = earlier_times.read(connection, "training", now=now)
+        assert earlier_times.read(connection, "other", now=now) == {}
+    key = identity(SMALL)
+    assert found == {(key, "local"): EarlierTime(200.0, 2), (key, "other"): EarlierTime(7.0, 1)}
+
+
+def test_the_time_of_a_cell_is_the_mean_of_its_latest_twenty_runs(store: Store, tmp_path: Path) -> None:
+    for day in range(22):
+        run = past(cells={SMALL: [Tried(seconds=1000 if day < 2 else day)]}, days=day)
+        recording.record(store, run.write(tmp_path))
+    with store.reading() as connection:
+        found = earlier_times.read(connection, "training", now=START + timedelta(days=30))
+    assert found == {(identity(SMALL), "local"): EarlierTime(11.5, 20)}
 
 
 def test_the_messages_of_checks_can_be_queried(store: Store, tmp_path: Path) -> None:

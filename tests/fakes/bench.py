@@ -8,15 +8,20 @@ from typing import Any, Final
 
 from tests.fakes.backend import Machines
 from tests.fakes.ledger import MemoryLedger
+from toolbox.matrix import expected_costs
+from toolbox.matrix.budget import Budget
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options, Scheduler
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.events import AttemptEnded, AttemptSubmitted, CheckJudged, Event, Note, StepFinished, StepKind
 from toolbox.model.workloads import TargetContext
+from toolbox.orchestration import spending
+from toolbox.results.records import EarlierTime
 from toolbox.runs import journal, run_reader, steps
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Listener, Recorder
+from toolbox.runs.run_state import RunState
 from toolbox.runs.steps import Step
 from toolbox.system.redaction import Redactor
 
@@ -47,12 +52,14 @@ class Bench:
         *targets: PlannedTarget,
         options: Options = ONE_BY_ONE,
         selection: Selection = ALL,
+        max_cost: float | None = None,
         **block: Any,
     ) -> Scheduler:
         """Run the cells. Every later call resumes the run.
 
         Args:
             x: values of the axis.
+            max_cost: the highest cost of the run. Each attempt is expected to take 1.5 s, as fake attempts do.
             block: further keys of the matrix.
         """
         matrix = {"axes": {"x": list(x)}, "retries": AT_ONCE, **block}
@@ -61,7 +68,7 @@ class Bench:
         with Journal(self.root) as opened:
             top = Step(self.root, Recorder(self.root, Redactor(), self.listeners, opened, past), "top")
             with steps.entered(top), steps.opened("test", kind=StepKind.PHASE) as step:
-                scheduler = Scheduler(plan, options, step, {})
+                scheduler = Scheduler(plan, options, step, {}, budget=_budget(plan, max_cost, past))
                 scheduler.run()
         return scheduler
 
@@ -106,6 +113,14 @@ class Bench:
             TargetContext("one", self.root.name, self.root, {}, tuple, lambda _: None, MemoryLedger()),
         )
         return machines
+
+
+def _budget(plan: Plan, max_cost: float | None, past: RunState) -> Budget | None:
+    if max_cost is None:
+        return None
+    times = {(cell.id, target): EarlierTime(1.5, 9) for cell in plan.cells for target in cell.targets}
+    costs = expected_costs.of_plan(plan, times, currency="USD")
+    return Budget(max_cost, costs, spent=spending.spent(costs, past))
 
 
 def verdicts(scheduler: Scheduler) -> dict[str, str]:

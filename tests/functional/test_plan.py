@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -26,8 +27,9 @@ def test_plan_prints_a_table_and_runs_nothing(grid: Grid) -> None:
     outcome = plan(grid)
     assert (outcome.exit_code, outcome.stderr) == (0, ""), str(outcome)
     heading, first, second, *_, closing = outcome.stdout.splitlines()
-    assert heading.split() == ["id", "x", "target", "takes", "time", "limits", "expected"]
-    assert first.split()[1:] == ["a", "local", "-", "3600", "s", "passes"]
+    assert heading.split() == ["id", "x", "target", "takes", "time", "limits", "time", "cost", "expected"]
+    assert first.split()[1:-1] == ["a", "local", "-", "3600", "s", "at", "most", "1", "h", "0", "min", "unknown"]
+    assert "note: the cost on the target `local` is unknown: the target has no `cost_per_hour`" in outcome.stdout
     assert second.rstrip().endswith("skipped: too slow")
     assert closing == "2 cells: 1 to run, 1 skipped"
     assert (grid.lines, grid.workspace.artifacts.exists()) == ([], False)
@@ -39,7 +41,8 @@ def test_plan_as_json_equals_plan_json(grid: Grid) -> None:
     assert found["total"] == 3
     grid.run()
     frozen = (grid.directory / "plan.json").read_text()
-    assert plan(grid, "--format=json").stdout.split() == frozen.split()
+    found = plan(grid, "--format=json").json
+    assert {name: value for name, value in found.items() if name != "expected"} == json.loads(frozen)
 
 
 def test_plan_applies_presets_and_overrides(grid: Grid) -> None:

@@ -17,8 +17,8 @@ from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
-from toolbox.model.quantities import Count
-from toolbox.orchestration import project_run, projects, request
+from toolbox.model.quantities import Cost, Count
+from toolbox.orchestration import project_run, projects, request, spending
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
@@ -31,6 +31,13 @@ Name = Annotated[str, Help("the name of the project.")]
 Shard = Annotated[
     str | None,
     Help("the part of the cells to run: 1/3 is the first of three parts, which together contain each cell once."),
+]
+MaxCost = Annotated[
+    Cost | None,
+    Help(
+        "the highest cost of the run, in the currency of `results.currency`. A plan that is expected to cost more is "
+        "refused, and cells that would exceed the limit are not started. When left out: the field `matrix.max_cost`."
+    ),
 ]
 # Inside the class, the name `list` is the command, so the built-in type needs an alias.
 Names = list[str]
@@ -56,18 +63,29 @@ class Project:
         overrides: Overrides = None,
         cells: Cells = None,
         shard: Shard = None,
+        max_cost: MaxCost = None,
         format: Format = "text",  # noqa: A002
     ) -> str | None:
-        """Show the cells of the matrix of a project, and run nothing."""
+        """
+        Show the cells of the matrix of a project with their expected times and costs, and run nothing.
+
+        The expected time of a cell is the mean of its latest 20 runs, of the last 90 days. A cell without earlier runs
+        counts with its time limit.
+        """
         files, values = overrides_text.parse(overrides)
         selection = Selection(cells, _shard(shard))
         loaded = request.load(RunRequest(name, presets or (), files, values, selection=selection))
         if loaded.plan is None:
             raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
+        costs = spending.expected(loaded.configuration, name, loaded.plan)
         if format == "json":
-            return json.dumps(loaded.plan.as_json(), indent=2, default=str, ensure_ascii=False)
-        with live_view.view(sys.stdout) as view:
-            plan_table.show(loaded.plan, view.console)
+            content = {**loaded.plan.as_json(), "expected": costs.as_json()}
+            print(json.dumps(content, indent=2, default=str, ensure_ascii=False))
+        else:
+            with live_view.view(sys.stdout) as view:
+                plan_table.show(loaded.plan, costs, view.console)
+        if (limit := spending.limit(Options(max_cost=max_cost), loaded.plan)) is not None:
+            spending.verify(costs, limit)
         return None
 
     def run(
@@ -83,6 +101,7 @@ class Project:
         fail_fast: bool = False,
         max_failures: Count | None = None,
         deadline: Deadline = None,
+        max_cost: MaxCost = None,
         artifact_dir: ArtifactDir = None,
         format: SummaryFormat = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
@@ -105,7 +124,7 @@ class Project:
             phases=phases,
             artifact_dir=artifact_dir,
             selection=Selection(cells, _shard(shard)),
-            options=Options(jobs, fail_fast, max_failures),
+            options=Options(jobs, fail_fast, max_failures, max_cost),
             deadline=deadline,
         )
         return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
@@ -117,6 +136,7 @@ class Project:
         failed: bool = False,
         abandon: bool | str = False,
         jobs: Count | None = None,
+        max_cost: MaxCost = None,
         damaged: Literal["refuse", "ignore"] = "refuse",
         format: SummaryFormat = "text",  # noqa: A002
     ) -> int:
@@ -138,6 +158,7 @@ class Project:
             _run_directory(run_dir),
             failed=failed,
             jobs=jobs,
+            max_cost=max_cost,
             ignore_damage=damaged == "ignore",
             abandon=pattern,
         )

@@ -28,10 +28,11 @@ BLOCK: Final = "ci"
 FIELD: Final = "overridable"
 _ANY_KEYS: Final = "**"
 _WORKLOAD: Final = (references.MATRIX, "workload")
-# These fields determine which programs are executed, where, and with which secrets.
+# These fields determine which programs are executed, where, with which secrets, and what a run may cost.
 _FORBIDDEN: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
     *((*_WORKLOAD, field) for field in ("command", "cwd", "env", "files", "write")),
+    (references.MATRIX, "max_cost"),
 )
 # References in these fields of the workload may refer to fields that a comment changes.
 _MAY_REFER: Final = ("env", "write")

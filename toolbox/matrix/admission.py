@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+from toolbox.matrix.budget import Budget
 from toolbox.matrix.cell_progress import CellRun, CellState
 from toolbox.matrix.plan import Cell
 from toolbox.matrix.pools import FairQueue, Pools
@@ -17,10 +18,12 @@ class Admission:
 
     Args:
         pools: the free capacity of targets and pools, which this class only reads.
+        budget: what the run may still spend, which this class only reads; None for no limit.
     """
 
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: Pools, budget: Budget | None = None) -> None:
         self._pools = pools
+        self._budget = budget
         self._queue = FairQueue()
         self._waiting: dict[str, CellRun] = {}  # the cells in the queue that have earlier attempts, by id
         self._paused: list[tuple[float, int, CellRun]] = []  # a heap, ordered by the end of the pause
@@ -90,6 +93,15 @@ class Admission:
         cell, target = chosen
         return cell, self._waiting.pop(cell.id, None), target
 
+    def withdraw_unaffordable(self) -> Iterator[tuple[Cell, CellRun | None]]:
+        """Remove cells that would exceed the budget, and yield each with its earlier attempts (None if it has none).
+
+        Only the first cell of each line is examined, because the next cell of the line can only start after it.
+        """
+        if self._budget is not None:
+            for cell in self._queue.remove_first(self._budget.exceeds):
+                yield cell, self._waiting.pop(cell.id, None)
+
     def withdraw(self) -> list[CellRun]:
         """Remove all cells that have earlier attempts, and return them."""
         blocked = [run for runs in self._blocked.values() for run in runs]
@@ -107,4 +119,5 @@ class Admission:
 
     def _choose(self, cell: Cell) -> str | None:
         earlier = self._waiting.get(cell.id)
-        return self._pools.choose(cell, last_choice=earlier.target if earlier else "")
+        refused = self._budget.refused(cell) if self._budget is not None else ()
+        return self._pools.choose(cell, last_choice=earlier.target if earlier else "", refused=refused)

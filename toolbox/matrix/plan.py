@@ -95,6 +95,7 @@ class Plan:
         targets: the targets on which the selected cells may run, by name.
         pools: how much of each resource the run may take at once, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
+        max_cost: the highest cost of the whole run; None for no limit.
         notes: remarks on parts of the matrix that have no effect.
         combinations: all combinations of the matrix, including those that were not selected.
         files: the digests of the files that are sent with the workloads, by path relative to the workspace.
@@ -108,6 +109,7 @@ class Plan:
     notes: Sequence[str] = ()
     combinations: Sequence[Combination] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    max_cost: float | None = None
 
     def workloads(self) -> dict[str, list[Workload]]:
         """Return the workloads that may run on each target."""

@@ -76,7 +76,7 @@ def make(
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
     sent = planner.sent.digests()
-    return Plan(cells, used, block.jobs, block.pools, block.deadline, notes, combinations, sent)
+    return Plan(cells, used, block.jobs, block.pools, block.deadline, notes, combinations, sent, block.max_cost)
 
 
 def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:

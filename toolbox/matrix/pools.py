@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,11 +32,12 @@ class Pools:
     _used: Counter[str] = field(default_factory=Counter)
     _used_on: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def choose(self, cell: Cell, last_choice: str = "") -> str | None:
+    def choose(self, cell: Cell, last_choice: str = "", *, refused: Collection[str] = ()) -> str | None:
         """Return the least loaded target with enough free capacity for a cell; None if no target has enough now.
 
         Args:
             last_choice: a target to use only if no other target is free, because the cell has failed there.
+            refused: targets that the cell must not use now.
         """
         if self._used[_JOBS] >= self.jobs or not _has_room(self._used, self.pools, cell.resources):
             return None
@@ -46,7 +47,7 @@ class Pools:
         free = [
             name
             for name in reachable or cell.targets
-            if _has_room(self._usage(name), self.targets[name].capacity, needs)
+            if name not in refused and _has_room(self._usage(name), self.targets[name].capacity, needs)
         ]
         return min(free, key=lambda name: (name == last_choice, self._load(name)), default=None)
 
@@ -125,6 +126,12 @@ class FairQueue:
             self._turns.append(self._lines[key])
         cells = self._lines[key].cells
         (cells.appendleft if first else cells.append)(cell)
+
+    def remove_first(self, matches: Callable[[Cell], bool]) -> Iterator[Cell]:
+        """Remove the matching cells at the heads of all lines, and yield them."""
+        for line in self._turns:
+            while line.cells and matches(line.cells[0]):
+                yield line.cells.popleft()
 
     def next(self, choose: Callable[[Cell], str | None]) -> tuple[Cell, str] | None:
         """Remove the next cell that can run now, and return the cell and its target; None if no cell can run now.

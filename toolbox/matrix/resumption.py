@@ -61,6 +61,8 @@ def _is_done(cell: Cell, earlier: StepState, *, rerun_failed: bool) -> bool:
     """Return whether a cell ended in an earlier session with the same fingerprint, and is not to be rerun."""
     if earlier.verdict is None or earlier.is_open or earlier.fingerprint != cell.fingerprint:
         return False
+    if earlier.verdict is Verdict.SKIPPED and not cell.skip:
+        return False  # the cell was skipped because of its cost, and the limit may be higher now
     return earlier.verdict.is_pass or not rerun_failed
 
 

@@ -12,12 +12,14 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
 from toolbox.matrix import resumption
 from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.admission import Admission
+from toolbox.matrix.budget import Budget
 from toolbox.matrix.cell_progress import CellResult, CellRun, CellState, Conclusion
 from toolbox.matrix.comparisons import Comparisons
 from toolbox.matrix.executions import Executions
@@ -49,12 +51,14 @@ class Options:
         jobs: the number of cells that run at once; None for the number in the plan, or else one cell per target.
         fail_fast: cancel the run at the first cell that does not pass.
         max_failures: start no more cells after this number of failures.
+        max_cost: start no cells that would make the run cost more than this; None for the limit in the plan.
         rerun_failed: repeat the cells that did not pass before the run was resumed.
     """
 
     jobs: int | None = None
     fail_fast: bool = False
     max_failures: int | None = None
+    max_cost: float | None = None
     rerun_failed: bool = False
 
 
@@ -64,6 +68,7 @@ class Scheduler:
     Args:
         step: the step that encloses the cells.
         variables: environment variables of workloads on this machine.
+        budget: what the run may still spend; None for no limit.
     """
 
     def __init__(
@@ -73,13 +78,16 @@ class Scheduler:
         step: Step,
         variables: Mapping[str, str],
         clusters: Mapping[str, Access] | None = None,
+        *,
+        budget: Budget | None = None,
     ) -> None:
         self._plan = plan
         self._options = options
         self._step = step
         self._jobs = options.jobs or plan.jobs or max(1, len(plan.targets))
         self._pools = Pools(plan.targets, self._jobs, plan.pools)
-        self._admission = Admission(self._pools)
+        self._budget = budget
+        self._admission = Admission(self._pools, budget)
         self._executions = Executions(
             plan.targets, step.recorder, variables, clusters or {}, jobs=self._jobs, on_change=self._check_status
         )
@@ -157,6 +165,7 @@ class Scheduler:
                 self._admission.block(self._open(cell))
             case Beginning.ADOPT:
                 run = self._open_adopted(cell, CellState.STARTING)
+                self._count_adopted(run)
                 self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
             case Beginning.JUDGE:
                 run = self._open_adopted(cell, CellState.JUDGING)
@@ -188,9 +197,20 @@ class Scheduler:
         self._begin_attempt(run)
         return run
 
+    def _count_adopted(self, run: CellRun) -> None:
+        """Count an attempt of an earlier session in the budget, with the time for which it has already run."""
+        if self._budget is not None:
+            attempt = self._earlier[run.cell.id].attempts[-1]
+            elapsed = (datetime.now(UTC) - attempt.submitted).total_seconds()
+            self._budget.begin(run.name, run.cell, run.target, seconds=0.0 if attempt.waiting else max(0.0, elapsed))
+
     def _start_attempts(self) -> None:
         self._admission.end_pauses()
-        while not self.rules.stopped and (chosen := self._admission.next()) is not None:
+        while not self.rules.stopped:
+            for cell, earlier in self._admission.withdraw_unaffordable():
+                self._close_unaffordable(cell, earlier)
+            if (chosen := self._admission.next()) is None:
+                return
             cell, earlier, target = chosen
             if self.rules.outage and earlier is not None and earlier.history and not earlier.is_unconfirmed:
                 self._give_up(earlier)
@@ -198,6 +218,8 @@ class Scheduler:
             run = earlier or self._open(cell)
             run.submit(target)
             self._begin_attempt(run)
+            if self._budget is not None:
+                self._budget.begin(run.name, cell, target)
             self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
 
     def _begin_attempt(self, run: CellRun) -> None:
@@ -222,6 +244,8 @@ class Scheduler:
         status = self._executions.status(run)
         if not status.state.is_over:
             run.note_waiting(status.message)
+            if self._budget is not None:
+                self._budget.pay(name, is_paid=not run.waiting)
         else:
             run.become(CellState.JUDGING)
             self._executions.collect(run, status, partial(self._conclude, run))
@@ -231,6 +255,9 @@ class Scheduler:
         conclusion = self._with_image_remark(conclusion)
         del self._running[run.name]
         self._pools.release(run.target, run.cell)
+        if self._budget is not None:
+            seconds = conclusion.seconds if conclusion.paid_seconds is None else conclusion.paid_seconds
+            self._budget.end(run.name, seconds=seconds or None)
         outcome = run.combined_outcome(conclusion)
         if outcome.verdict is Verdict.CANCELLED and self._is_ending:
             outcome = replace(outcome, message=f"the attempt was cancelled: {self.rules.stopped}")
@@ -313,6 +340,25 @@ class Scheduler:
     def _give_up(self, run: CellRun) -> None:
         """End a cell that waits for another attempt. Its outcome is the outcome of the latest attempt."""
         self._close(run, run.history[-1].outcome, Conclusion(None))
+
+    def _close_unaffordable(self, cell: Cell, earlier: CellRun | None) -> None:
+        """End a cell that would exceed the budget: skip it, or end it with the outcome of its latest attempt."""
+        assert self._budget is not None, "only a budget makes cells unaffordable"
+        reason = self._budget.refusal(cell)
+        if not self.rules.over_budget:
+            self.rules.over_budget = reason
+            self._note(reason)
+        run = earlier or self._open(cell)
+        outcome = Outcome(Verdict.SKIPPED, None, reason)
+        if run.history:
+            latest = run.history[-1].outcome
+            outcome = replace(latest, message=f"{latest.message}\nthe cell is not tried again: {reason}")
+            if run.is_unconfirmed:
+                text = f"{latest.message}\nthe deviation is not confirmed by another attempt: {reason}"
+                outcome = Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text)
+        self._comparisons.note_end(cell.id, outcome, {})
+        self._close(run, outcome, Conclusion(None))
+        self._compare_waiting(cell.id)
 
     def _close(self, run: CellRun, outcome: Outcome, conclusion: Conclusion) -> None:
         """Record the end of a cell."""

@@ -32,11 +32,10 @@ from toolbox.config import paths
 from toolbox.matrix.axis_values import canonical, path_of
 from toolbox.matrix.workload_block import Text, WorkloadBlock
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.quantities import HIGHEST_COST, MOST_SECONDS
 from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits
 
-HIGHEST_PRICE = 1_000_000.0  # per hour; a higher price is a mistake
 _TARGET = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -283,6 +282,7 @@ class MatrixBlock(Block):
         pools: the amount of each resource that all cells on all targets may take together.
         resources: the amount of each resource that a cell takes, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
+        max_cost: the highest cost of the whole run, in the currency of `results.currency`.
         metrics: the sources of metrics, by the name of the metric. A metric with `when` belongs only to some cells.
         checks: the checks of each cell. A check with `when` applies only to some cells.
     """
@@ -301,6 +301,7 @@ class MatrixBlock(Block):
     resources: Resources = {}
     timeouts: Timeouts = Timeouts()
     deadline: Seconds | None = None
+    max_cost: float | None = Field(default=None, ge=0, le=HIGHEST_COST, allow_inf_nan=False)
     retries: Retries = Retries()
     workload: WorkloadBlock
     metrics: dict[str, Metric] = {}
@@ -350,7 +351,7 @@ class TargetBlock(BaseModel):
     labels: list[Text] = []
     capacity: Resources = {}
     accelerator: Text | None = None
-    cost_per_hour: float | None = Field(default=None, ge=0, le=HIGHEST_PRICE, allow_inf_nan=False)
+    cost_per_hour: float | None = Field(default=None, ge=0, le=HIGHEST_COST, allow_inf_nan=False)
     collect_bytes: int = Field(default=CollectLimits().bytes, ge=1)
     collect_files: int = Field(default=CollectLimits().files, ge=1)
 

@@ -20,12 +20,14 @@ class StopRules:
         max_failures: the number of failed cells after which no more cells are started; None for no limit.
         stopped: the reason why no more cells are started; empty as long as cells are started.
         outage: the reason why failed attempts are no longer repeated; empty as long as they are repeated.
+        over_budget: the reason why some cells were not started because of their cost; empty as long as none were.
     """
 
     cells: int
     max_failures: int | None
     stopped: str = ""
     outage: str = ""
+    over_budget: str = ""
     _failures: int = 0
     _broken: set[str] = field(default_factory=set)
 

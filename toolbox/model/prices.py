@@ -68,3 +68,8 @@ class Price:
     def of(self, seconds: float) -> float | None:
         """Return the cost of a time in seconds; None if the price is unknown."""
         return None if self.per_hour is None else seconds / SECONDS_PER_HOUR * self.per_hour
+
+
+def amount(value: float) -> str:
+    """Return an amount of money without its currency. A small amount has more digits after the point."""
+    return f"{value:,.2f}" if value >= 1 or not value else f"{value:.2g}"

@@ -40,7 +40,10 @@ class Range:
         return f"a number {' and '.join(parts)}"
 
 
+HIGHEST_COST: Final = 1_000_000.0
+"""A higher cost, or a higher price per hour, is a mistake."""
 Count = Annotated[int, Range(above=0)]
 Seconds = Annotated[float, Range(above=0, most=MOST_SECONDS)]
 SecondsOrZero = Annotated[float, Range(least=0, most=MOST_SECONDS)]
+Cost = Annotated[float, Range(least=0, most=HIGHEST_COST)]
 WholeSeconds = Annotated[int, Range(above=0, most=MOST_SECONDS)]

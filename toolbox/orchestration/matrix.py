@@ -16,7 +16,7 @@ from toolbox.model.errors import ConfigurationError, StepError, UsageError
 from toolbox.model.events import DurationsExpected, FlakyCellsFailed, StepKind
 from toolbox.model.text import counted, tally
 from toolbox.model.verdicts import Cause, Verdict, worst
-from toolbox.orchestration import session, storing
+from toolbox.orchestration import session, spending, storing
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.steps import Outcome
 from toolbox.system import filesystem
@@ -39,13 +39,18 @@ def run(*, check: bool = True) -> list[CellResult]:
     current.matrix_has_run = True
     if expected := _earlier_durations(step.recorder.root):
         step.recorder.record(DurationsExpected(step.identity, expected))
-    scheduler = Scheduler(current.plan, current.options, step, current.variables, current.clusters)
+    budget = spending.budget(current.configuration, current.project, current.plan, current.options, step.recorder.past)
+    scheduler = Scheduler(current.plan, current.options, step, current.variables, current.clusters, budget=budget)
     scheduler.run()
     by_id = {cell.id: scheduler.results[cell.id] for cell in current.plan.cells if cell.id in scheduler.results}
     results = list(by_id.values())
     if not results:
         step.add(Outcome(Verdict.SKIPPED, None, "there are no cells to run"))
+    if over_budget := scheduler.rules.over_budget:
+        step.add(Outcome(Verdict.ERROR, Cause.CAPACITY, over_budget))
     failed = {id_: result for id_, result in by_id.items() if result.counts and not result.outcome.verdict.is_pass}
+    if check and over_budget and not failed:
+        raise _incomplete(current.plan, results, scheduler.rules, step.directory)
     if check and failed:
         flaky = set[str]()
         if len(failed) > 1:
@@ -82,17 +87,27 @@ def _decisive(failed: Mapping[str, CellResult], flaky: Collection[str]) -> CellR
 
 
 def _failure(plan: Plan, results: list[CellResult], decisive: CellResult, rules: StopRules) -> StepError:
+    """Return the error of a matrix with failed cells. A matrix that was not completed is an error in any case."""
+    verdict, cause = decisive.outcome.verdict, decisive.outcome.cause or Cause.INTERNAL
+    if rules.over_budget and verdict is not Verdict.ERROR:
+        verdict, cause = Verdict.ERROR, Cause.CAPACITY
+    text = f"{_tally(plan, results, rules)}\n{decisive.name}: {decisive.outcome.message}"
+    return StepError(text, verdict=verdict, cause=cause, directory=decisive.directory)
+
+
+def _incomplete(plan: Plan, results: list[CellResult], rules: StopRules, directory: Path) -> StepError:
+    """Return the error of a matrix some of whose cells were not started because of their cost."""
+    text = _tally(plan, results, rules)
+    return StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY, directory=directory)
+
+
+def _tally(plan: Plan, results: list[CellResult], rules: StopRules) -> str:
+    """Return how many cells ended with each verdict, and why the matrix stopped."""
     counts = Counter[str](result.outcome.verdict for result in results)
     cells = counted(len(plan.cells), "cell")
     not_started = len(plan.cells) - len(results)
-    lines = [f"of {cells}: {tally(counts, not_started)}", *filter(None, [rules.outage, rules.stopped])]
-    reason = f"{decisive.name}: {decisive.outcome.message}"
-    return StepError(
-        "\n".join([*lines, reason]),
-        verdict=decisive.outcome.verdict,
-        cause=decisive.outcome.cause or Cause.INTERNAL,
-        directory=decisive.directory,
-    )
+    reasons = [rules.outage, rules.stopped, rules.over_budget]
+    return "\n".join([f"of {cells}: {tally(counts, not_started)}", *filter(None, reasons)])
 
 
 def _earlier_durations(directory: Path) -> dict[str, float]:

@@ -42,7 +42,7 @@ from toolbox.model.events import AttemptAbandoned, Note, RunFinished, RunStarted
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
-from toolbox.orchestration import clusters, projects, remote_resources, session, storing
+from toolbox.orchestration import clusters, projects, remote_resources, session, spending, storing
 from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.created_clusters import creation_steps
@@ -93,6 +93,7 @@ def resume(
     *,
     failed: bool = False,
     jobs: int | None = None,
+    max_cost: float | None = None,
     ignore_damage: bool = False,
     abandon: str | None = None,
 ) -> tuple[RunState, int]:
@@ -104,6 +105,7 @@ def resume(
         directory: the directory of the run.
         failed: also repeat the cells that did not pass.
         jobs: how many cells run at the same time; by default, the number in the request of the run.
+        max_cost: the highest cost of the run in all of its sessions; by default, the limit in the request of the run.
         ignore_damage: resume even if lines of the journal cannot be read. The work that these lines record may be
             repeated.
         abandon: a pattern for the names or ids of cells whose open attempts are to be abandoned.
@@ -122,6 +124,7 @@ def resume(
     with request_module.original_location(directory):
         request = RunRequest.read(directory)
         options = dataclasses.replace(request.options, rerun_failed=failed, jobs=jobs or request.options.jobs)
+        options = dataclasses.replace(options, max_cost=options.max_cost if max_cost is None else max_cost)
         request = dataclasses.replace(request, options=options)
         loaded = request_module.load(request, today=start_date, resumed=directory)
         redactor.add(loaded.configuration.secret_values())
@@ -183,6 +186,8 @@ def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
     """Check that the targets can run the cells and that the run can be recorded, before the run directory exists."""
     storing.verify(loaded.configuration)
     if loaded.plan is not None and _TESTS in phases:
+        if (limit := spending.limit(loaded.request.options, loaded.plan)) is not None:
+            spending.verify(spending.expected(loaded.configuration, loaded.request.project, loaded.plan), limit)
         targets.verify(loaded.plan.targets, clusters.known_access(loaded.configuration), loaded.plan.workloads())
 
 

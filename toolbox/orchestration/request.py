@@ -69,6 +69,7 @@ class RunRequest:
             "jobs": self.options.jobs,
             "fail_fast": self.options.fail_fast,
             "max_failures": self.options.max_failures,
+            "max_cost": self.options.max_cost,
             "deadline": self.deadline,
             "resolved": dict(self.resolved),
         }
@@ -89,7 +90,9 @@ class RunRequest:
                 yaml.safe_load(content["overrides_text"]),
                 phases=content["phases"],
                 selection=Selection(content["cells"], tuple(content["shard"]) if content["shard"] else None),
-                options=Options(content["jobs"], content["fail_fast"], content["max_failures"]),
+                options=Options(
+                    content["jobs"], content["fail_fast"], content["max_failures"], content.get("max_cost")
+                ),
                 deadline=content["deadline"],
                 resolved=dict(content.get("resolved", {})),
             )

@@ -69,6 +69,19 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierTime:
+    """How long all attempts of a cell on a target took together, per run.
+
+    Args:
+        seconds: the mean over the runs. The mean, not the median, adds up to the expected time of many cells.
+        runs: the number of runs.
+    """
+
+    seconds: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptRow:
     """An attempt."""
 

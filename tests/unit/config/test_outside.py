@@ -28,6 +28,7 @@ clusters: {}
 results: {record: true}
 matrix:
   axes: {batch: [1, 2], training.settings.steps: [10, 20]}
+  max_cost: 5
   include: [{batch: 4}]
   workload:
     command: ["@names.program", "{@names.argument}"]
@@ -146,6 +147,7 @@ NEVER = [
     ("matrix.axes", {"matrix.workload.command": [["id"]]}),
     ("matrix.axes", {'matrix["workload"].env.A': ["2"]}),
     ("matrix.include", [{"batch": 1, "targets.here.backend": "ssh"}]),
+    ("matrix.max_cost", 5000),
     ("secrets.token", "other-file"),
     ("secrets", {"dir": {"env_key": "HOME"}}),
     ("targets.here.backend", "ssh"),

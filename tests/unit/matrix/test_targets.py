@@ -97,6 +97,13 @@ def test_a_zone_that_does_not_exist_is_reported_with_its_line(load: Load) -> Non
         targets.read(load("a: 1\ntargets: {tpu: {backend: renting, zone: here}}\n"))
 
 
+def test_a_target_of_a_configuration_in_another_currency_has_no_listed_price(load: Load, renting: None) -> None:
+    del renting
+    found = targets.read(load("results: {currency: EUR}\ntargets: {tpu: {backend: renting}}\n"))
+    assert found["tpu"].price.per_hour is None
+    assert "`results.currency` is EUR" in found["tpu"].price.basis
+
+
 def test_the_local_machine_may_be_described_like_another_target(load: Load) -> None:
     found = targets.read(load("targets: {local: {capacity: {jobs: 4}}, here: {labels: [x]}}\n"))
     assert [(target.name, target.backend) for target in found.values()] == [("local", "local"), ("here", "local")]

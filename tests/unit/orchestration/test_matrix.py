@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, StepError, UsageError
 from toolbox.model.events import DurationsExpected, FlakyCellsFailed, Note, StepFinished
+from toolbox.model.prices import Price
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import matrix, session, storing
 from toolbox.runs import steps
@@ -45,9 +47,10 @@ def at_work(work: Work, planned: Planned) -> AtWork:
 
     def begin(x: str, machines: Machines, *, options: Options = Options(1), **fields: Any) -> Plan:  # noqa: B008
         selection = fields.pop("selection", Selection())
+        target = replace(machines.target("one"), price=Price(fields.pop("per_hour", None), "basis"))
         block = {"axes": {"x": list(x)}, "retries": NO_RETRIES, **fields}
         found = work("a: 1\n")
-        found.plan = planned(block, machines.target("one"), selection=selection)
+        found.plan = planned(block, target, selection=selection)
         found.options = options
         return found.plan
 
@@ -103,6 +106,38 @@ def test_cells_that_did_not_start_are_counted(at_work: AtWork) -> None:
     assert str(fail()).splitlines()[:2] == [
         "of 3 cells: 1 failed, 2 not started", "a cell did not pass: no more cells were started",
     ]  # fmt: skip
+
+
+# A cell of these tests costs 1 USD per second, and takes 1.5 s.
+PRICED: dict[str, Any] = {"per_hour": 3600.0, "timeouts": {"run": 1.5}}
+
+
+def test_a_matrix_that_its_cost_limit_stopped_is_an_error_of_capacity(at_work: AtWork, top: Step) -> None:
+    at_work("abc", Machines(), options=Options(1, max_cost=3.0), **PRICED)
+    error = fail()
+    assert (error.verdict, error.cause, error.directory) == (Verdict.ERROR, Cause.CAPACITY, top.directory)
+    first, second = str(error).splitlines()
+    assert first == "of 3 cells: 2 passed, 1 skipped"
+    assert second.startswith("the cost limit of 3.00 USD is reached: ")
+    outcome = top.outcome()
+    assert outcome is not None
+    assert (outcome.verdict, outcome.cause) == (Verdict.ERROR, Cause.CAPACITY)
+
+
+def test_without_check_a_cost_limit_is_still_an_error_of_the_step(at_work: AtWork, top: Step) -> None:
+    at_work("ab", Machines(), options=Options(1, max_cost=1.5), **PRICED)
+    assert [result.outcome.verdict for result in matrix.run(check=False)] == [Verdict.PASSED, Verdict.SKIPPED]
+    outcome = top.outcome()
+    assert outcome is not None
+    assert (outcome.verdict, outcome.cause) == (Verdict.ERROR, Cause.CAPACITY)
+
+
+def test_a_failed_cell_is_named_although_the_cost_limit_is_reached(at_work: AtWork) -> None:
+    at_work("ab", Machines({"a": CRASH}), max_cost=1.5, **PRICED)
+    error = fail()
+    assert (error.verdict, error.cause) == (Verdict.ERROR, Cause.CAPACITY)
+    assert str(error).splitlines()[0] == "of 2 cells: 1 failed, 1 skipped"
+    assert str(error).splitlines()[-1].startswith("x=a: exit_status: exit status 1, expected 0")
 
 
 @pytest.mark.parametrize(("ending", "verdict"), [(Machines(), Verdict.XPASSED), (Machines({"a": CRASH}), None)])

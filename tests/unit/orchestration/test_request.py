@@ -24,7 +24,7 @@ REQUEST = RunRequest(
     {"a": dt.date(2026, 1, 2), "b": {"c": [1, "1", None]}},
     phases=("prepare", "test"),
     selection=Selection("x=*", (2, 3)),
-    options=Options(4, fail_fast=True, max_failures=2),
+    options=Options(4, fail_fast=True, max_failures=2, max_cost=7.5),
     deadline=90.5,
 )
 
@@ -106,7 +106,7 @@ def test_a_matrix_is_checked_against_its_contract(tiny: Path) -> None:
         request.load(RunRequest("tiny"))
     text = str(caught.value)
     assert text.startswith("2 faults in the configuration:")
-    assert "config/tiny.yaml:3: `matrix.axs` is an unknown field: did you mean axes?" in text
+    assert "config/tiny.yaml:3: `matrix.axs` is an unknown field: did you mean axes" in text
 
 
 def test_targets_are_checked_before_anything_starts(tiny: Path) -> None:

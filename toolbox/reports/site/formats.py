@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from toolbox.model.prices import amount
 from toolbox.model.text import counted, truncate
 from toolbox.model.verdicts import UNEXPECTED
 from toolbox.reports import _web_page
@@ -39,11 +40,6 @@ def percent(value: float) -> str:
 def money(cost: Cost) -> str:
     """Return a cost with its currency."""
     return f"{amount(cost.cost or 0.0)} {truncate(cost.currency, 40)}"
-
-
-def amount(value: float) -> str:
-    """Return an amount of money without its currency. A small amount has more digits after the point."""
-    return f"{value:,.2f}" if value >= 1 or not value else f"{value:.2g}"
 
 
 def day(when: datetime) -> str:

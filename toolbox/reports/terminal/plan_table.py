@@ -9,30 +9,36 @@ from rich.table import Table
 from rich.text import Text
 
 from toolbox.matrix.axes import short_names
+from toolbox.matrix.expected_costs import CostPlan, Expected
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.model.foreign_text import clean
-from toolbox.model.text import counted
+from toolbox.model.prices import amount
+from toolbox.model.text import counted, duration
 
 
-def show(plan: Plan, console: Console) -> None:
-    """Print the plan."""
+def show(plan: Plan, costs: CostPlan, console: Console) -> None:
+    """Print the plan with its expected costs."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     axes = list(plan.cells[0].labels) if plan.cells else []
-    for heading in ("id", *short_names(axes).values(), "target", "takes", "time limits", "expected"):
+    for heading in ("id", *short_names(axes).values(), "target", "takes", "time limits", "time", "cost", "expected"):
         table.add_column(heading, overflow="fold")
     for cell in plan.cells:
         labels = [Text(clean(cell.labels[axis])) for axis in axes]
         style = "dim" if cell.skip else ""
-        details = (
-            Text(clean(text)) for text in (" or ".join(cell.targets), _takes(cell), _timeouts(cell), _expected(cell))
+        expectation = costs.cells.get(cell.id)
+        texts = (
+            *(" or ".join(cell.targets), _takes(cell), _timeouts(cell)),
+            *(_time(expectation), _cost(expectation, costs.currency), _expected(cell)),
         )
-        table.add_row(cell.id, *labels, *details, style=style)
+        table.add_row(cell.id, *labels, *(Text(clean(text)) for text in texts), style=style)
     console.print(table)
     console.print()
-    for note in [*plan.notes, *(f"{cell.name}: {cell.note}" for cell in plan.cells if cell.note)]:
+    for note in [*plan.notes, *costs.reasons, *(f"{cell.name}: {cell.note}" for cell in plan.cells if cell.note)]:
         console.print(Text(f"note: {clean(note)}", style="yellow"), soft_wrap=True)
     if plan.cells:
         console.print(Text(f"--cells takes a pattern for names such as {plan.cells[0].name}, or an id"), soft_wrap=True)
+    if costs.cells:
+        console.print(Text(clean(costs.summary())), soft_wrap=True)
     console.print(Text(_closing(plan), style="bold"), soft_wrap=True)
 
 
@@ -44,6 +50,20 @@ def _timeouts(cell: Cell) -> str:
     limits = cell.workload.timeouts
     silence = f" ({limits.silence:g} s silent)" if limits.silence is not None else ""
     return f"{limits.run:g} s{silence}" if limits.run is not None else f"none{silence}"
+
+
+def _time(expected: Expected | None) -> str:
+    if expected is None or expected.seconds is None:
+        return "-" if expected is None else "unknown"
+    time = duration(expected.seconds)
+    return f"{time} ({counted(expected.runs, 'run')})" if expected.runs else f"at most {time}"
+
+
+def _cost(expected: Expected | None, currency: str) -> str:
+    if expected is None or expected.cost is None:
+        return "-" if expected is None else "unknown"
+    at_most = "at most " if not expected.runs and expected.cost else ""
+    return f"{at_most}{amount(expected.cost)} {currency}"
 
 
 def _expected(cell: Cell) -> str:

@@ -2,7 +2,8 @@
 
 import datetime as dt
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from rich.console import Console
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
+from toolbox.matrix import expected_costs
 from toolbox.matrix.plan import Selection
+from toolbox.model.prices import Price
 from toolbox.reports.terminal import plan_table
+from toolbox.results.records import EarlierTime
 
 XFAIL = {"reason": "#7", "owner": "me", "expires": TODAY}
 Shown = Callable[..., list[str]]
@@ -20,11 +24,19 @@ Shown = Callable[..., list[str]]
 
 @pytest.fixture
 def shown(planned: Planned) -> Shown:
-    """Return a function that shows the plan of a matrix, and returns the lines without trailing space."""
+    """Return a function that shows the plan of a matrix, and returns the lines without trailing space.
 
-    def call(block: dict[str, Any], *targets: Any, width: int = 200, **fields: Any) -> list[str]:
+    `earlier` contains the names of targets on which each cell took 5 minutes in 12 earlier runs.
+    """
+
+    def call(
+        block: dict[str, Any], *targets: Any, width: int = 200, earlier: Sequence[str] = (), **fields: Any
+    ) -> list[str]:
         stream = io.StringIO()
-        plan_table.show(planned(block, *targets, **fields), Console(file=stream, width=width))
+        plan = planned(block, *targets, **fields)
+        times = {(cell.id, name): EarlierTime(300.0, 12) for cell in plan.cells for name in earlier}
+        costs = expected_costs.of_plan(plan, times, currency="USD")
+        plan_table.show(plan, costs, Console(file=stream, width=width))
         return [line.rstrip() for line in stream.getvalue().splitlines()]
 
     return call
@@ -44,12 +56,32 @@ def test_each_cell_is_a_row_with_settings_and_plan(shown: Shown) -> None:
         machines.target("two"),
         model={"size": 1},
     )
-    assert lines[0].split() == ["id", "x", "size", "target", "takes", "time", "limits", "expected"]
+    assert lines[0].split() == ["id", "x", "size", "target", "takes", "time", "limits", "time", "cost", "expected"]
     assert [[part.strip() for part in cells(line)] for line in lines[1:3]] == [
-        ["a", "7", "one or two", "-", "3600 s", "passes"],
-        ["b", "7", "one or two", "4 chip", "60 s (5 s silent)", "passes"],
+        ["a", "7", "one or two", "-", "3600 s", "at most 1 h 0 min", "unknown", "passes"],
+        ["b", "7", "one or two", "4 chip", "60 s (5 s silent)", "at most 1 min 0 s", "unknown", "passes"],
     ]
     assert lines[-1] == "2 cells: 2 to run"
+
+
+def test_expected_times_and_costs_are_shown_for_each_cell_and_in_total(shown: Shown) -> None:
+    machines = Machines()
+    tpu = replace(machines.target("tpu"), price=Price(0.64, "listed"))
+    far = replace(machines.target("far"), price=Price(None, "no entry"))
+    block = {
+        "axes": {"x": ["a", "b", "c"]},
+        "target": "tpu",
+        "settings": [{"when": {"x": "b"}, "target": "far"}],
+        "skip": [{"when": {"x": "c"}, "reason": "#7"}],
+    }
+    lines = shown(block, tpu, far, earlier=["tpu"])
+    assert [[part.strip() for part in cells(line)][-3:-1] for line in lines[1:4]] == [
+        ["5 min 0 s (12 runs)", "0.053 USD"],
+        ["at most 1 h 0 min", "unknown"],
+        ["-", "-"],
+    ]
+    assert "note: the cost on the target `far` is unknown: no entry" in lines
+    assert lines[-2].startswith("expected: 1 h 5 min on targets, at least 0.053 USD: the cost of 1 cell is unknown; ")
 
 
 def test_a_cell_not_expected_to_pass_shows_the_reason(shown: Shown) -> None:
