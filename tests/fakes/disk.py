@@ -15,7 +15,7 @@ from typing import Final
 from tests.fakes.disk_recorder import Node
 
 Tree = Mapping[str, bytes | None]  # None is a directory
-JOURNAL: Final = "journal.jsonl"
+JOURNALS: Final = ("journal.jsonl", "ledger.jsonl")
 DERIVED: Final = ("step.json", "presets_applied", "FAILURE", "settings.yaml", "summary.json")
 
 
@@ -42,7 +42,7 @@ class State:
         whole = {
             path: b"\n".join(line for line in content.split(b"\n")[:-1] if b"\0" not in line)
             for path, content in read.items()
-            if content is not None and path.endswith(JOURNAL)
+            if content is not None and path.endswith(JOURNALS)
         }
         return (tuple(sorted((read | whole).items(), key=lambda item: item[0])), self.outside)
 
@@ -117,7 +117,7 @@ def states(log: Path) -> Iterator[State]:
             )
             for kind, tail in (("torn", 2), ("zeros", 0)):
                 torn = dict(_tree(disk, there, latest))
-                for path in [path for path in there if path.endswith(JOURNAL)]:
+                for path in [path for path in there if path.endswith(JOURNALS)]:
                     torn[path] = _torn(disk.contents.get(there[path], b""), torn[path] or b"", tail)
                 yield State(torn, outside, call, f"the end of the journal is {kind}")
 

@@ -1,6 +1,7 @@
 """Remote resources of the kind `thing`: each is a file, which contains its labels as JSON.
 
-A thing whose name begins with `stuck` cannot be deleted, and one that begins with `slow` only at the second try.
+A thing whose name begins with `stuck` cannot be deleted, and one that begins with `slow` only at the second try. The
+deletion of the thing `deadly` kills the process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ KIND: Final = '''
 """Things, which are files."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -40,7 +43,10 @@ class Resource(BaseModel):
         if file.name.startswith("slow") and not tried.exists():
             tried.touch()
             raise InfrastructureError(f"{file} is slow")
+        existed = file.exists()
         file.unlink(missing_ok=True)
+        if existed and file.name == "deadly":
+            os.kill(os.getpid(), signal.SIGKILL)
 '''
 # Functions for an orchestration.
 MAKE: Final = '''

@@ -51,6 +51,21 @@ class Failure:
         return f"{resource.kind} {resource.name}: {self.message.partition(chr(10))[0]}; by hand: {resource.command}"
 
 
+class DeletionFailed(StepError):
+    """Remote resources could not be deleted.
+
+    Args:
+        count: the number of resources that should have been deleted.
+    """
+
+    def __init__(self, failures: Sequence[Failure], count: int) -> None:
+        self.failures = tuple(failures)
+        hint = f"try again with `{environ.program()} resources reap`"
+        heading = f"of {counted(count, 'remote resource')}, {len(failures)} could not be deleted: {hint}"
+        lines = first_of([truncate(str(failure), _LONGEST_LINE) for failure in failures], _MOST_LINES)
+        super().__init__("\n".join([heading, *lines]), verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
 def delete_at_end(top: Step, *, lost_servers: Collection[str] = ()) -> None:
     """Delete what the run has created, as a step of the run, except what is to be kept.
 
@@ -59,14 +74,22 @@ def delete_at_end(top: Step, *, lost_servers: Collection[str] = ()) -> None:
         lost_servers: the API servers of clusters whose lease the run has lost. Another run may be using them.
 
     Raises:
-        StepError: a deletion failed.
+        DeletionFailed: a deletion failed.
     """
     entries = [entry for entry in top.recorder.ledger.open_resources() if not entry.is_kept]
     entries = [entry for entry in entries if entry.resource.deletion.get("server") not in lost_servers]
     if any(map(_waits_for_attempts, entries)) and _has_open_attempts(top):
         entries = [entry for entry in entries if not _waits_for_attempts(entry)]
-    if not entries:
-        return
+    if entries:
+        delete_as_step(top, entries)
+
+
+def delete_as_step(top: Step, entries: Sequence[OpenResource]) -> None:
+    """Delete resources of a run as a step of the run. `top` is the current step.
+
+    Raises:
+        DeletionFailed: a deletion failed.
+    """
     with ExitStack() as stack:
         try:
             stack.enter_context(steps.opened(DELETION, kind=StepKind.GROUP))
@@ -74,7 +97,7 @@ def delete_at_end(top: Step, *, lost_servers: Collection[str] = ()) -> None:
             delete(top.recorder.ledger, entries)
             raise
         if failures := delete(top.recorder.ledger, entries):
-            raise _failed(failures, len(entries))
+            raise DeletionFailed(failures, len(entries))
 
 
 def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Failure]:
@@ -119,13 +142,6 @@ def _delete(entry: OpenResource) -> str:
         if tries < _MOST_TRIES - 1:
             cancellation.current().sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
     return message or "the deletion failed without a message"
-
-
-def _failed(failures: Sequence[Failure], count: int) -> StepError:
-    hint = f"try again with `{environ.program()} resources reap`"
-    heading = f"of {counted(count, 'remote resource')}, {len(failures)} could not be deleted: {hint}"
-    lines = first_of([truncate(str(failure), _LONGEST_LINE) for failure in failures], _MOST_LINES)
-    return StepError("\n".join([heading, *lines]), verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
 def _kubeconfig(entry: OpenResource) -> object:

@@ -264,17 +264,29 @@ def current_owner(run: str = "", project: str = "") -> Owner:
 
 
 def runs() -> list[Path]:
-    """Return the directories of the runs of this user with open resources, as far as their directories exist."""
-    pointers = sorted(_folder().glob(f"*{_POINTER}"))
-    texts = [text for pointer in pointers if (text := _own_text(pointer)) is not None]
-    directories = [Path(text.removesuffix("\n")) for text in texts]
-    return [directory for directory in directories if directory.is_absolute() and directory.is_dir()]
+    """Return the directories of the runs of this user with open resources. A directory may no longer exist."""
+    directories = []
+    for file in sorted(_folder().glob(f"*{_POINTER}")):
+        with contextlib.suppress(FileNotFoundError, ValueError):  # a run may just have removed its pointer
+            if is_private(file):
+                directories.append(Path(file.read_text(encoding="utf-8").removesuffix("\n")))
+    return [directory for directory in directories if directory.is_absolute()]
+
+
+def is_private(file: Path) -> bool:
+    """Return whether a file belongs to this user, and no other user can write it."""
+    try:
+        status = file.lstat()
+    except OSError:
+        return False
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & others
 
 
 def remove_pointer(run: Path) -> None:
     """Remove the pointer to a run, because the run has no open resources any more."""
     with contextlib.suppress(FileNotFoundError):
-        _pointer(run).unlink()
+        pointer(run).unlink()
 
 
 def load(file: Path) -> Contents:
@@ -318,7 +330,7 @@ def _apply(event: _Event, resources: dict[tuple[str, str], OpenResource]) -> Non
     match event:
         case _Planned():
             resource = Resource(event.kind, event.name, event.deletion, event.ttl, event.command, event.keep)
-            owner, expires = Owner(**event.owner.model_dump()), event.time + timedelta(seconds=event.ttl)
+            owner, expires = Owner(**event.owner.model_dump()), _later(event.time, event.ttl)
             resources.setdefault(key, OpenResource(resource, owner, event.time, expires))
         case _Changed(event="deleted"):
             resources.pop(key, None)
@@ -326,6 +338,13 @@ def _apply(event: _Event, resources: dict[tuple[str, str], OpenResource]) -> Non
             resources[key] = replace(resources[key], is_created=True)
         case _Failed() if key in resources:
             resources[key] = replace(resources[key], failure=event.message)
+
+
+def _later(time: datetime, seconds: float) -> datetime:
+    try:
+        return time + timedelta(seconds=seconds)
+    except OverflowError:  # a damaged line may contain the year 9999
+        return time
 
 
 def _reason(error: ValidationError) -> str:
@@ -338,7 +357,8 @@ def _folder() -> Path:
     return environ.state_directory() / _FOLDER
 
 
-def _pointer(run: Path) -> Path:
+def pointer(run: Path) -> Path:
+    """Return the file in the state directory that names the directory of a run with open resources."""
     digest = hashlib.sha256(os.fsencode(run)).hexdigest()[:12]
     return _folder() / f"{run.name}-{digest}{_POINTER}"
 
@@ -346,15 +366,6 @@ def _pointer(run: Path) -> Path:
 def _write_pointer(run: Path) -> None:
     """Write the pointer to a run. Without the pointer, the run can still delete its resources."""
     try:
-        filesystem.write_text(_pointer(run), f"{run}\n", durable=True)
+        filesystem.write_text(pointer(run), f"{run}\n", durable=True)
     except (OSError, UsageError) as error:
         log.warning("`resources list` will not find the ledger of %s: %s", run, describe(error))
-
-
-def _own_text(file: Path) -> str | None:
-    """Return the text of a file of this user; None if another user could have written it, or it is unreadable."""
-    with contextlib.suppress(OSError, ValueError):
-        status = file.lstat()
-        is_own = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return file.read_text(encoding="utf-8") if stat.S_ISREG(status.st_mode) and is_own else None
-    return None

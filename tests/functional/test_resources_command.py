@@ -1,0 +1,337 @@
+"""`resources list` and `resources reap` find what runs and commands left, and delete only what is not in use."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import things
+from tests.functional.grid import wait
+from toolbox.model.resources import Owner
+from toolbox.runs import ledger
+from toolbox.runs.layout import RunDirectory
+from toolbox.runs.ledger import Ledger
+from toolbox.system import processes
+from toolbox.testing import Outcome, Workspace
+
+ORCHESTRATION = f'''
+"""Creates things."""
+{things.MAKE}
+import time
+from toolbox.model.errors import CheckFailed
+from toolbox.orchestration import config
+
+def prepare():
+    names = config.project.get_config("things")
+    for name in names:
+        kill = Path("kill").read_text() if name == names[-1] and Path("kill").exists() else ""
+        make(name, keep=name.startswith("kept"), kill=kill)
+
+def test():
+    Path("begun").touch()
+    while Path("hold").exists(): time.sleep(0.02)
+'''
+BACKEND = '''
+"""Cells that never run, on a remote side with things."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from toolbox.model import resources
+from toolbox.model.errors import InfrastructureError
+from toolbox.model.resources import OpenResource, Owner, Resource
+
+
+class Target(BaseModel):
+    """One remote side."""
+
+    keeps_attempts: ClassVar[bool] = False
+    folder: str
+
+    def open(self, context):
+        """Open nothing."""
+
+    def resources(self, name, clusters):
+        """Return the things."""
+        if not Path(self.folder).is_dir():
+            raise InfrastructureError(f"{self.folder} does not answer")
+        for file in Path(self.folder).iterdir():
+            labels = json.loads(file.read_text())
+            described = Resource("thing", file.name, {"file": str(file)}, 60, f"rm {file}")
+            created = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+            expires = resources.expiry_of(labels)
+            yield OpenResource(described, Owner.from_labels(labels), created, expires, is_created=True)
+'''
+
+
+class Team:
+    """A workspace with the project `makers`, whose runs create things in the folder `remote`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.root = workspace.directory
+        workspace.write({
+            "resources/thing.py": things.KIND,
+            "backends/things.py": BACKEND,
+            "projects/makers/orchestration.py": ORCHESTRATION,
+            "command_args/makers.yaml.j2": "",
+        })  # fmt: skip
+        self.configure()
+
+    def configure(self, *names: str) -> None:
+        """Set the names of the things that each run creates."""
+        target = {"backend": "things", "folder": str(self.root / "remote")}
+        self.workspace.write({"config/makers.yaml": json.dumps({"things": names, "targets": {"there": target}})})
+
+    def kill(self, *names: str, kill: str = "after the mark") -> Path:
+        """Run the project until it kills itself while it creates the last thing, and return the run directory."""
+        self.configure(*names)
+        self.workspace.write({"kill": kill})
+        outcome = self.workspace.run("project", "run", "makers")
+        assert outcome.exit_code == -signal.SIGKILL, str(outcome)
+        return self.workspace.run_directory()
+
+    def resources(self, command: str, *flags: str, code: int = 0) -> Outcome:
+        outcome = self.workspace.run("resources", command, *flags)
+        assert outcome.exit_code == code, str(outcome)
+        return outcome
+
+    @property
+    def things(self) -> list[str]:
+        return sorted(file.name for file in (self.root / "remote").glob("*"))
+
+    @property
+    def user_ledger(self) -> Ledger:
+        """The ledger for commands outside a run."""
+        return ledger.of_user()
+
+    def put(self, name: str, *, expires_in: float) -> None:
+        """Create a thing of another machine, which only its labels describe."""
+        owner = Owner("20260101-000000-aaaa", "makers", "runner", "ci")
+        file = self.root / "remote" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(owner.labels(expires_in)))
+
+
+@pytest.fixture
+def team(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(workspace.home / ".local" / "state"))
+    yield Team(workspace)
+    processes.end_marked(workspace.directory)
+
+
+def test_nothing_is_a_result(team: Team) -> None:
+    for command in ("list", "reap"):
+        assert team.resources(command).stdout == "there are no remote resources\n"
+    assert team.resources("list", "--format=json").json == []
+
+
+def test_what_a_killed_run_left_is_listed_and_reaped(team: Team) -> None:
+    run = team.kill("a")
+    (found,) = team.resources("list", "--format=json").json
+    names = {name: found[name] for name in ("kind", "name", "run", "project", "created", "found", "directory")}
+    assert names == {
+        "kind": "thing",
+        "name": "a",
+        "run": run.name,
+        "project": "makers",
+        "created": True,
+        "found": "ledger",
+        "directory": str(run),
+    }
+    assert "a" in team.resources("list").stdout
+    assert team.resources("reap").stdout == "deleted thing a\n"
+    assert (team.things, team.resources("list", "--format=json").json) == ([], [])
+    assert team.workspace.run("project", "status", str(run)).stdout.count("delete_resources") == 1
+
+
+@pytest.mark.parametrize("kill", ["before the plan", "after the plan", "after the creation", "after the mark"])
+@pytest.mark.parametrize("by", ["resume", "reap and resume"])
+def test_nothing_is_left_of_a_run_that_is_killed_at_any_moment(team: Team, kill: str, by: str) -> None:
+    run = team.kill("a", "b", kill=kill)
+    if "reap" in by:
+        team.resources("reap")
+        assert team.things == []
+    outcome = team.workspace.run("project", "resume", str(run))
+    assert outcome.exit_code == 0, str(outcome)
+    assert team.things == []
+    assert team.resources("list", "--format=json").json == []
+    if by == "resume":  # what exists is not created again
+        assert (team.root / "created").read_text().split() == ["a", "b"]
+
+
+def test_nothing_is_left_of_a_run_that_is_killed_between_a_deletion_and_its_record(team: Team) -> None:
+    team.configure("deadly", "other")
+    assert team.workspace.run("project", "run", "makers").exit_code == -signal.SIGKILL
+    assert [each["name"] for each in team.resources("list", "--format=json").json][:1] == ["deadly"]
+    team.resources("reap")
+    assert (team.things, team.resources("list", "--format=json").json) == ([], [])
+
+
+def test_a_run_that_is_being_executed_is_never_touched(team: Team) -> None:
+    team.configure("a")
+    (team.root / "hold").touch()
+    with team.workspace.start("project", "run", "makers") as running:
+        wait((team.root / "begun").exists, "the test phase")
+        for flags in ((), ("--older_than=0s",), ("makers", "--older_than=0s")):
+            assert team.resources("reap", *flags).stdout == "kept thing a: its run is being executed\n"
+        assert "in use" in team.resources("list").stdout
+        assert team.things == ["a"]
+        (team.root / "hold").unlink()
+        assert running.wait().exit_code == 0
+    assert team.things == []
+
+
+def test_a_dry_run_says_what_would_happen_and_why(team: Team) -> None:
+    team.kill("a", "kept")
+    team.put("fresh", expires_in=3600)
+    before = team.things
+    would, kept, fresh = team.resources("reap", "makers", "--dry_run").stdout.splitlines()
+    assert would == "would delete thing a"
+    assert kept == "kept thing kept: it is to be kept; --older_than deletes it"
+    assert fresh.startswith("kept thing fresh: it expires in 59 min ")
+    assert team.things == before
+    outcomes = team.resources("reap", "--dry_run", "--format=json").json
+    assert [each["outcome"] for each in outcomes] == ["would delete", "kept"]
+
+
+def test_a_thing_that_only_its_labels_describe_is_reaped_after_its_time_to_live(team: Team) -> None:
+    team.put("fresh", expires_in=3600)
+    team.put("expired", expires_in=-1)
+    found = {each["name"]: each for each in team.resources("list", "makers", "--format=json").json}
+    assert {name: each["found"] for name, each in found.items()} == {"fresh": "labels", "expired": "labels"}
+    assert found["fresh"]["user"] == "runner"
+    assert team.resources("list", "--format=json").json == []
+    team.resources("reap", "makers")
+    assert team.things == ["fresh"]
+    young = team.resources("reap", "makers", "--older_than=1h").stdout
+    assert young == "kept thing fresh: it is not older than 1 h 0 min\n"
+    team.resources("reap", "makers", "--older_than=0s")
+    assert team.things == []
+
+
+def test_a_thing_on_a_ledger_and_on_the_remote_side_is_one_row(team: Team) -> None:
+    team.kill("a")
+    (found,) = team.resources("list", "makers", "--format=json").json
+    assert found["found"] == "ledger"
+
+
+def test_older_than_also_holds_for_runs_that_have_ended(team: Team) -> None:
+    team.kill("a", "kept")
+    assert "it is not older than 2 h" in team.resources("reap", "--older_than=2h").stdout
+    assert team.things == ["a", "kept"]
+    team.resources("reap", "--older_than=0s")
+    assert team.things == []
+
+
+def test_what_a_command_created_is_reaped_after_its_time_to_live(team: Team) -> None:
+    (team.root / "remote").mkdir()
+    for name in ("young", "old"):
+        file = team.root / "remote" / name
+        file.write_text(json.dumps(team.user_ledger.owner.labels()))
+        team.user_ledger.plan(things.thing(file))
+    text = team.user_ledger.file.read_text()
+    first, second = text.splitlines()
+    made = datetime.fromisoformat(json.loads(second)["time"])
+    earlier = (made - timedelta(days=1)).astimezone(UTC).isoformat(timespec="microseconds")
+    team.user_ledger.file.write_text(f"{first}\n{second.replace(json.loads(second)['time'], earlier)}\n")
+    assert team.resources("reap").stdout.splitlines()[1] == "deleted thing old"
+    assert team.things == ["young"]
+    team.resources("reap", "--older_than=0s")
+    assert (team.things, team.user_ledger.file.read_bytes()) == ([], b"")
+
+
+def test_a_deletion_that_fails_says_what_to_do_by_hand(team: Team) -> None:
+    team.kill("a", "stuck")
+    file = team.root / "remote" / "stuck"
+    outcome = team.resources("reap", code=3)
+    expected = ["deleted thing a", f"could not delete thing stuck: {file} is stuck; by hand: rm {file}"]
+    assert outcome.stdout.splitlines() == expected
+    (found,) = team.resources("list", "--format=json").json
+    assert found["failure"] == f"{file} is stuck"
+    file.unlink()
+    assert team.resources("reap").stdout == "deleted thing stuck\n"
+
+
+def test_a_resumed_run_makes_again_what_was_reaped(team: Team) -> None:
+    run = team.kill("a")
+    team.resources("reap")
+    assert team.workspace.run("project", "resume", str(run)).exit_code == 0
+    assert (team.root / "created").read_text() == "a\na\n"
+    assert team.things == []
+
+
+def test_two_processes_that_reap_at_once_delete_everything_once(team: Team) -> None:
+    team.kill(*(f"t{number}" for number in range(5)), "slow")
+    with team.workspace.start("resources", "reap") as first, team.workspace.start("resources", "reap") as second:
+        outcomes = [first.wait(), second.wait()]
+    assert [outcome.exit_code for outcome in outcomes] == [0, 0], outcomes
+    assert team.things == ["slow.tried"]
+    assert team.resources("list", "--format=json").json == []
+
+
+def test_a_damaged_ledger_is_reported_with_its_line(team: Team) -> None:
+    run = team.kill("a")
+    file = RunDirectory(run).ledger
+    file.write_text(f"{file.read_text()}nonsense\n")
+    outcome = team.resources("reap", code=3)
+    assert f"{file}:3: Invalid JSON" in outcome.stderr
+    assert (outcome.stdout, team.things) == ("deleted thing a\n", [])
+
+
+def test_the_ledger_of_another_user_is_not_used(team: Team) -> None:
+    run = team.kill("a")
+    RunDirectory(run).ledger.chmod(0o666)
+    outcome = team.resources("reap", code=3)
+    assert "other users can write it" in outcome.stderr
+    assert team.things == ["a"]
+
+
+def test_a_run_whose_directory_was_removed_is_reported(team: Team) -> None:
+    run = team.kill("a")
+    run.rename(run.with_name("elsewhere"))
+    outcome = team.resources("list")
+    assert f"{run} no longer exists, but had remote resources: remove {ledger.pointer(run)}" in outcome.stderr
+
+
+def test_a_target_that_does_not_answer_is_reported(team: Team) -> None:
+    outcome = team.resources("reap", "makers", code=3)
+    assert "the target `there` could not be searched: " in outcome.stderr
+    assert "does not answer" in outcome.stderr
+
+
+def test_hostile_text_on_a_ledger_is_harmless(team: Team) -> None:
+    run = team.kill("a")
+    hostile = "\x1b[2J::set-output name=x::y\n::error::z"
+    file = RunDirectory(run).ledger
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines[0] |= {"name": f"a{hostile}", "command": f"rm {hostile}", "deletion": {"file": str(team.root / "x")}}
+    (team.root / "x").mkdir()
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines[:1]))
+    status = team.workspace.run("project", "status", str(run))
+    for outcome in (team.resources("list"), status, team.resources("reap", code=3)):
+        assert "\x1b[2J" not in str(outcome)
+        assert not any(line.startswith("::") for line in outcome.stdout.splitlines())
+
+
+@pytest.mark.parametrize("text", ["", "2", "h", "-2h", "2 weeks", "1e9d", "nan", "99999999d"])
+def test_a_wrong_duration_is_refused(team: Team, text: str) -> None:
+    outcome = team.resources("reap", f"--older_than={text}", code=2)
+    assert "is not a duration. Examples: 90m, 2h, 1.5d" in outcome.stderr
+
+
+def test_presets_need_a_project(team: Team) -> None:
+    assert "need a project" in team.resources("list", "--presets=x", code=2).stderr
+
+
+def test_an_unknown_project_is_wrong_usage(team: Team) -> None:
+    assert "maker" in team.resources("list", "maker", code=2).stderr

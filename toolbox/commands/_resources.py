@@ -1,0 +1,142 @@
+"""Implements `resources list` and `resources reap`: searches for remote resources, and prints them."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from toolbox.config import overrides as overrides_text
+from toolbox.model.errors import UsageError
+from toolbox.model.foreign_text import printable, printable_json
+from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.text import duration
+from toolbox.model.verdicts import ExitCode
+from toolbox.orchestration import leftovers, request
+from toolbox.orchestration.leftovers import Leftover, Outcome, Reaped, Search
+from toolbox.orchestration.request import RunRequest
+from toolbox.reports.terminal import live_view, rows
+from toolbox.reports.terminal.rows import Format
+from toolbox.runs import summary
+from toolbox.system import redaction
+
+_COLUMNS: Final = ("kind", "name", "state", "owner", "project", "run", "age", "expires", "found")
+_JSON_COLUMNS: Final = (
+    *("kind", "name", "run", "project", "user", "host", "planned", "expires", "created", "kept", "failure", "command"),
+    *("directory", "running", "found", "outcome", "reason"),
+)
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_NOTHING: Final = "there are no remote resources"
+
+
+def seconds(text: str) -> float:
+    """Return a duration such as `90m` or `2h` in seconds.
+
+    Raises:
+        UsageError: the text is not a duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    value = float(match[1]) * _UNITS[match[2]] if match is not None else math.inf
+    if value > MOST_SECONDS:
+        raise UsageError(f"--older_than={text} is not a duration. Examples: 90m, 2h, 1.5d")
+    return value
+
+
+def search(project: str | None, presets: Sequence[str] | None, overrides: str | None) -> Search:
+    """Search for remote resources, and print what could not be searched to stderr.
+
+    Raises:
+        UsageError: the configuration of the project is wrong, or presets are given without a project.
+    """
+    if project is None and (presets or overrides):
+        raise UsageError("--presets and --overrides need a project: give its name, as in `resources list NAME`")
+    found = Search()
+    configuration = None
+    if project is not None:  # a wrong name is reported before anything is searched
+        files, values = overrides_text.parse(overrides)
+        configuration = request.configure(RunRequest(project, presets or (), files, values))[1]
+        redaction.current().add(configuration.secret_values())
+    found.add_ledgers()
+    if configuration is not None:
+        found.add_labelled(configuration)
+    for fault in found.faults:
+        print(printable(redaction.current()(fault)), file=sys.stderr)
+    return found
+
+
+def show(found: Search, format_: Format) -> str | None:
+    """Print a table of the resources, or return their text in a format for programs."""
+    if format_ != "text":
+        return _dump([Reaped(leftover, Outcome.KEPT) for leftover in found.leftovers], format_, is_list=True)
+    now = datetime.now(UTC)
+    with live_view.view(sys.stdout) as view:
+        rows.show([_row(leftover, now) for leftover in found.leftovers], _COLUMNS, view.console, empty=_NOTHING)
+    return None
+
+
+def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: bool) -> int:
+    """Delete what was left, print a line for each resource, and return the exit code."""
+    if dry_run:
+        now = datetime.now(UTC)
+        reasons = [(leftover, leftover.reason_to_keep(older_than, now)) for leftover in found.leftovers]
+        reaped = [Reaped(leftover, Outcome.KEPT if why else Outcome.WOULD_DELETE, why) for leftover, why in reasons]
+    else:
+        reaped = leftovers.reap(found.leftovers, older_than, redaction.current())
+    if format_ == "text":
+        lines = [_line(each) for each in reaped] or [_NOTHING]
+        print(printable(redaction.current()("\n".join(lines))))
+    else:
+        print(_dump(reaped, format_))
+    has_failed = any(each.outcome is Outcome.FAILED for each in reaped)
+    return ExitCode.ERROR if has_failed or found.faults else ExitCode.PASSED
+
+
+def _line(reaped: Reaped) -> str:
+    resource = reaped.leftover.entry.resource
+    name = f"{resource.kind} {resource.name}"
+    match reaped.outcome:
+        case Outcome.DELETED | Outcome.WOULD_DELETE:
+            return f"{reaped.outcome} {name}"
+        case Outcome.KEPT:
+            return f"kept {name}: {_one_line(reaped.reason)}"
+        case Outcome.FAILED:
+            return f"could not delete {name}: {_one_line(reaped.reason)}; by hand: {resource.command}"
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(filter(None, map(str.strip, text.splitlines())))
+
+
+def _row(leftover: Leftover, now: datetime) -> dict[str, Any]:
+    entry = leftover.entry
+    return {
+        "kind": entry.resource.kind,
+        "name": entry.resource.name,
+        "state": "in use" if leftover.is_running else entry.state,
+        "owner": f"{entry.owner.user}@{entry.owner.host}",
+        "project": entry.owner.project,
+        "run": entry.owner.run,
+        "age": duration((now - entry.planned).total_seconds(), digits=0),
+        "expires": entry.expires,
+        "found": "ledger" if leftover.is_on_ledger else "labels",
+    }
+
+
+def _dump(reaped: Sequence[Reaped], format_: Format, *, is_list: bool = False) -> str:
+    found = [
+        {
+            **summary.resource_json(each.leftover.entry),
+            "directory": str(each.leftover.run or ""),
+            "running": each.leftover.is_running,
+            "found": "ledger" if each.leftover.is_on_ledger else "labels",
+            **({} if is_list else {"outcome": each.outcome, "reason": each.reason}),
+        }
+        for each in reaped
+    ]
+    assert format_ != "text", "text is printed as a table"
+    text = rows.dump(found, _JSON_COLUMNS[: -2 if is_list else None], format_)
+    return printable_json(redaction.current()(text)) if format_ == "json" else redaction.current()(text)
