@@ -9,6 +9,7 @@ A call ends at once if the scope of its thread is cancelled.
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import time
@@ -20,6 +21,7 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.system import cancellation, extras
 from toolbox.tpu import api_endpoint, api_errors
 from toolbox.tpu.api_endpoint import ApiEndpoint
+from toolbox.tpu.api_errors import TpuApiError
 from toolbox.tpu.tpu_request import TpuRequest
 from toolbox.tpu.tpu_states import Fault, Location, Node, Operation, QueuedResource, ZoneView
 
@@ -82,6 +84,15 @@ class TpuApi:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def limited(self, timeout: float) -> TpuApi:
+        """Return the same connection with another limit for how long requests are repeated, in seconds.
+
+        The connection is closed by the original object only.
+        """
+        limited = copy.copy(self)
+        limited._timeout = min(self._timeout, timeout)  # noqa: SLF001  # it is another object of this class
+        return limited
 
     def node(self, name: str) -> Node:
         """Return the node with a full name.
@@ -209,6 +220,37 @@ class TpuApi:
         request = operations_pb2.GetOperationRequest(name=name)
         action = f"the operation {name} cannot be read"
         return conversions.operation_of(self._call("get_operation", request, action, name=name))
+
+    def has_accelerator_type(self, location: Location, name: str) -> bool:
+        """Return whether a zone offers an accelerator type.
+
+        Raises:
+            TpuApiError: the request failed, for example because the account may not use the zone.
+        """
+        from google.cloud import tpu_v2
+
+        request = tpu_v2.GetAcceleratorTypeRequest(name=f"{location}/acceleratorTypes/{name}")
+        return self._exists("get_accelerator_type", request, f"the accelerator types of {location} cannot be read")
+
+    def has_runtime_version(self, location: Location, name: str) -> bool:
+        """Return whether a zone has a runtime version.
+
+        Raises:
+            TpuApiError: the request failed, for example because the account may not use the zone.
+        """
+        from google.cloud import tpu_v2
+
+        request = tpu_v2.GetRuntimeVersionRequest(name=f"{location}/runtimeVersions/{name}")
+        return self._exists("get_runtime_version", request, f"the runtime versions of {location} cannot be read")
+
+    def _exists(self, method: str, request: Any, action: str) -> bool:
+        try:
+            self._call(method, request, action, name=request.name)
+        except TpuApiError as error:
+            if error.is_absent:
+                return False
+            raise
+        return True
 
     def close(self) -> None:
         """Close the connection."""

@@ -14,6 +14,7 @@ from toolbox.tpu import api_errors
 from toolbox.tpu.tpu_states import Fault, Node, Phase, QueuedResource
 
 _GONE: Final = frozenset({Phase.LOST, Phase.DELETING})
+_SUSPENDING: Final = "SUSPENDING"
 _EXPIRED: Final = frozenset({"OK", "DEADLINE_EXCEEDED"})  # the codes of a request that waited for longer than allowed
 
 
@@ -77,6 +78,9 @@ def of_queued_resource(
     """
     if queued.phase is Phase.FAILED:
         raise _failure(queued, valid_until)
+    if queued.state == _SUSPENDING:
+        # The next state tells whether the creation failed, for example without capacity, or the nodes were taken away.
+        return Progress(Phase.CREATING, queued.message)
     if queued.phase in _GONE:
         raise TpuLost(queued.message)
     if queued.phase is not Phase.UP:

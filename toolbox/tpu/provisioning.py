@@ -20,7 +20,7 @@ from toolbox.model import backoff
 from toolbox.model.resources import Resource, ResourceLedger
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation, environ
-from toolbox.tpu import api_errors, deletion, progress
+from toolbox.tpu import api_endpoint, api_errors, deletion, progress
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import CapacityError, TpuApiError
 from toolbox.tpu.progress import Progress, TpuLost
@@ -40,17 +40,21 @@ _LONGEST_PAUSE: Final = 15.0
 
 def resource_of(request: TpuRequest) -> Resource:
     """Return the entry of the ledger for the node or the queued resource of a request."""
-    tpu, location = request.description, request.location
-    command = [environ.program(), "tpu", "delete", request.name]
-    command += [f"--project={location.project}", f"--zone={location.zone}"]
-    command += [f"--api_endpoint={tpu.api_endpoint}"] if not tpu.is_default_endpoint else []
-    return Resource(
-        QUEUED_RESOURCE if tpu.is_queued else NODE,
-        request.full_name,
-        {"name": request.full_name, "api_endpoint": tpu.api_endpoint},
-        tpu.ttl,
-        shlex.join(command),
-    )
+    tpu = request.description
+    return ledger_entry(QUEUED_RESOURCE if tpu.is_queued else NODE, request.full_name, tpu.api_endpoint, tpu.ttl)
+
+
+def ledger_entry(kind: str, name: str, endpoint: str, ttl: float) -> Resource:
+    """Return the entry of the ledger for a node or a queued resource.
+
+    Args:
+        name: the full name.
+        endpoint: the address of the API, as in a description.
+    """
+    _, project, _, zone, _, own_name = name.split("/")
+    command = [environ.program(), "tpu", "delete", own_name, f"--project={project}", f"--zone={zone}"]
+    command += [f"--api_endpoint={endpoint}"] if endpoint != api_endpoint.DEFAULT else []
+    return Resource(kind, name, {"name": name, "api_endpoint": endpoint}, ttl, shlex.join(command))
 
 
 class Provisioning:
@@ -67,13 +71,18 @@ class Provisioning:
         self._index = self._first_zone()
         self._operation: Operation | None = None
         self._operation_read = 0.0
-        self._is_leaving = self._is_created = False
+        self._is_leaving = self._is_created = self._is_adopted = False
         self._refusals: list[CapacityError] = []
 
     @property
     def request(self) -> TpuRequest:
         """The request for the current zone."""
         return self._requests[self._index]
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether `begin` has found the TPU, because an earlier session created it."""
+        return self._is_adopted
 
     def begin(self) -> None:
         """Request the TPU, or adopt it if it exists already.
@@ -139,6 +148,7 @@ class Provisioning:
         except deletion.ForeignObject:
             self._ledger.mark_deleted(resource_of(self.request))
             raise
+        self._is_adopted = True
         log.info("%s exists already, and has the labels of this run or user", name)
 
     def _object(self) -> Node | QueuedResource:

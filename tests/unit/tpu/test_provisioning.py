@@ -292,3 +292,12 @@ def test_the_command_of_the_ledger_deletes_the_tpu(request_for: Request) -> None
     assert resource.command.endswith(
         f"tpu delete tpu --project={PROJECT} --zone={ZONE} --api_endpoint={request.description.api_endpoint}"
     )
+
+
+def test_a_queued_resource_that_finds_no_capacity_while_its_nodes_are_created_is_not_lost(
+    start: Callable[..., Provisioning], follow: Follow, server: Server
+) -> None:
+    """The API first suspends it, and then tells why it has failed."""
+    server.add_fault(Fault("ProvisionQueuedResource", "RESOURCE_EXHAUSTED", when="operation"))
+    state = follow(start(spot=True, **ZONES))
+    assert [node.name for node in state.nodes] == [OTHER_NODE]

@@ -1,0 +1,48 @@
+"""Finds the TPUs with labels of Topgallant, of any owner, so that leftovers can be deleted without a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from toolbox.model.resources import OpenResource, Owner, Resource, expiry_of
+from toolbox.tpu import provisioning
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.tpu_description import TpuDescription
+from toolbox.tpu.tpu_states import Location
+
+
+def find(description: TpuDescription) -> list[OpenResource]:
+    """Return the nodes and queued resources in the zones of a description that have labels of Topgallant.
+
+    Raises:
+        ToolboxError: the API does not answer, or refuses the request.
+    """
+    api = TpuApi(description.endpoint)
+    try:
+        return [found for zone in description.zone for found in _in_zone(api, description, zone)]
+    finally:
+        api.close()
+
+
+def _in_zone(api: TpuApi, description: TpuDescription, zone: str) -> Iterator[OpenResource]:
+    view = api.view(Location(description.project, zone))
+    for queued in view.queued_resources.values():
+        yield from _owned(provisioning.QUEUED_RESOURCE, queued.name, queued.labels, queued.created, description)
+    for node in view.nodes.values():
+        if not node.queued_resource:  # a queued resource is deleted with its nodes
+            yield from _owned(provisioning.NODE, node.name, node.labels, node.created, description)
+
+
+def _owned(
+    kind: str, name: str, labels: Mapping[str, str], created: datetime | None, description: TpuDescription
+) -> Iterable[OpenResource]:
+    """Return the resource, if its labels name an owner."""
+    owner = Owner.from_labels(labels)
+    if owner is None:
+        return []
+    begun = created or datetime.now(UTC)
+    expires = expiry_of(labels) or begun + timedelta(seconds=description.ttl)
+    ttl = max(0.0, (expires - begun).total_seconds())
+    resource: Resource = provisioning.ledger_entry(kind, name, description.api_endpoint, ttl)
+    return [OpenResource(resource, owner, begun, expires, is_created=True)]
