@@ -11,9 +11,10 @@ import pytest
 
 from tests.conformance.pods import Pods
 from tests.conformance.sites import Bench, Orchestrator, Site
-from tests.servers import api_proxy, kubernetes, openssh
+from tests.conformance.tpus import Outage, Tpus
+from tests.servers import api_proxy, kubernetes, openssh, tpu
 from toolbox.backends import kubernetes as kubernetes_backend
-from toolbox.backends import local, ssh
+from toolbox.backends import local, ssh, tpu_vm
 from toolbox.extensions import discovery, loading, protocols
 from toolbox.kubernetes.pods import attempt_clock
 
@@ -57,17 +58,46 @@ def _kubernetes(directory: Path) -> Iterator[Site]:
         )
 
 
+@contextmanager
+def _tpu_vm(directory: Path) -> Iterator[Site]:
+    """Yield a site with one TPU for each run, because creating one for each attempt would take long."""
+    with (
+        tpu.serving(directory / "server", shared=directory.parent) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("XDG_STATE_HOME", str(directory / "state"))
+        outage = Outage(server)
+        target = tpu_vm.Target.model_validate(
+            {
+                "project": "my-project",
+                "zone": "us-central1-a",
+                "accelerator_type": "v5litepod-8",
+                "runtime_version": "v2-alpha-tpuv5-lite",
+                "api_endpoint": f"http://127.0.0.1:{outage.api.port}",
+                "ssh": {"user": "root", "port": outage.ssh.port},  # root, who may read the directories of the tests
+                "reuse": "run",
+            }
+        )
+        site = Tpus("tpu_vm", target, server=outage, refusal="cannot be reached", quick=10.0, cloud=server)
+        site.create(directory / "first")
+        yield site
+        outage.stop()
+
+
 SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
     "local": _local,
     "ssh": _ssh,
     "kubernetes": _kubernetes,
+    "tpu_vm": _tpu_vm,
 }
 
 
 @pytest.fixture(autouse=True)
 def _no_news_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable the message about a long wait, so that a pod that starts late causes no notification."""
+    """Disable the message about a long wait, so that a pod or a TPU that starts late causes no notification."""
     monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", float("inf"))
+    monkeypatch.setattr(tpu_vm._TpuVm, "_show_waiting", lambda *_: None)
+    monkeypatch.setattr(tpu_vm, "_SHUTDOWN_SECONDS", 1.0)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol
@@ -79,6 +79,7 @@ class Site:
         server: server through which the target is reached, or None.
         refusal: part of the error message when the server is stopped.
         quick: short timeout in seconds, within which a workload still starts on the target.
+        ledgers: the ledger of each run, by the name of the run.
     """
 
     name: str
@@ -87,6 +88,11 @@ class Site:
     server: Server | None = None
     refusal: str = ""
     quick: float = 1.0
+    ledgers: dict[str, MemoryLedger] = field(default_factory=dict, repr=False)
+
+    def ledger(self, run: str) -> MemoryLedger:
+        """Return the ledger that all orchestrators of a run share."""
+        return self.ledgers.setdefault(run, MemoryLedger(dataclasses.replace(OWNER, run=run)))
 
     @property
     def is_apart(self) -> bool:
@@ -172,8 +178,7 @@ class Orchestrator:
         self.secrets: Sequence[str] = ()
         self.notified: list[str] = []
         self._news = threading.Condition()
-        ledger = MemoryLedger(dataclasses.replace(OWNER, run=run))
-        context = TargetContext("there", run, mark, {}, lambda: self.secrets, self._take, ledger)
+        context = TargetContext("there", run, mark, {}, lambda: self.secrets, self._take, site.ledger(run))
         self.backend: Backend = site.description.open(context)
 
     def status(self, handle: Handle) -> AttemptStatus:

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Boots one VM of the test server of the TPU API. It is process 1 of a PID namespace, and becomes the SSH server.
 #
-# Arguments: directory of the VM, host name, path of sshd
+# Arguments: directory of the VM, host name, path of sshd, shared directory of the machine (may be empty)
 set -eu
-directory=$1 hostname=$2 sshd=$3
+directory=$1 hostname=$2 sshd=$3 shared=$4
 
 echo started
 read -r answer # by now, the end of the test server ends this process; if it has ended before, `read` fails
@@ -18,7 +18,9 @@ mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir /run/sshd /run/vm
 mount --bind "$directory" /run/vm
+if [ -n "$shared" ]; then mkdir /run/shared && mount --bind "$shared" /run/shared; fi
 mount -t tmpfs -o mode=1777 tmpfs /tmp
+if [ -n "$shared" ]; then mkdir -p "$shared" && mount --bind /run/shared "$shared"; fi
 for file in passwd group shadow; do mount --bind "/run/vm/$file" "/etc/$file"; done
 
 cd /

@@ -30,6 +30,7 @@ class Server(Control):
         has_workers: whether nodes have real VMs, which need root. Otherwise only the API answers.
         is_frozen: whether time stands still, except for `advance`.
         port: port of the API over gRPC; 0 means a free one.
+        shared: directory of this machine that all workers see at the same path.
 
     Raises:
         ServerError: this machine cannot run workers.
@@ -43,10 +44,11 @@ class Server(Control):
         has_workers: bool = True,
         is_frozen: bool = False,
         port: int = 0,
+        shared: Path | None = None,
     ) -> None:
         self.directory = directory
         self._clock = Clock(frozen=is_frozen)
-        self._workers = RealMachines(directory, self._clock) if has_workers else None
+        self._workers = RealMachines(directory, self._clock, shared) if has_workers else None
         machines = self._workers or NoMachines()
         self._api = Api(Cloud(clock=self._clock, timings=timings or Timings(), machines=machines))
         self._console = Console(self._api, self._workers)

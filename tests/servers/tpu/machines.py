@@ -79,11 +79,13 @@ class RealMachines:
     Args:
         directory: directory for the files of the VMs.
         clock: the clock by which VMs boot.
+        shared: directory of this machine that all VMs see at the same path.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(self, directory: Path, clock: Clock, shared: Path | None = None) -> None:
         _check_machine()
         self._directory = directory
+        self._shared = shared
         self._clock = clock
         self._machines: dict[str, list[Machine]] = {}
         self._lock = threading.RLock()
@@ -211,7 +213,7 @@ class RealMachines:
                 if machine.is_broken:
                     machine.silent = [_silent(address, self.port) for address in machine.addresses]
                 else:
-                    _spawn(machine)
+                    _spawn(machine, self._shared)
         for machine in machines:
             self._await(machine)
 
@@ -253,10 +255,10 @@ def _check_machine() -> None:
     _TOPGALLANT.mkdir(exist_ok=True)  # VMs mount their own over it
 
 
-def _spawn(machine: Machine) -> None:
+def _spawn(machine: Machine, shared: Path | None) -> None:
     """Start the process of a VM."""
     (machine.directory / "sshd.log").write_text("")
-    arguments = [str(machine.directory), machine.hostname, str(openssh.TOOLS["sshd"])]
+    arguments = [str(machine.directory), machine.hostname, str(openssh.TOOLS["sshd"]), str(shared or "")]
     command = ["setpriv", "--pdeathsig=KILL", "unshare", *_NAMESPACES, "sh", str(_BOOT), *arguments]
     with (machine.directory / "boot.log").open("ab") as log:
         machine.process = subprocess.Popen(

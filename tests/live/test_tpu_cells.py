@@ -1,0 +1,351 @@
+"""Cells on TPUs: the TPU is created, used and deleted. The API is that of the test server, the workers are real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.sites import workload
+from tests.live.tpu_cells import FOUR_WORKERS, OTHER_ZONE, QUEUED, ZONE, Cells
+from tests.servers import tpu
+from tests.servers.tpu import Fault, Timings
+from toolbox.backends import tpu_vm
+from toolbox.model.errors import FilesLost, StepError
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import AttemptState, EndedBy
+from toolbox.tpu import api_endpoint, worker_group
+from toolbox.tpu.api import TpuApi
+
+pytestmark = pytest.mark.live
+
+QUOTA = "TPUV5sLitepodPerProjectPerZoneForTPUAPI"
+PLACE = 'echo "$TOPGALLANT_SLICE_INDEX/$TOPGALLANT_SLICES $TOPGALLANT_HOST_INDEX/$TOPGALLANT_HOSTS"'
+
+
+@pytest.fixture(name="server")
+def _server(tmp_path: Path) -> Iterator[tpu.Server]:
+    with tpu.serving(tmp_path / "server") as running:
+        yield running
+
+
+@pytest.fixture(name="cells")
+def _cells(server: tpu.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Cells]]:
+    """Yield a function that opens a target with these fields."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(worker_group, "LOST_SECONDS", 2.0)
+    opened: list[Cells] = []
+
+    def call(**fields: Any) -> Cells:
+        opened.append(Cells(server, tmp_path, **fields))
+        return opened[-1]
+
+    yield call
+    for bench in opened:
+        bench.close()
+        bench.shared.backend.close()
+
+
+def places(attempt: Any, count: int) -> list[str]:
+    """Return the logs of the first workers of an attempt."""
+    return [attempt.text(f"hosts/{index}/stdout.log" if index else "stdout.log") for index in range(count)]
+
+
+def test_a_cell_runs_on_its_own_node(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(startup_script="touch /var/lib/topgallant/prepared")
+    attempt, outcome = bench.run("sh", "-c", "test -e /var/lib/topgallant/prepared && echo 1 >result")
+    assert (outcome.ended_by, outcome.exit_code, attempt.text("files/result")) == (EndedBy.EXIT, 0, "1\n")
+    bench.release(attempt)
+    assert [record.creator for record in server.history()] == ["CreateNode"]
+
+
+def test_a_cell_runs_on_all_workers_of_a_slice(cells: Callable[..., Cells]) -> None:
+    bench = cells(**FOUR_WORKERS)
+    attempt, outcome = bench.run("sh", "-c", PLACE)
+    assert outcome.exit_code == 0
+    assert places(attempt, 4) == [f"/ {index}/4\n" for index in range(4)]
+    bench.release(attempt)
+
+
+def test_a_cell_runs_on_chosen_workers(cells: Callable[..., Cells]) -> None:
+    attempt, _ = cells(**FOUR_WORKERS, workers="1-2").run("sh", "-c", PLACE)
+    assert places(attempt, 2) == ["/ 0/2\n", "/ 1/2\n"]
+    assert not (attempt.directory / "hosts/2").exists()
+
+
+def test_a_cell_runs_on_all_slices(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(slices=2)
+    attempt, _ = bench.run("sh", "-c", PLACE)
+    assert places(attempt, 2) == ["0/2 0/1\n", "1/2 0/1\n"]
+    bench.release(attempt)
+    assert len(server.history()) == 2
+
+
+def test_the_failure_of_one_worker_is_that_of_the_cell(cells: Callable[..., Cells]) -> None:
+    attempt, outcome = cells(**FOUR_WORKERS).run("sh", "-c", "test $TOPGALLANT_HOST_INDEX != 2 || exit 255; sleep 60")
+    assert (outcome.ended_by, outcome.exit_code, outcome.message) == (EndedBy.EXIT, 255, "worker 2: exit status 255")
+    assert (attempt.text("exit_code"), attempt.text("hosts/2/exit_code")) == ("255\n", "255\n")
+    assert attempt.text("hosts/0/exit_code") == "143\n"
+
+
+def test_a_stock_out_moves_on_to_the_next_zone(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.set_capacity(ZONE, nodes=0)
+    bench = cells(zone=[ZONE, OTHER_ZONE])
+    attempt, outcome = bench.run("true")
+    assert outcome.exit_code == 0
+    zones = [record.name.split("/")[3] for record in server.history()]
+    assert zones == [ZONE, OTHER_ZONE]
+    bench.release(attempt)
+
+
+@pytest.mark.parametrize("fields", [{}, {"spot": True, "valid_until": 0.1}])
+def test_a_cell_without_capacity_in_any_zone_says_so(
+    cells: Callable[..., Cells], server: tpu.Server, fields: dict[str, Any]
+) -> None:
+    for zone in (ZONE, OTHER_ZONE):
+        server.set_capacity(zone, nodes=0)
+    bench = cells(zone=[ZONE, OTHER_ZONE], **fields)
+    attempt = bench.start("true")
+    outcome = attempt.wait()
+    assert outcome.ended_by is EndedBy.NO_CAPACITY
+    assert outcome.message.startswith("no zone has capacity for tg-conformance-")
+    bench.release(attempt)
+
+
+def test_a_used_up_quota_is_lacking_capacity(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.set_quota(QUOTA, 0)
+    bench = cells()
+    with pytest.raises(StepError, match="Quota limit") as caught:
+        bench.start("true")
+    assert caught.value.cause is Cause.CAPACITY
+    assert bench.ledger.open_resources() == []
+
+
+def test_a_refused_permission_is_a_configuration_error(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.add_fault(Fault("CreateNode", "PERMISSION_DENIED", times=None))
+    bench = cells()
+    with pytest.raises(StepError, match="PERMISSION_DENIED") as caught:
+        bench.start("true")
+    assert caught.value.cause is Cause.CONFIGURATION
+    assert bench.ledger.open_resources() == []
+
+
+def test_a_queued_resource_waits_for_capacity(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.set_capacity(ZONE, nodes=0)
+    bench = cells(**QUEUED)
+    attempt = bench.start("true")
+    bench.waits(attempt, "WAITING_FOR_RESOURCES")
+    assert attempt.by.status(attempt.handle).state is AttemptState.SUBMITTED
+    server.set_capacity(ZONE, nodes=None)
+    assert attempt.wait().exit_code == 0
+    bench.release(attempt)
+
+
+def test_the_wait_for_capacity_is_limited(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.set_capacity(ZONE, nodes=0)
+    bench = cells(**QUEUED)
+    attempt = bench.start("true", wait=0.5)
+    outcome = attempt.wait()
+    assert outcome.ended_by is EndedBy.NO_CAPACITY
+    assert "WAITING_FOR_RESOURCES" in outcome.message
+    bench.release(attempt)
+
+
+def test_a_failed_startup_script_is_shown(cells: Callable[..., Cells]) -> None:
+    bench = cells(startup_script="echo there is no such package >&2\nexit 3")
+    attempt = bench.start("true")
+    outcome = attempt.wait()
+    assert outcome.ended_by is EndedBy.NOT_STARTED
+    assert "worker 0: the startup script ended with status 3:\nthere is no such package" in outcome.message
+    bench.release(attempt)
+
+
+def test_a_cell_waits_for_the_startup_script(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(startup_script="until test -e /var/lib/topgallant/go; do sleep 0.1; done")
+    attempt = bench.start("true")
+    bench.waits(attempt, "worker 0: the startup script is running")
+    (worker,) = server.workers(bench.node())
+    (worker.directory / "disk/topgallant/go").touch()
+    assert attempt.wait().exit_code == 0
+
+
+def test_a_worker_that_disappears_ends_the_cell_on_all_workers(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(**FOUR_WORKERS)
+    attempt = bench.begin()
+    server.lose_worker(bench.node(), 2)
+    outcome = attempt.wait()
+    assert outcome.ended_by is EndedBy.LOST
+    assert outcome.message.startswith("worker 2: ")
+    assert "READY" in outcome.message
+    attempt.collect()
+    assert attempt.text() == "up\n"
+    bench.release(attempt)
+
+
+@pytest.mark.parametrize(
+    ("take", "words"),
+    [
+        (tpu.Server.preempt, "was preempted"),
+        (tpu.Server.maintain, "maintenance"),
+        (tpu.Server.repair, "is being repaired"),
+    ],
+)
+def test_a_node_that_is_taken_away_ends_the_cell(
+    cells: Callable[..., Cells], server: tpu.Server, take: Callable[[tpu.Server, str], None], words: str
+) -> None:
+    bench = cells()
+    attempt = bench.begin()
+    take(server, bench.node())
+    outcome = attempt.wait()
+    assert outcome.ended_by is EndedBy.EVICTED
+    assert words in outcome.message
+    attempt.collect()
+    bench.release(attempt)
+
+
+def test_a_preempted_slice_ends_the_cell_on_all_slices(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(slices=2)
+    attempt = bench.begin()
+    server.preempt(str(server.nodes()[1]["name"]))
+    assert attempt.wait().ended_by is EndedBy.EVICTED
+    bench.release(attempt)
+
+
+def test_files_that_are_lost_with_their_node_are_reported(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells()
+    attempt = bench.start("true")
+    attempt.wait()
+    server.preempt(bench.node())
+    with pytest.raises(FilesLost, match="was preempted"):
+        attempt.collect()
+    bench.release(attempt)
+
+
+def test_an_api_that_fails_now_and_then_is_asked_again(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    faults = [Fault("*", "UNAVAILABLE", first=first) for first in (1, 3, 4, 8, 9, 12)]
+    server.add_fault(*faults, Fault("CreateNode", "UNAVAILABLE", when="after"))
+    bench = cells()
+    attempt, outcome = bench.run("true")
+    assert outcome.exit_code == 0
+    bench.release(attempt)
+    assert len(server.history()) == 1
+
+
+def test_a_slow_creation_is_followed(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.set_timings(Timings(create=1.0, boot=0.5))
+    bench = cells()
+    attempt = bench.start("true")
+    bench.waits(attempt, "CREATING")
+    assert attempt.wait().exit_code == 0
+
+
+def test_a_cell_that_is_cancelled_during_the_creation_leaves_nothing(
+    cells: Callable[..., Cells], server: tpu.Server
+) -> None:
+    server.set_timings(Timings(create=600.0))
+    bench = cells()
+    attempt = bench.start("true")
+    bench.waits(attempt, "CREATING")
+    assert attempt.cancel().ended_by is EndedBy.CANCELLED
+    attempt.collect()
+    bench.release(attempt)
+
+
+def test_a_failed_deletion_stays_in_the_ledger(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells()
+    attempt, _ = bench.run("true")
+    server.add_fault(Fault("DeleteNode", "PERMISSION_DENIED"))
+    with pytest.raises(StepError, match="PERMISSION_DENIED"):
+        attempt.by.backend.release(attempt.handle)
+    (entry,) = bench.ledger.open_resources()
+    assert "PERMISSION_DENIED" in entry.failure
+    bench.release(attempt)
+
+
+def test_cells_share_the_node_of_the_run(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(reuse="run")
+    attempts = bench.start_all([["sh", "-c", f"exit {code}"] for code in (0, 3)])
+    assert [attempt.wait().exit_code for attempt in attempts] == [0, 3]
+    for attempt in attempts:
+        attempt.collect()
+        attempt.by.backend.release(attempt.handle)
+    assert len(server.nodes()) == 1
+    bench.shared.backend.teardown_run()  # type: ignore[attr-defined]  # not every backend has the method
+    assert (len(server.history()), server.leftovers(), bench.ledger.open_resources()) == (1, [], [])
+
+
+def test_the_node_of_the_run_is_replaced_when_it_was_lost(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(reuse="run")
+    attempt = bench.begin()
+    server.preempt(bench.node())
+    assert attempt.wait().ended_by is EndedBy.EVICTED
+    attempt.by.backend.release(attempt.handle)
+    assert bench.run("true", name="another")[1].exit_code == 0
+    assert [record.deleted is None for record in server.history()] == [False, True]
+
+
+def test_a_cell_waits_for_the_quota_of_a_node_that_is_being_deleted(
+    cells: Callable[..., Cells], server: tpu.Server
+) -> None:
+    server.set_quota(QUOTA, 8)
+    server.set_timings(Timings(delete=1.0))
+    bench = cells()
+    first, _ = bench.run("true")
+    with ThreadPoolExecutor() as threads:
+        deleting = threads.submit(first.by.backend.release, first.handle)
+        server.wait_for_state(str(server.nodes()[0]["name"]), "DELETING")
+        assert bench.run("true", name="second")[1].exit_code == 0
+        deleting.result()
+
+
+def test_a_node_is_adopted_while_it_is_created(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.set_timings(Timings(create=1.0))
+    bench = cells()
+    first = bench.start("true", by=bench.orchestrator())
+    first.by.backend.close()
+    second = bench.orchestrator()
+    assert second.backend.find(first.workload, first.handle.name, first.directory) == first.handle
+    assert second.end_of(first.handle).outcome is not None
+    assert len(server.history()) == 1
+
+
+def delete(server: tpu.Server, node: str) -> None:
+    """Delete a node, as another user does."""
+    with TpuApi(api_endpoint.parse(server.endpoint)) as api:
+        api.delete_node(node)
+    server.wait_for_state(node, None)
+
+
+@pytest.mark.parametrize("take", [tpu.Server.preempt, delete])
+def test_a_node_that_was_lost_without_an_orchestrator_ends_its_cell(
+    cells: Callable[..., Cells], server: tpu.Server, take: Callable[[tpu.Server, str], None]
+) -> None:
+    bench = cells()
+    attempt = bench.begin(by=bench.orchestrator())
+    attempt.by.backend.close()
+    take(server, bench.node())
+    second = bench.orchestrator()
+    assert second.backend.find(attempt.workload, attempt.handle.name, attempt.directory) == attempt.handle
+    outcome = second.end_of(attempt.handle).outcome
+    assert outcome is not None
+    assert outcome.ended_by is EndedBy.EVICTED
+    second.backend.release(attempt.handle)
+    assert bench.ledger.open_resources() == []
+
+
+def test_a_cell_that_was_never_requested_is_not_found(cells: Callable[..., Cells], tmp_path: Path) -> None:
+    assert cells().shared.backend.find(workload("true"), "nothing", tmp_path) is None
+
+
+def test_an_end_by_the_shutdown_of_a_machine_is_no_cancellation(
+    cells: Callable[..., Cells], server: tpu.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes of a machine get SIGTERM before the API reports that the node is taken away."""
+    monkeypatch.setattr(tpu_vm, "_SHUTDOWN_SECONDS", 60.0)
+    bench = cells()
+    attempt = bench.begin("kill -TERM $PPID; sleep 600")
+    server.preempt(bench.node())
+    assert attempt.wait().ended_by is EndedBy.EVICTED

@@ -1,0 +1,605 @@
+"""TPU VMs of Google Cloud: creates a TPU for each cell, or one for the run, and runs cells on its workers by SSH.
+
+A submitted cell is in the queue of the target until its TPU is up, SSH answers on all workers, and the startup script
+has ended. `toolbox.tpu.fleet` follows the TPUs with one thread. The TPU of a cell is deleted when the cell has ended;
+the ledger of the run makes sure that none remains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Final, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from toolbox.extensions.protocols import Backend
+from toolbox.hosts import group_endings
+from toolbox.hosts.host_group import HostGroup
+from toolbox.model.clusters import Access
+from toolbox.model.errors import Cancelled, FilesLost, StepError, ToolboxError, describe, outcome_of
+from toolbox.model.resources import OpenResource
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import (
+    AttemptState,
+    AttemptStatus,
+    EndedBy,
+    Handle,
+    TargetContext,
+    Timeouts,
+    Workload,
+    WorkloadOutcome,
+)
+from toolbox.system import cancellation
+from toolbox.system.cancellation import CancelScope
+from toolbox.tpu import labelled_tpus, ssh_keys, startup, verification, worker_group, workers
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.fleet import Fleet, Tpu
+from toolbox.tpu.tpu_description import TpuDescription
+from toolbox.tpu.tpu_request import TpuRequest
+from toolbox.tpu.tpu_states import Location
+from toolbox.tpu.worker_group import GroupSettings
+
+log = logging.getLogger(__name__)
+
+_STARTERS: Final = 8
+_REQUESTS: Final = 32
+_LOOK_SECONDS: Final = 0.5
+_SHUTDOWN_SECONDS: Final = 20.0  # how long the API may take to report that a node is being taken away
+_HASH: Final = 10
+_LONGEST_RUN: Final = 40
+_PROBE: Final = Workload((), timeouts=Timeouts(wait=60))  # finds an attempt, and is never started
+_EXPECTED: Final = (ToolboxError, Cancelled, OSError)
+_ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
+
+
+class Target(TpuDescription):
+    """The TPU, and how cells use it.
+
+    Args:
+        selection: the workers that run each cell: `all`, a number, a range such as `1-3`, or a list such as `1,4`. The
+            key in the configuration is `workers`.
+        reuse: `cell` creates a TPU for each attempt of a cell; `run` creates one TPU for all cells of the run.
+        python: the Python interpreter for the agent, version 3.8 or later.
+        directory: the directory for attempts on the workers, as an absolute path or below `~/`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    keeps_attempts: ClassVar[bool] = True
+
+    selection: str = Field(default=workers.ALL, alias="workers")
+    reuse: Literal["run", "cell"] = "cell"
+    python: str = Field(default="python3", min_length=1)
+    directory: str = Field(default="~/.cache/topgallant/attempts", pattern=r"^(/|~/|~$)")
+
+    @model_validator(mode="after")
+    def _selects_workers(self) -> Target:
+        workers.select(self.selection, self.workers)
+        return self
+
+    def open(self, context: TargetContext) -> Backend:
+        """Return the backend of these TPUs.
+
+        Raises:
+            ConfigurationError: the client library is not installed, or there are no credentials.
+        """
+        return _TpuVm(context, self)
+
+    def accept(self, workload: Workload) -> None:
+        """Raise ValueError if a cell may take longer than the time after which anybody may delete its TPU."""
+        times = workload.timeouts
+        if times.run is None or times.wait + times.run >= self.ttl:
+            limit = "no limit" if times.run is None else f"{times.wait + times.run:.0f} s with timeouts.wait"
+            raise ValueError(
+                f"timeouts.run ({limit}) must end before the `ttl` of the TPU ({self.ttl:.0f} s), after which anybody "
+                "may delete the TPU: raise `ttl`, or lower the limit"
+            )
+
+    def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:  # noqa: ARG002
+        """Check that the TPUs can be requested, as far as this is known without a request.
+
+        Raises:
+            ConfigurationError: the description or a permission must be changed.
+            InfrastructureError: the API does not answer.
+        """
+        verification.verify(f"the target `{name}`", self)
+
+    def resources(self, name: str, clusters: Mapping[str, Access | None]) -> Iterable[OpenResource]:  # noqa: ARG002
+        """Return the TPUs with labels of Topgallant in the zones of the target."""
+        return labelled_tpus.find(self)
+
+
+def tpu_name(run: str, key: str) -> str:
+    """Return the name of a TPU. It is unique, and depends only on the run and the key.
+
+    Args:
+        key: identifies the TPU in the run, for example the name of an attempt.
+    """
+    digest = hashlib.sha256(f"{run}\0{key}".encode()).hexdigest()[:_HASH]
+    words = re.sub(r"[^a-z0-9]+", "-", run.lower())[:_LONGEST_RUN].strip("-")
+    return f"tg-{words}-{digest}" if words else f"tg-{digest}"
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """An attempt of a cell.
+
+    Args:
+        deadline: the monotonic time until which the workload must have started.
+        may_exist: whether an earlier session may have started the workload.
+        is_absent: whether the TPU does not have the workload that an earlier session may have started.
+        is_started: whether the group of the TPU has the attempt.
+        is_cancelled: whether the run cancelled the attempt.
+        settled: set when the workload has started, or the attempt is over.
+    """
+
+    handle: Handle
+    workload: Workload
+    tpu: Tpu
+    deadline: float
+    may_exist: bool = False
+    is_absent: bool = False
+    is_started: bool = False
+    is_starting: bool = False
+    is_cancelled: bool = False
+    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the attempt waits for its TPU."""
+        return not (self.is_started or self.is_starting or self.is_absent or self.status.state.is_over)
+
+
+@dataclass(slots=True, eq=False)
+class _Machines:
+    """The workers of a TPU.
+
+    Args:
+        group: runs the attempts; None until all workers are ready.
+        is_preparing: whether a thread asks the workers whether they are ready.
+        is_broken: whether processes may remain on a worker, so that no other attempt may use the TPU.
+        unready: why the workers are not ready.
+    """
+
+    tpu: Tpu
+    group: HostGroup | None = None
+    is_preparing: bool = False
+    is_broken: bool = False
+    unready: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether further attempts may use the TPU."""
+        return self.tpu.ending is None and not self.tpu.is_deleted and not self.is_broken
+
+
+class _TpuVm:
+    """Executes workloads on TPUs. It implements `toolbox.extensions.protocols.Backend`."""
+
+    def __init__(self, context: TargetContext, target: Target) -> None:
+        self._context = context
+        self._target = target
+        self._api = TpuApi(target.endpoint)
+        self._fleet = Fleet(context.name, self._api, context.ledger, self._tpu_changed)
+        self._scope = CancelScope()
+        self._starters = ThreadPoolExecutor(_STARTERS, thread_name_prefix="tpu-start")
+        self._requests = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="tpu-workers")
+        self._lock = threading.RLock()
+        self._requesting = threading.Lock()  # held while the TPU of the run is requested
+        self._attempts: dict[str, _Attempt] = {}
+        self._machines: dict[str, _Machines] = {}  # by the name of the TPU
+        self._is_closed = False
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        """See `Backend`. The cell is in the queue of the target when its TPU is requested."""
+        wait = workload.timeouts.wait
+        with self._turn():
+            tpu = self._requested(name, wait)
+        attempt = self._add(_Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait))
+        self._await_start(attempt)
+        return attempt.handle
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        """See `Backend`."""
+        with self._lock:
+            return {handle: self._attempts[handle.name].status for handle in handles}
+
+    def collect(self, handle: Handle, workload: Workload) -> None:
+        """See `Backend`. The files of an attempt that was lost with its TPU cannot be fetched."""
+        attempt = self._attempts[handle.name]
+        machines = self._machines[attempt.tpu.name]
+        self._look_for_loss(attempt)  # ssh would try for a minute to reach a worker that no longer exists
+        if machines.group is None or not attempt.is_started or not machines.is_usable:
+            self._check_loss(attempt)
+            return
+        try:
+            machines.group.collect(handle, workload)
+        except StepError as error:
+            self._look_for_loss(attempt)
+            if attempt.tpu.ending is None:
+                raise
+            if _is_good(attempt):
+                raise FilesLost(f"its files are lost: {attempt.tpu.ending.message}") from error
+
+    def cancel(self, handle: Handle) -> None:
+        """See `Backend`. An attempt that has not started ends at once."""
+        with self._lock:
+            attempt = self._attempts[handle.name]
+            attempt.is_cancelled = True
+            group = self._machines[attempt.tpu.name].group
+            is_waiting = attempt.is_waiting
+        if attempt.is_started and group is not None:
+            group.cancel(handle)
+        elif is_waiting and not (attempt.may_exist and attempt.tpu.is_up):
+            self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
+
+    def release(self, handle: Handle) -> None:
+        """See `Backend`. Deletes the TPU of the cell."""
+        with self._lock:
+            attempt = self._attempts.get(handle.name)
+        if attempt is not None and not attempt.status.state.is_over:
+            raise StepError(f"{self._context.name}: {handle.name} is in use: its workload is still running")
+        if self._target.reuse == "cell":
+            self._delete(handle.name)
+        else:
+            self._release_files(handle)
+        with self._lock:
+            self._attempts.pop(handle.name, None)
+
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
+        """See `Backend`. An attempt whose TPU is not up yet is in the queue of the target."""
+        wait = workload.timeouts.wait
+        with self._turn():
+            tpu = self._fleet.find(self._request(name), wait)
+        if tpu is None:
+            return None
+        # A workload starts only on a TPU that is up.
+        made = _Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait, may_exist=tpu.is_up)
+        attempt = self._add(made)
+        self._await_start(attempt)
+        if attempt.is_absent:
+            self._forget(attempt)
+            return None
+        if tpu.is_up and not attempt.settled.is_set():
+            reason = self._machines[tpu.name].unready or "the workers do not answer"
+            self._forget(attempt)
+            raise StepError(f"{self._context.name}: {reason}")
+        return attempt.handle
+
+    def teardown_run(self) -> None:
+        """See `Backend`. Deletes the TPU of the run."""
+        with self._lock:
+            attempts = [*self._attempts] if self._target.reuse == "cell" else [""]
+        for attempt in attempts:
+            self._delete(attempt)
+
+    def close(self) -> None:
+        """See `Backend`."""
+        with self._lock:
+            self._is_closed = True
+            groups = [machines.group for machines in self._machines.values() if machines.group is not None]
+        self._scope.cancel("the target is closed")
+        self._fleet.close()
+        for threads in (self._starters, self._requests):
+            threads.shutdown(wait=False, cancel_futures=True)
+        for group in groups:
+            group.close()
+        self._api.close()
+
+    # The TPU of an attempt
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let only one attempt at a time request the TPU of the run. The TPUs of cells are requested in parallel."""
+        if self._target.reuse == "cell":
+            yield
+            return
+        while not self._requesting.acquire(timeout=_LOOK_SECONDS):
+            cancellation.current().check()
+        try:
+            yield
+        finally:
+            self._requesting.release()
+
+    def _request(self, attempt: str) -> TpuRequest:
+        """Return the request for the TPU of an attempt, or of the run."""
+        metadata = {
+            "ssh-keys": self._key().metadata(self._target.ssh.user),
+            "startup-script": startup.wrapped(self._target.script()),
+        }
+        return replace(self._request_without_metadata(attempt), metadata=metadata)
+
+    def _request_without_metadata(self, attempt: str) -> TpuRequest:
+        target = self._target
+        key = attempt if target.reuse == "cell" else f"target {self._context.name}"
+        labels = self._context.ledger.owner.labels(target.ttl)
+        return TpuRequest(tpu_name(self._context.run, key), Location(target.project, target.zone[0]), target, labels)
+
+    def _key(self) -> ssh_keys.SshKey:
+        return ssh_keys.of_owner(self._context.ledger.owner, self._context.mark)
+
+    def _settings(self) -> GroupSettings:
+        target = self._target
+        return GroupSettings(target.selection, target.python, target.directory, target.ssh, self._key())
+
+    def _requested(self, attempt: str, wait: float) -> Tpu:
+        """Request the TPU of an attempt. Delete the TPU of the run first if it cannot be used any more."""
+        request = self._request(attempt)
+        with self._lock:
+            machines = self._machines.get(request.name)
+        if machines is not None and not machines.is_usable:
+            self._delete(attempt)
+        return self._fleet.request(request, wait)
+
+    def _delete(self, attempt: str) -> None:
+        """Delete the TPU of an attempt, or of the run, and return when it no longer exists."""
+        request = self._request_without_metadata(attempt)
+        with self._lock:
+            machines = self._machines.pop(request.name, None)
+        if machines is not None and machines.group is not None:
+            machines.group.close()
+        self._fleet.delete_named(request)
+
+    def _release_files(self, handle: Handle) -> None:
+        """Remove the files of an attempt from the TPU of the run, unless they are deleted with the TPU."""
+        with self._lock:
+            attempt = self._attempts.get(handle.name)
+        if attempt is None and self.find(_PROBE, handle.name, handle.directory) is None:
+            return
+        attempt = self._attempts[handle.name]
+        machines = self._machines.get(attempt.tpu.name)
+        if attempt.is_started and machines is not None and machines.group is not None and machines.is_usable:
+            machines.group.release(handle)
+
+    # The start of an attempt
+
+    def _add(self, attempt: _Attempt) -> _Attempt:
+        """Add an attempt, or return the known attempt with this name."""
+        with self._lock:
+            known = self._attempts.get(attempt.handle.name)
+            if known is None or known.tpu is not attempt.tpu:
+                known = self._attempts[attempt.handle.name] = attempt
+            self._machines.setdefault(attempt.tpu.name, _Machines(attempt.tpu))
+        return known
+
+    def _forget(self, attempt: _Attempt) -> None:
+        with self._lock:
+            self._attempts.pop(attempt.handle.name, None)
+
+    def _await_start(self, attempt: _Attempt) -> None:
+        """Wait until the workload has started if its TPU is up. Otherwise, the attempt is in the queue."""
+        self._tpu_changed(attempt.tpu)
+        if attempt.tpu.is_up:
+            cancellation.current().wait(attempt.settled, attempt.deadline - time.monotonic())
+
+    def _tpu_changed(self, tpu: Tpu) -> None:
+        """Handle a new state of a TPU. The fleet calls this method, so it does not block."""
+        with self._lock:
+            machines = self._machines.get(tpu.name)
+            if machines is None or machines.tpu is not tpu or self._is_closed:
+                return
+            attempts = self._attempts_on(tpu)
+        if tpu.ending is not None:
+            self._end_on(machines, attempts, tpu.ending)
+            return
+        if machines.group is None:
+            for attempt in attempts:
+                self._show_waiting(attempt, machines.unready or tpu.message)
+        if tpu.is_up:
+            self._prepare_soon(machines)
+
+    def _attempts_on(self, tpu: Tpu) -> list[_Attempt]:
+        return [attempt for attempt in self._attempts.values() if attempt.tpu is tpu]
+
+    def _end_on(self, machines: _Machines, attempts: Iterable[_Attempt], outcome: WorkloadOutcome) -> None:
+        """End all attempts on a TPU that is lost."""
+        if machines.group is not None:
+            machines.group.end_all(outcome)
+        for attempt in attempts:
+            if not attempt.is_started:
+                self._conclude(attempt, outcome)
+
+    def _show_waiting(self, attempt: _Attempt, reason: str) -> None:
+        with self._lock:
+            if not attempt.is_waiting or attempt.status.message == reason:
+                return
+            attempt.status = AttemptStatus(AttemptState.SUBMITTED, message=reason)
+        self._context.notify(attempt.handle.name)
+
+    def _prepare_soon(self, machines: _Machines) -> None:
+        """Let a thread ask the workers whether they are ready, and start the waiting attempts."""
+        with self._lock:
+            waits = any(attempt.is_waiting for attempt in self._attempts_on(machines.tpu))
+            if machines.is_preparing or not waits or self._is_closed:
+                return
+            machines.is_preparing = True
+        self._do(partial(self._prepare, machines))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        """Do work in a thread that the end of the run does not cancel."""
+
+        def tried() -> None:
+            try:
+                with cancellation.entered(self._scope):
+                    work()
+            except Cancelled:
+                return  # the target is closed
+            except Exception:
+                log.exception("%s: an attempt could not be started or ended", self._context.name)
+
+        with self._lock:
+            if not self._is_closed:
+                self._starters.submit(tried)
+
+    def _prepare(self, machines: _Machines) -> None:
+        try:
+            if machines.group is None:
+                self._open_group(machines)
+        except _EXPECTED as error:
+            self._fail_start(machines, error)
+        finally:
+            machines.is_preparing = False
+        for attempt in self._take_waiting(machines):
+            self._do(partial(self._start, machines, attempt))
+
+    def _open_group(self, machines: _Machines) -> None:
+        """Open the group if all workers are ready. Otherwise, end the attempts that have waited too long."""
+        nodes, settings = machines.tpu.nodes, self._settings()
+        machines.unready = worker_group.unready_reason(nodes, settings, self._context.mark, self._requests)
+        if not machines.unready:
+            context = replace(self._context, notify=self._group_changed)
+            machines.group = worker_group.open_group(context, nodes, settings, self._requests)
+            return
+        for attempt in self._attempts_on(machines.tpu):
+            self._show_waiting(attempt, machines.unready)
+            if attempt.is_waiting and time.monotonic() > attempt.deadline:
+                limit = f"{attempt.workload.timeouts.wait:.0f} s (timeouts.wait)"
+                text = f"the TPU {machines.tpu.name} was not ready within {limit}: {machines.unready}"
+                self._conclude(attempt, WorkloadOutcome(EndedBy.LOST, message=text))
+
+    def _fail_start(self, machines: _Machines, error: BaseException) -> None:
+        """End the waiting attempts, because the workers cannot become ready."""
+        if isinstance(error, Cancelled):
+            raise error
+        machines.is_broken = True
+        for attempt in self._attempts_on(machines.tpu):
+            if attempt.is_waiting:
+                self._conclude(attempt, _outcome_of(error))
+
+    def _take_waiting(self, machines: _Machines) -> list[_Attempt]:
+        """Return the attempts to start now."""
+        with self._lock:
+            if machines.group is None:
+                return []
+            waiting = [attempt for attempt in self._attempts_on(machines.tpu) if attempt.is_waiting]
+            for attempt in waiting:
+                attempt.is_starting = True
+            return waiting
+
+    def _start(self, machines: _Machines, attempt: _Attempt) -> None:
+        assert machines.group is not None, "the workers are ready"
+        group, handle = machines.group, attempt.handle
+        try:
+            is_there = attempt.may_exist and group.find(attempt.workload, handle.name, handle.directory) is not None
+            if attempt.may_exist and not is_there:
+                attempt.is_absent = True
+                attempt.settled.set()
+                return
+            if not is_there and not attempt.is_cancelled:
+                group.submit(attempt.workload, handle.name, handle.directory)
+        except _EXPECTED as error:
+            self._conclude(attempt, _outcome_of(error))
+            return
+        if attempt.is_cancelled and not is_there:
+            self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
+            return
+        self._note_start(attempt)
+        if attempt.is_cancelled:
+            group.cancel(handle)
+        self._group_changed(handle.name)
+
+    def _note_start(self, attempt: _Attempt) -> None:
+        with self._lock:
+            attempt.is_started = True
+            if attempt.status.state is AttemptState.SUBMITTED:
+                had_message = bool(attempt.status.message)
+                attempt.status = attempt.status.become(AttemptState.RUNNING)
+                attempt.settled.set()
+        if had_message:
+            self._context.notify(attempt.handle.name)
+
+    # The end of an attempt
+
+    def _group_changed(self, name: str) -> None:
+        """Handle that an attempt may be over on its workers."""
+        with self._lock:
+            attempt = self._attempts.get(name)
+            group = self._machines[attempt.tpu.name].group if attempt is not None else None
+            if attempt is None or group is None or not attempt.is_started or attempt.status.state.is_over:
+                return
+            status = group.poll([attempt.handle])[attempt.handle]
+        if status.state.is_over:
+            self._do(partial(self._finish, attempt, status))
+
+    def _finish(self, attempt: _Attempt, status: AttemptStatus) -> None:
+        """Decide how an attempt ended. If it failed, the API may know that its TPU was taken away."""
+        outcome = group_endings.outcome_of(status)
+        fault = ""
+        if not group_endings.is_good(outcome) and not (attempt.is_cancelled and outcome.ended_by is EndedBy.CANCELLED):
+            # A machine that is being taken away ends the workload before the API tells about it. Another session of
+            # the run may have ended the workload as well.
+            seconds = _SHUTDOWN_SECONDS if outcome.ended_by is EndedBy.CANCELLED else 0.0
+            fault = self._look_for_loss(attempt, seconds)
+        if attempt.tpu.ending is not None:
+            self._conclude(attempt, attempt.tpu.ending)
+        elif status.state is AttemptState.UNREACHABLE and fault:
+            with self._lock:
+                self._become(attempt, AttemptState.UNREACHABLE, message=f"{status.message}; {fault}")
+        else:
+            self._conclude(attempt, self._explained(attempt, outcome))
+
+    def _explained(self, attempt: _Attempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
+        """Return the outcome of an attempt whose TPU is there, according to the API."""
+        if outcome.may_remain:
+            # The next attempt gets another TPU, and this one is deleted with all processes.
+            self._machines[attempt.tpu.name].is_broken = True
+            text = f"{outcome.message} (the API reports: {attempt.tpu.message})"
+            return replace(outcome, message=text, may_remain=False)
+        return outcome
+
+    def _conclude(self, attempt: _Attempt, outcome: WorkloadOutcome) -> None:
+        self._become(attempt, AttemptState.ENDED, outcome)
+
+    def _become(
+        self, attempt: _Attempt, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = ""
+    ) -> None:
+        with self._lock:
+            if attempt.status.state.is_over or self._is_closed:
+                return
+            attempt.status = attempt.status.become(state, outcome, message)
+        attempt.settled.set()
+        self._context.notify(attempt.handle.name)
+
+    def _look_for_loss(self, attempt: _Attempt, seconds: float = 0.0) -> str:
+        """Ask the API whether the TPU of an attempt was taken away. Return why the API does not answer.
+
+        Args:
+            seconds: how long to wait for the answer that it was.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self._fleet.check(attempt.tpu)
+            except StepError as error:
+                return str(error).partition("\n")[0]
+            if attempt.tpu.ending is not None or time.monotonic() >= deadline:
+                return ""
+            cancellation.current().sleep(_LOOK_SECONDS)
+
+    def _check_loss(self, attempt: _Attempt) -> None:
+        """Raise `FilesLost` if an attempt ended by itself, but its files were lost with the TPU."""
+        if attempt.is_started and _is_good(attempt):
+            ending = attempt.tpu.ending
+            raise FilesLost(f"its files are lost: {ending.message if ending else 'the workers do not answer'}")
+
+
+def _is_good(attempt: _Attempt) -> bool:
+    """Return whether checks would judge the files of an attempt."""
+    outcome = attempt.status.outcome
+    return outcome is not None and outcome.ended_by in (EndedBy.EXIT, EndedBy.SIGNAL)
+
+
+def _outcome_of(error: BaseException) -> WorkloadOutcome:
+    """Return the outcome of an attempt that could not be started."""
+    _, cause = outcome_of(error)
+    return WorkloadOutcome(_ENDINGS.get(cause or Cause.INTERNAL, EndedBy.LOST), message=describe(error))

@@ -1,0 +1,429 @@
+"""Requests, watches and deletes the TPUs of one target in one run. The backend `tpu_vm` runs cells on them.
+
+One thread polls all TPUs: it sends one request per zone and tick for the nodes, and another one for the queued
+resources if there are any. The pauses between ticks grow while nothing changes.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from toolbox.model import backoff
+from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
+from toolbox.model.resources import OpenResource, ResourceLedger
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.system import cancellation
+from toolbox.system.cancellation import CancelScope
+from toolbox.tpu import deletion, provisioning
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.api_errors import CapacityError
+from toolbox.tpu.progress import Progress, TpuLost
+from toolbox.tpu.provisioning import Provisioning
+from toolbox.tpu.tpu_request import TpuRequest
+from toolbox.tpu.tpu_states import Location, Node, Phase, ZoneView
+
+log = logging.getLogger(__name__)
+
+_POLL_TIMEOUT: Final = 20.0  # the timeout in seconds of the requests for the state of TPUs
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+_PAUSE_FACTOR: Final = 1.3
+_REQUESTED: Final = Progress(Phase.WAITING, "the TPU is being requested")
+_ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
+
+
+@dataclass(slots=True, eq=False)
+class Tpu:
+    """A TPU of the fleet.
+
+    Args:
+        wait: how many seconds the TPU may take until it is up.
+        deadline: the monotonic time until which the TPU must be up.
+        progress: what the API reported last.
+        ending: why the TPU can no longer be used; None if it can, or will be.
+        nodes: the nodes in the order of their slices, once the TPU is up.
+        is_deleted: whether the run deletes the TPU.
+        awaits_deletions: whether the TPU has no capacity until other TPUs of the run are deleted.
+        lock: held while a request about the TPU is sent.
+    """
+
+    provisioning: Provisioning
+    wait: float
+    deadline: float
+    progress: Progress = _REQUESTED
+    ending: WorkloadOutcome | None = None
+    nodes: tuple[Node, ...] = ()
+    is_deleted: bool = False
+    awaits_deletions: bool = False
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def request(self) -> TpuRequest:
+        """The request in the current zone."""
+        return self.provisioning.request
+
+    @property
+    def name(self) -> str:
+        """The name of the node or of the queued resource."""
+        return self.request.name
+
+    @property
+    def zone(self) -> str:
+        """The current zone."""
+        return self.request.location.zone
+
+    @property
+    def is_up(self) -> bool:
+        """Whether cells can run on the TPU."""
+        return bool(self.nodes) and self.ending is None and not self.is_deleted
+
+    @property
+    def message(self) -> str:
+        """The state and its reason, for people."""
+        return f"{self.zone}: {self.progress.message}"
+
+
+class Fleet:
+    """The TPUs of one target in one run.
+
+    Args:
+        api: the API for the requests of the callers.
+        on_change: called with a TPU whose state has changed, and at each tick with each TPU that is up. It must not
+            block.
+    """
+
+    def __init__(self, label: str, api: TpuApi, ledger: ResourceLedger, on_change: Callable[[Tpu], None]) -> None:
+        self._label = label
+        self._api = api
+        self._polling = api.limited(_POLL_TIMEOUT)
+        self._ledger = ledger
+        self._on_change = on_change
+        self._lock = threading.RLock()
+        self._deleted = threading.Condition(self._lock)
+        self._deletions: Counter[str] = Counter()  # the number of TPUs that are being deleted, by zone
+        self._tpus: dict[str, Tpu] = {}
+        self._wake = threading.Event()
+        self._scope = CancelScope()
+        self._poller: threading.Thread | None = None
+        self._is_closed = False
+        self._has_warned = False
+
+    def request(self, request: TpuRequest, wait: float) -> Tpu:
+        """Request a TPU, or adopt the TPU with this name.
+
+        Raises:
+            StepError: no zone accepts the request.
+        """
+        with self._lock:
+            tpu = self._tpus.get(request.name)
+            is_new = tpu is None or tpu.is_deleted
+            if tpu is None or tpu.is_deleted:
+                tpu = self._add(request, wait)
+            tpu.lock.acquire()
+        try:
+            if is_new:
+                self._begin(tpu)
+                if tpu.provisioning.is_adopted:
+                    self._refresh(tpu)
+        except BaseException:
+            self.forget(tpu)
+            raise
+        finally:
+            tpu.lock.release()
+        self._watch()
+        return tpu
+
+    def find(self, request: TpuRequest, wait: float) -> Tpu | None:
+        """Adopt the TPU with this name. Return None if there is none, and none was created completely.
+
+        Raises:
+            StepError: the API does not answer.
+        """
+        with self._lock:
+            known = self._tpus.get(request.name)
+        if known is not None and not known.is_deleted:
+            return known
+        planned = self._planned(request)
+        if not planned:
+            return None
+        tpu = self._add(request, wait)
+        try:
+            with tpu.lock:
+                view = self._view(self._api.limited(wait), [tpu])
+                if tpu.request.full_name not in {**view.nodes, **view.queued_resources}:
+                    if not planned[-1].is_created:
+                        self.forget(tpu)
+                        return None
+                    text = f"{tpu.request.full_name} no longer exists: it was deleted, but not by Topgallant"
+                    self._end(tpu, EndedBy.EVICTED, text)
+                else:
+                    self._step(tpu, view)
+                    self._refresh(tpu)
+        except BaseException:
+            self.forget(tpu)
+            raise
+        self._watch()
+        return tpu
+
+    def check(self, tpu: Tpu) -> None:
+        """Read the state of one TPU now, and set its `ending` if it was taken away.
+
+        Raises:
+            StepError: the API does not answer.
+        """
+        with tpu.lock:
+            self._refresh(tpu)
+
+    def delete(self, tpu: Tpu) -> None:
+        """Delete a TPU, and return when it no longer exists. If this fails, the entry in the ledger stays open.
+
+        Raises:
+            StepError: the TPU may still exist.
+        """
+        tpu.is_deleted = True
+        with tpu.lock, self._deletion_in(tpu.zone):
+            for entry in self._planned(tpu.request):
+                self._delete(entry)
+        self.forget(tpu)
+
+    def delete_named(self, request: TpuRequest) -> None:
+        """Delete the TPU with this name, which an earlier session of the run may have requested.
+
+        Raises:
+            StepError: the TPU may still exist.
+        """
+        with self._lock:
+            tpu = self._tpus.get(request.name)
+        if tpu is not None:
+            self.delete(tpu)
+            return
+        for entry in self._planned(request):
+            self._delete(entry)
+
+    def forget(self, tpu: Tpu) -> None:
+        """Stop watching a TPU."""
+        with self._lock:
+            if self._tpus.get(tpu.name) is tpu:
+                del self._tpus[tpu.name]
+
+    def close(self) -> None:
+        """Stop watching. The TPUs remain."""
+        with self._lock:
+            self._is_closed = True
+            poller = self._poller
+        self._scope.cancel("the target is closed")
+        self._wake.set()
+        if poller is not None:
+            poller.join()
+
+    # Requests
+
+    def _add(self, request: TpuRequest, wait: float) -> Tpu:
+        made = Tpu(Provisioning(self._api, request, self._ledger), wait, time.monotonic() + wait)
+        with self._lock:
+            self._tpus[request.name] = made
+        return made
+
+    def _planned(self, request: TpuRequest) -> list[OpenResource]:
+        """Return the entries of the ledger for a TPU, in all zones."""
+        zones = request.description.zone
+        keys = {provisioning.resource_of(request.in_zone(zone)).key for zone in zones}
+        return [entry for entry in self._ledger.open_resources() if entry.resource.key in keys]
+
+    def _begin(self, tpu: Tpu) -> None:
+        while True:
+            try:
+                tpu.provisioning.begin()
+            except CapacityError:
+                if not self._await_deletions(tpu):
+                    raise
+                tpu.provisioning = Provisioning(self._api, tpu.request, self._ledger)
+            else:
+                return
+
+    def _delete(self, entry: OpenResource) -> None:
+        resource, owner = entry.resource, self._ledger.owner
+        is_queued = resource.kind == provisioning.QUEUED_RESOURCE
+        delete = deletion.delete_queued_resource if is_queued else deletion.delete_node
+        try:
+            delete(self._api, resource.name, owner)
+        except (ToolboxError, OSError) as error:
+            self._ledger.mark_failed(resource, describe(error))
+            raise
+        self._ledger.mark_deleted(resource)
+
+    @contextmanager
+    def _deletion_in(self, zone: str) -> Iterator[None]:
+        with self._deleted:
+            self._deletions[zone] += 1
+        try:
+            yield
+        finally:
+            with self._deleted:
+                self._deletions[zone] -= 1
+                self._deleted.notify_all()
+            self._wake.set()
+
+    def _has_deletions(self, tpu: Tpu) -> bool:
+        """Return whether other TPUs of the run are being deleted in zones of a TPU.
+
+        Their capacity and their quota are free only afterwards.
+        """
+        return any(self._deletions[zone] for zone in tpu.request.description.zone)
+
+    def _await_deletions(self, tpu: Tpu) -> bool:
+        """Wait while other TPUs are being deleted, and return whether the request is worth another try."""
+        if not self._has_deletions(tpu):
+            return False
+        with self._deleted:
+            while self._has_deletions(tpu) and time.monotonic() < tpu.deadline:
+                self._deleted.wait(_FIRST_PAUSE)
+                cancellation.current().check()
+        return time.monotonic() < tpu.deadline
+
+    # Polling
+
+    def _watch(self) -> None:
+        with self._lock:
+            if self._poller is None and not self._is_closed:
+                # The context is empty, so that the thread does not end with the scope of the caller.
+                target = contextvars.Context().run
+                self._poller = threading.Thread(
+                    target=target, args=(self._poll,), name=f"tpus-{self._label}", daemon=True
+                )
+                self._poller.start()
+        self._wake.set()
+
+    def _poll(self) -> None:
+        quiet = 0
+        with cancellation.entered(self._scope):
+            while not self._is_closed:
+                self._wake.clear()
+                tpus = self._open_tpus()
+                if not tpus:
+                    self._wake.wait()
+                    continue
+                before = [tpu.progress for tpu in tpus]
+                try:
+                    self._tick(tpus)
+                except Cancelled:
+                    return
+                except Exception:  # without this thread, all cells would wait forever
+                    log.exception("%s: the states of the TPUs could not be handled", self._label)
+                quiet = 0 if [tpu.progress for tpu in tpus] != before else quiet + 1
+                pause = backoff.pause(quiet, first=_FIRST_PAUSE, most=_LONGEST_PAUSE, factor=_PAUSE_FACTOR)
+                if self._wake.wait(pause):
+                    quiet = 0
+
+    def _open_tpus(self) -> list[Tpu]:
+        with self._lock:
+            return [tpu for tpu in self._tpus.values() if tpu.ending is None and not tpu.is_deleted]
+
+    def _tick(self, tpus: Iterable[Tpu]) -> None:
+        by_zone: dict[Location, list[Tpu]] = {}
+        for tpu in tpus:
+            by_zone.setdefault(tpu.request.location, []).append(tpu)
+        for location, members in by_zone.items():
+            try:
+                view = self._view(self._polling, members)
+            except StepError as error:
+                self._note_outage(members, error)
+                continue
+            self._has_warned = False
+            for tpu in members:
+                self._step_if_idle(tpu, location, view)
+
+    def _view(self, api: TpuApi, tpus: Sequence[Tpu]) -> ZoneView:
+        """Return the objects in the zone of some TPUs."""
+        return api.view(tpus[0].request.location, queued=any(tpu.request.description.is_queued for tpu in tpus))
+
+    def _refresh(self, tpu: Tpu) -> None:
+        self._step(tpu, self._view(self._polling, [tpu]))
+
+    def _step_if_idle(self, tpu: Tpu, location: Location, view: ZoneView) -> None:
+        """Handle the state of a TPU, unless another thread sends a request about it."""
+        if not tpu.lock.acquire(blocking=False):
+            return
+        try:
+            if tpu.request.location == location and not tpu.is_deleted:
+                self._step(tpu, view)
+        finally:
+            tpu.lock.release()
+
+    def _step(self, tpu: Tpu, view: ZoneView) -> None:
+        if tpu.ending is not None or self._still_awaits_deletions(tpu):
+            return
+        try:
+            if tpu.nodes:
+                self._check_loss(tpu, view)
+                return
+            progress = tpu.provisioning.step(view)
+        except CapacityError as error:
+            if not self._has_deletions(tpu):
+                self._end(tpu, EndedBy.NO_CAPACITY, str(error))
+                return
+            tpu.awaits_deletions = True
+            progress = Progress(Phase.WAITING, "there is no capacity until other TPUs of the run are deleted")
+        except TpuLost as error:
+            self._end(tpu, EndedBy.EVICTED, str(error))
+            return
+        except StepError as error:
+            self._end(tpu, _ENDINGS.get(error.cause, EndedBy.LOST), str(error))
+            return
+        self._note(tpu, progress)
+
+    def _still_awaits_deletions(self, tpu: Tpu) -> bool:
+        if not tpu.awaits_deletions:
+            return False
+        if self._has_deletions(tpu):
+            self._check_deadline(tpu, tpu.progress.message)
+            return True
+        tpu.awaits_deletions = False
+        tpu.provisioning = Provisioning(self._api, tpu.request, self._ledger)
+        return False
+
+    def _check_loss(self, tpu: Tpu, view: ZoneView) -> None:
+        """Handle that a TPU that was up may have been taken away."""
+        if reason := provisioning.loss_reason(tpu.request, view):
+            self._end(tpu, EndedBy.EVICTED, reason)
+        else:
+            self._on_change(tpu)
+
+    def _note(self, tpu: Tpu, progress: Progress) -> None:
+        """Handle a new state of a TPU that was not up before."""
+        is_new, tpu.progress = progress != tpu.progress, progress
+        if progress.is_up:
+            tpu.nodes = progress.nodes
+        if is_new:
+            self._on_change(tpu)
+        self._check_deadline(tpu, progress.message)
+
+    def _note_outage(self, tpus: Sequence[Tpu], error: StepError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("%s: %s", self._label, describe(error))
+        for tpu in tpus:
+            self._check_deadline(tpu, str(error).partition("\n")[0])
+
+    def _check_deadline(self, tpu: Tpu, message: str) -> None:
+        if tpu.nodes or time.monotonic() < tpu.deadline:
+            return
+        ended_by = EndedBy.NO_CAPACITY if tpu.progress.phase is Phase.WAITING else EndedBy.LOST
+        text = f"the TPU was not up within {tpu.wait:.0f} s (timeouts.wait): {tpu.zone}: {message}"
+        self._end(tpu, ended_by, text)
+
+    def _end(self, tpu: Tpu, ended_by: EndedBy, message: str) -> None:
+        with self._lock:
+            if tpu.ending is not None or tpu.is_deleted:
+                return
+            tpu.ending = WorkloadOutcome(ended_by, message=message, host=tpu.name)
+        self._on_change(tpu)
