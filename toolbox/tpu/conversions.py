@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from google.rpc import status_pb2
 
 _LONGEST_TEXT: Final = 500
+# With OS Login, which a project may enable for all its machines, workers ignore the metadata `ssh-keys`.
+_METADATA: Final[Mapping[str, str]] = {"enable-oslogin": "FALSE"}
 _DISK_MODES: Final = {
     "read-write": types.AttachedDisk.DiskMode.READ_WRITE,
     "read-only": types.AttachedDisk.DiskMode.READ_ONLY,
@@ -134,7 +136,7 @@ def _node(request: TpuRequest) -> tpu_v2.Node:
             enable_external_ips=tpu.external_ips,
         ),
         labels=dict(request.all_labels),
-        metadata=dict(request.metadata),
+        metadata={**_METADATA, **request.metadata},
         tags=list(tpu.tags),
         data_disks=[_disk(disk, request) for disk in tpu.data_disks],
     )
