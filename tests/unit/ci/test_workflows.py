@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.fakes import github_expressions
 from toolbox.ci import workflows
 from toolbox.config.contracts.ci import Contract
 from toolbox.model.errors import UsageError
@@ -190,6 +193,20 @@ def test_hostile_values_of_the_configuration_stay_text(text: str) -> None:
     assert job["environment"] == text
     assert f"github.event.label.name == '{text.replace(chr(39), chr(39) * 2)}'" in job["if"]
     assert not any("pwned" in step.get("run", "") for step in job["steps"])
+
+
+@given(
+    st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=40).map(str.strip).filter(bool)
+)
+def test_any_label_starts_exactly_its_own_workflow(label: str) -> None:
+    assume("${{" not in label and "}}" not in label)
+    (text,) = rendered({"workflows": {"w": {"label": label}}}).values()
+    condition = yaml.safe_load(text)["jobs"]["run"]["if"]
+    for name, is_started in ((label, True), (f"{label}x", False), ("", False)):
+        head = {"repo": {"full_name": "owner/name"}}
+        event = {"label": {"name": name}, "pull_request": {"head": head}}
+        contexts = {"github": {"event": event, "repository": "owner/name"}}
+        assert github_expressions.evaluate(condition, contexts, {}) is is_started
 
 
 @pytest.mark.parametrize(
