@@ -402,7 +402,8 @@ class Results:
         run = summary.write(run_dir or _run_directories.newest())
         match kind:
             case "annotations":  # printed here, because `_invoke` makes such commands harmless
-                print("\n".join(workflow_annotations.lines(run)))
+                for line in workflow_annotations.lines(run):
+                    print(line)
                 return None
             case "github":
                 return github.step_summary(run)
