@@ -1,9 +1,9 @@
 """Compares the spending of a month with the month before it, and forecasts the spending of the current month.
 
-The forecast adds to the spending so far what the rest of the month would cost at the mean of the latest 28 whole days:
-four weeks contain each day of the week equally often. Its interval is the prediction interval of the sum of the
-remaining days, if the days are independent and roughly normal (Hahn and Meeker, Statistical Intervals, 1991, chapter
-4). All days are in UTC.
+The forecast adds to the spending so far what the remaining days would cost at the mean of the latest 28 whole days:
+four weeks contain each day of the week equally often. Today counts with what is left of the mean. The interval is the
+prediction interval of the sum of the remaining days, if days are independent and roughly normal (Hahn and Meeker,
+Statistical Intervals, 1991, chapter 4). All days are in UTC.
 """
 
 from __future__ import annotations
@@ -88,14 +88,15 @@ def _forecast(
         return None
     by_day = _by_day(spendings)
     costs = [by_day.get(day, 0.0) for day in days]
-    so_far = _sum(spendings, begin, end)
-    remaining = (end - now) / timedelta(days=1)
-    expected = so_far + remaining * statistics.fmean(costs)
-    margin = _margin(costs, remaining)
+    so_far, mean = _sum(spendings, begin, end), statistics.fmean(costs)
+    rest_of_today = max(0.0, mean - by_day.get(today, 0.0))
+    further_days = (end.date() - today).days - 1
+    expected = so_far + rest_of_today + further_days * mean
+    margin = _margin(costs, further_days + bool(rest_of_today))
     return Forecast(expected, max(so_far, expected - margin), expected + margin)
 
 
-def _margin(costs: Sequence[float], remaining: float) -> float:
+def _margin(costs: Sequence[float], remaining: int) -> float:
     """Return the half width of the prediction interval for the sum of the remaining days."""
     from scipy import stats  # slow to import
 
