@@ -19,6 +19,7 @@ from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import case_tables, matrix_grid, metrics_table, provenance, step_details, time_line
 from toolbox.reports.page.step_details import StepCard
+from toolbox.results import run_cost
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State
 from toolbox.system import filesystem
@@ -61,6 +62,7 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
         now=now,
         seconds=_seconds(summary, now),
         about=_about(summary),
+        cost=run_cost.of(summary),
         counts=_counts(steps.cells),
         failures=failures[:_MOST_FAILURES],
         more_failures=max(0, len(failures) - _MOST_FAILURES),

@@ -21,6 +21,7 @@ from toolbox.model.text import LONGEST_LINE, duration, tally, truncate, without_
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
+from toolbox.results import run_cost
 from toolbox.runs.run_state import RunState, State, StepState
 
 STEP_SUMMARY_BYTES: Final = 1 << 20  # GitHub does not show a longer summary of a step
@@ -196,9 +197,10 @@ def _head(summary: RunState) -> str:
     what = "cells" if summary.cells or missing > 0 else "commands"
     presets = f" with {_code(', '.join(summary.presets))}" if summary.presets else ""
     took = f" in {duration(end.seconds)}" if end else ""
-    lines.append(
-        f"<p>{what}: {tally(counts, missing) or 'none'}<br>run {_code(summary.run, _LONGEST_NAME)}{presets}{took}</p>"
-    )
+    cost = run_cost.of(summary)
+    paid = f"<br>cost: {_code(str(cost), _LONGEST_NAME)}" if cost is not None else ""
+    of_run = f"run {_code(summary.run, _LONGEST_NAME)}{presets}{took}{paid}"
+    lines.append(f"<p>{what}: {tally(counts, missing) or 'none'}<br>{of_run}</p>")
     if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
         lines.append(_pre(end.message.splitlines()))
     return "\n".join(filter(None, lines))

@@ -16,6 +16,7 @@ from toolbox.model.foreign_text import clean
 from toolbox.model.text import counted, duration, tally
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
+from toolbox.results import run_cost
 from toolbox.runs.evidence_files import last_line
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State, StepState
@@ -133,6 +134,8 @@ def _closing(summary: RunState) -> Iterator[Text]:
     yield from _remaining_resources(summary)
     if summary.planned_cells:
         yield Text(f"of {counted(summary.planned_cells, 'cell')}: {_counts(summary)}")
+    if (cost := run_cost.of(summary)) is not None:
+        yield Text(f"cost: {clean(str(cost))}")
     yield from _without_end(summary)
     if end is None:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process ended before the run did"
