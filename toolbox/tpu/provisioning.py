@@ -17,7 +17,9 @@ from collections.abc import Callable
 from typing import Final
 
 from toolbox.model import backoff
+from toolbox.model.errors import StepError
 from toolbox.model.resources import Resource, ResourceLedger
+from toolbox.model.text import counted
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation, environ
 from toolbox.tpu import api_endpoint, api_errors, deletion, progress
@@ -36,6 +38,14 @@ _UNDER_MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
 _OPERATION_SECONDS: Final = 20.0  # how often the operation of a node that is being created is read
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 15.0
+
+
+class DifferentTpu(StepError):
+    """The TPU with this name was created by the same owner from another description."""
+
+    def __init__(self, name: str, difference: str) -> None:
+        super().__init__(f"{name} exists already, and {difference}: delete it, or use another name")
+        self.cause = Cause.CONFIGURATION
 
 
 def resource_of(request: TpuRequest) -> Resource:
@@ -90,6 +100,7 @@ class Provisioning:
         Raises:
             CapacityError: the only zone, or the last one, has no capacity.
             ForeignObject: another owner uses the name.
+            DifferentTpu: the owner created another TPU with the name.
             TpuApiError: the API refused the request, or does not answer.
         """
         try:
@@ -143,13 +154,38 @@ class Provisioning:
 
     def _adopt(self) -> None:
         name = self.request.full_name
+        existing = self._object()
         try:
-            deletion.check_owner(name, self._object().labels, self._ledger.owner)
-        except deletion.ForeignObject:
-            self._ledger.mark_deleted(resource_of(self.request))
+            self._check_owner(existing)
+        except (deletion.ForeignObject, DifferentTpu):
+            self._ledger.mark_deleted(resource_of(self.request))  # another entry of the ledger deletes the object
             raise
+        self._check_same(existing)
         self._is_adopted = True
         log.info("%s exists already, and has the labels of this run or user", name)
+
+    def _check_owner(self, existing: Node | QueuedResource) -> None:
+        """Check that an existing object has the labels of the owner, and is not part of a queued resource.
+
+        Raises:
+            ForeignObject: another owner uses the name.
+            DifferentTpu: the object is a node of a queued resource.
+        """
+        deletion.check_owner(existing.name, existing.labels, self._ledger.owner)
+        if isinstance(existing, Node) and existing.queued_resource and not self.request.description.is_queued:
+            raise DifferentTpu(existing.name, f"belongs to {existing.queued_resource}")
+
+    def _check_same(self, existing: Node | QueuedResource) -> None:
+        """Check that an existing object of the same owner is what the request describes.
+
+        Raises:
+            DifferentTpu: it is not.
+        """
+        if (kind := existing.accelerator_type) not in {"", self.request.description.tpu_type.name}:
+            raise DifferentTpu(existing.name, f"is a {kind}")
+        slices = len(existing.nodes) if isinstance(existing, QueuedResource) else 1
+        if slices != self.request.description.slices:
+            raise DifferentTpu(existing.name, f"has {counted(slices, 'node')}")
 
     def _object(self) -> Node | QueuedResource:
         is_queued = self.request.description.is_queued

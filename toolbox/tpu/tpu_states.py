@@ -41,6 +41,8 @@ _NODE_PHASES: Final[Mapping[str, Phase]] = {
     "UNHIDING": Phase.CREATING,
     "READY": Phase.UP,
     "DELETING": Phase.DELETING,
+    **dict.fromkeys(("RESTARTING", "REIMAGING", "REPAIRING", "STOPPING", "STOPPED", "HIDING", "HIDDEN"), Phase.LOST),
+    **dict.fromkeys(("PREEMPTED", "TERMINATED"), Phase.LOST),
 }
 _QUEUED_PHASES: Final[Mapping[str, Phase]] = {
     "STATE_UNSPECIFIED": Phase.WAITING,
@@ -132,8 +134,11 @@ class Node:
 
     @property
     def phase(self) -> Phase:
-        """What the node is doing. A state that the node does not leave by itself, or not soon, is `LOST`."""
-        phase = _NODE_PHASES.get(self.state, Phase.LOST)
+        """What the node is doing. A state that the node does not leave by itself, or not soon, is `LOST`.
+
+        A state that this version does not know counts as `CREATING`, which ends with the time limit of the caller.
+        """
+        phase = _NODE_PHASES.get(self.state, Phase.CREATING)
         return Phase.CREATING if phase is Phase.UP and self.health not in HEALTHY else phase
 
     @property

@@ -18,7 +18,7 @@ from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import ApiUnavailable, CapacityError, RejectedRequest
 from toolbox.tpu.deletion import ForeignObject
 from toolbox.tpu.progress import Progress, TpuLost
-from toolbox.tpu.provisioning import Provisioning
+from toolbox.tpu.provisioning import DifferentTpu, Provisioning
 from toolbox.tpu.tpu_request import TpuRequest
 from toolbox.tpu.tpu_states import Location, Phase
 
@@ -129,6 +129,32 @@ def test_a_node_of_another_owner_is_not_adopted(
     with pytest.raises(ForeignObject, match="another owner, the run run-2 of eve on elsewhere: use another name"):
         start()
     assert ledger.open_resources() == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "difference"),
+    [
+        ({"accelerator_type": "v6e-1"}, {}, "nodes/tpu exists already, and is a v6e-1: delete it"),
+        ({"slices": 2}, {"slices": 3}, "queuedResources/tpu exists already, and has 2 nodes"),
+        ({"spot": True}, {}, "nodes/tpu exists already, and belongs to .*/queuedResources/tpu"),
+    ],
+)
+def test_another_tpu_of_the_same_owner_is_not_adopted(
+    server: Server,
+    start: Start,
+    ledger: MemoryLedger,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    difference: str,
+) -> None:
+    start(**before)
+    for _ in range(3):
+        server.advance(1)
+    entries = ledger.open_resources()
+    with pytest.raises(DifferentTpu, match=difference) as caught:
+        start(**after)
+    assert caught.value.cause is Cause.CONFIGURATION
+    assert ledger.open_resources() == entries
 
 
 def test_a_stock_out_moves_to_the_next_zone(server: Server, start: Start, follow: Follow, ledger: MemoryLedger) -> None:

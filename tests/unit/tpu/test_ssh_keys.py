@@ -1,0 +1,62 @@
+"""A run has an SSH key of its own, which only its user can read."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from toolbox.model.errors import InfrastructureError
+from toolbox.model.resources import Owner
+from toolbox.tpu import ssh_keys
+
+RUN = Owner("20261121-011343-x7k2", "project", "ann", "laptop")
+BY_HAND = Owner("", "", "ann", "laptop")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state/topgallant/tpu-keys"
+
+
+def test_a_key_is_made_once(tmp_path: Path) -> None:
+    key = ssh_keys.of_owner(RUN, tmp_path)
+    assert ssh_keys.of_owner(RUN, tmp_path) == key
+    assert key.public.startswith("ssh-ed25519 ")
+    assert key.metadata("me") == f"me:{key.public}"
+    assert key.private.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in key.private.parent.iterdir()) == ["id_ed25519", "id_ed25519.pub"]
+
+
+def test_runs_and_commands_have_different_keys(tmp_path: Path) -> None:
+    assert ssh_keys.of_owner(RUN, tmp_path).public != ssh_keys.of_owner(BY_HAND, tmp_path).public
+
+
+def test_parallel_callers_get_the_same_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        keys = list(pool.map(lambda _: ssh_keys.of_owner(RUN, tmp_path), range(4)))
+    assert len(set(keys)) == 1
+
+
+def test_half_a_key_of_a_killed_process_is_replaced(tmp_path: Path, state: Path) -> None:
+    (state / RUN.run).mkdir(parents=True)
+    (state / RUN.run / "id_ed25519").write_text("half")
+    key = ssh_keys.of_owner(RUN, tmp_path)
+    assert key.private.read_text() != "half"
+
+
+def test_only_the_key_of_a_run_is_removed(tmp_path: Path) -> None:
+    of_run, by_hand = (ssh_keys.of_owner(owner, tmp_path) for owner in (RUN, BY_HAND))
+    ssh_keys.remove(RUN)
+    ssh_keys.remove(RUN)
+    ssh_keys.remove(BY_HAND)
+    assert not of_run.private.exists()
+    assert by_hand.private.exists()
+
+
+def test_a_missing_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="ssh-keygen"):
+        ssh_keys.of_owner(RUN, tmp_path)
