@@ -13,6 +13,7 @@ import psutil
 import pytest
 from google.cloud.tpu_v2 import TpuClient, types
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from tests.servers import openssh, tpu
 
@@ -75,13 +76,24 @@ def answers(server: tpu.Server, worker: int) -> bool:
         return False
 
 
-def await_log(server: tpu.Server, worker: int, text: str) -> str:
-    """Return the log of a startup script as soon as it contains a text."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
     deadline = time.monotonic() + 30
-    while text not in (log := server.workers("n")[worker].startup_log):
-        assert time.monotonic() < deadline, log
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.005)
-    return log
+
+
+def startup_log(server: tpu.Server, text: str) -> str:
+    """Return the log of the startup script as soon as it contains a text."""
+    wait_until(lambda: text in server.workers("n")[0].startup_log)
+    return server.workers("n")[0].startup_log
+
+
+def is_sleeping() -> bool:
+    """Say whether the program runs that a test has started on a worker."""
+    found = psutil.process_iter(["cmdline"])  # without an error for a process that ends meanwhile
+    return any(one.info["cmdline"] == ["sleep", "4242"] for one in found)
 
 
 def test_every_worker_is_a_machine_of_its_own(server: tpu.Server, make: Callable[..., types.Node], run: Run) -> None:
@@ -110,11 +122,11 @@ def test_a_startup_script_runs_as_root_at_each_boot(
     server: tpu.Server, make: Callable[..., types.Node], run: Run
 ) -> None:
     make(script="#!/bin/sh\necho $(id -un) on $(hostname)\necho boot >> /var/lib/topgallant/boots\nexit 3\n")
-    await_log(server, 0, "exit status 3")
+    startup_log(server, "exit status 3")
     server.lose_worker("n", 0)
     assert not answers(server, 0)
     server.return_worker("n", 0)
-    log = await_log(server, 0, f"root on {server.workers('n')[0].hostname}\nstartup-script exit status 3\nroot on")
+    log = startup_log(server, f"root on {server.workers('n')[0].hostname}\nstartup-script exit status 3\nroot on")
     assert log.startswith("root on ")
     assert run(0, "wc -l < /var/lib/topgallant/boots") == "2"
 
@@ -124,10 +136,36 @@ def test_a_lost_worker_takes_its_processes_with_it(
 ) -> None:
     make("v5litepod-16")
     run(1, "setsid sleep 4242 >/dev/null 2>&1 & echo started")
-    assert any("4242" in process.cmdline() for process in psutil.Process().children(recursive=True))
+    wait_until(is_sleeping)
     server.lose_worker("n", 1)
-    assert not any("4242" in process.cmdline() for process in psutil.Process().children(recursive=True))
+    assert not is_sleeping()
     assert [answers(server, worker) for worker in range(4)] == [True, False, True, True]
+
+
+def test_a_worker_that_runs_is_not_booted_again(server: tpu.Server, make: Callable[..., types.Node], run: Run) -> None:
+    make()
+    run(0, "touch /tmp/file")
+    server.return_worker("n", 0)
+    assert run(0, "ls /tmp") == "file"
+
+
+def test_new_metadata_reach_a_worker_that_runs(server: tpu.Server, make: Callable[..., types.Node], run: Run) -> None:
+    node = make(keys="")
+    node.metadata["ssh-keys"] = f"late:{server.directory.parent.joinpath('key.pub').read_text()}"
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        client = TpuClient(transport=TpuGrpcTransport(channel=channel))
+        client.update_node(node=node, update_mask=FieldMask(paths=["metadata"])).result()
+    assert run(0, "id -un", user="late") == "late"
+
+
+def test_a_maintenance_ends_the_processes_and_keeps_the_disk(
+    server: tpu.Server, make: Callable[..., types.Node], run: Run
+) -> None:
+    make()
+    run(0, "touch ~/file /tmp/file")
+    server.maintain("n", seconds=0)
+    wait_until(lambda: server.nodes()[0]["health"] == "HEALTHY")
+    assert run(0, "ls ~ /tmp").split() == ["/home/runner:", "file", "/tmp:"]
 
 
 def test_a_broken_worker_accepts_connections_and_never_answers(

@@ -34,7 +34,7 @@ class Fault:
         every: 3 means the first, the fourth, the seventh of these calls, and so on.
         times: number of calls that it applies to; None means without limit.
         delay: seconds until the call is processed or, with `after`, answered. A call whose client gives up meanwhile
-            takes effect all the same, as a request that arrives late.
+            still takes effect, like a request that arrives late.
         hang: the call is not answered until the client gives up.
         reason: the reason in the details of the error, for example `RATE_LIMIT_EXCEEDED`.
         operation_seconds: time that the operation takes, in place of the usual one.

@@ -70,7 +70,7 @@ class Machine:
     def log(self) -> str:
         """Return the output of the startup script, of all boots."""
         file = self.directory / "startup-script.log"
-        return file.read_text() if file.exists() else ""
+        return file.read_text(errors="replace") if file.exists() else ""
 
 
 class RealMachines:
@@ -206,6 +206,7 @@ class RealMachines:
         self._clock.run(partial(self._boot_here, machines))
 
     def _boot_here(self, machines: Sequence[Machine]) -> None:
+        booting = []
         for machine in machines:
             with self._lock:
                 if not machine.is_on or machine.process is not None or machine.silent:
@@ -214,7 +215,8 @@ class RealMachines:
                     machine.silent = [_silent(address, self.port) for address in machine.addresses]
                 else:
                     _spawn(machine, self._shared)
-        for machine in machines:
+                    booting.append(machine)
+        for machine in booting:
             self._await(machine)
 
     def _await(self, machine: Machine) -> None:
