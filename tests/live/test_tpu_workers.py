@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psutil
@@ -84,7 +85,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def startup_log(server: tpu.Server, text: str) -> str:
+def startup_log(server: tpu.Control, text: str) -> str:
     """Return the log of the startup script as soon as it contains a text."""
     wait_until(lambda: text in server.workers("n")[0].startup_log)
     return server.workers("n")[0].startup_log
@@ -166,6 +167,20 @@ def test_a_maintenance_ends_the_processes_and_keeps_the_disk(
     server.maintain("n", seconds=0)
     wait_until(lambda: server.nodes()[0]["health"] == "HEALTHY")
     assert run(0, "ls ~ /tmp").split() == ["/home/runner:", "file", "/tmp:"]
+
+
+@pytest.mark.parametrize("serving", [tpu.serving, tpu.serving_process])
+def test_workers_can_share_a_directory_with_the_tests(tmp_path: Path, serving: Any) -> None:
+    (tmp_path / "shared").mkdir()
+    script = f"#!/bin/sh\nhostname > {tmp_path}/shared/file\n"
+    node = types.Node(accelerator_type="v6e-8", runtime_version="v2-alpha-tpuv6e", metadata={"startup-script": script})
+    with serving(tmp_path / "server", shared=tmp_path / "shared") as server:
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            client = TpuClient(transport=TpuGrpcTransport(channel=channel))
+            client.create_node(parent=PARENT, node_id="n", node=node)
+        server.wait_for_state("n", "READY")
+        startup_log(server, "exit status 0")
+        assert (tmp_path / "shared" / "file").read_text().strip() == server.workers("n")[0].hostname
 
 
 def test_a_broken_worker_accepts_connections_and_never_answers(

@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, required=True, help="files of the workers, and of the control")
     parser.add_argument("--timings", type=json.loads, default={}, help="fields of Timings, as JSON")
     parser.add_argument("--port", type=int, default=0, help="port of the API over gRPC")
+    parser.add_argument("--shared", type=Path, help="directory of this machine that all workers see")
     parser.add_argument("--no-workers", dest="has_workers", action="store_false", help="only the API answers")
     parser.add_argument("--frozen", dest="is_frozen", action="store_true", help="time stands still")
     arguments = vars(parser.parse_args())

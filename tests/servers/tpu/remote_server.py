@@ -28,8 +28,11 @@ def serving_process(
     has_workers: bool = True,
     is_frozen: bool = False,
     port: int = 0,
+    shared: Path | None = None,
 ) -> Iterator[Remote]:
     """Run a server in another process for a test, which is skipped if this machine cannot run workers.
+
+    The arguments are those of `Server`.
 
     Raises:
         AssertionError: something in the server itself has failed.
@@ -39,6 +42,7 @@ def serving_process(
     command += ["--timings", json.dumps(dataclasses.asdict(timings or Timings()))]
     command += [] if has_workers else ["--no-workers"]
     command += ["--frozen"] if is_frozen else []
+    command += [] if shared is None else ["--shared", str(shared)]
     errors = directory / "server.log"
     with errors.open("wb") as log:
         # In its own session, a Ctrl-C in the terminal of the tests does not reach it.
