@@ -41,7 +41,7 @@ from toolbox.model.workloads import (
 )
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
-from toolbox.tpu import labelled_tpus, ssh_keys, startup, verification, worker_group, workers
+from toolbox.tpu import labelled_tpus, provisioning, ssh_keys, startup, verification, worker_group, workers
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.fleet import Fleet, Tpu
 from toolbox.tpu.tpu_description import TpuDescription
@@ -277,11 +277,14 @@ class _TpuVm:
         return attempt.handle
 
     def teardown_run(self) -> None:
-        """See `Backend`. Deletes the TPU of the run."""
+        """See `Backend`. Deletes the TPU of the run, and the SSH key if no TPU of the run is left."""
         with self._lock:
             attempts = [*self._attempts] if self._target.reuse == "cell" else [""]
         for attempt in attempts:
             self._delete(attempt)
+        ledger = self._context.ledger
+        if not any(entry.resource.kind in provisioning.KINDS for entry in ledger.open_resources()):
+            ssh_keys.remove(ledger.owner)
 
     def close(self) -> None:
         """See `Backend`."""

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 NODE: Final = "tpu_node"
 """The kind of a node in the ledger: the module `toolbox/resources/tpu_node.py`."""
 QUEUED_RESOURCE: Final = "tpu_queued_resource"
+KINDS: Final = (NODE, QUEUED_RESOURCE)
 _UNDER_MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
 _OPERATION_SECONDS: Final = 20.0  # how often the operation of a node that is being created is read
 _FIRST_PAUSE: Final = 1.0

@@ -1,0 +1,223 @@
+"""Runs on TPUs: failures of TPUs are retried, and nothing is left or created twice, whatever ends the run."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.grid import Grid, wait
+from tests.live.tpu_cells import OTHER_ZONE, QUEUED, ZONE, target_of
+from tests.servers import tpu
+from tests.servers.tpu import Fault, Timings
+from toolbox.system import processes
+from toolbox.testing import Outcome, Running, Workspace
+
+pytestmark = pytest.mark.live
+
+
+class Runs:
+    """The project `grid` on TPUs of the test server, whose workers see the workspace."""
+
+    def __init__(self, grid: Grid, server: tpu.Server) -> None:
+        self.grid = grid
+        self.server = server
+
+    def configure(self, x: str, *targets: dict[str, Any], **matrix: Any) -> Runs:
+        """Write the configuration with these cells and targets: `tpu-0`, `tpu-1` and so on."""
+        # root may use the directory of the workspace
+        ssh = {"user": "root", "port": self.server.ssh_port}
+        named = {
+            f"tpu-{index}": {"backend": "tpu_vm", **target_of(self.server, **{"ssh": ssh, **fields})}
+            for index, fields in enumerate(targets or ({},))
+        }
+        settings: dict[str, Any] = {
+            "target": list(named),
+            "timeouts": {"wait": 60, "run": 300, "grace": 1},
+            "retries": {"infrastructure": 2, "capacity": 0, "backoff": {"first": 0.1}},
+            **matrix,
+        }
+        self.grid.configure(x, blocks={"targets": named}, **settings)
+        return self
+
+    def start(self, *flags: str) -> Running:
+        """Start a run."""
+        return self.grid.start(*flags)
+
+    def cells(self) -> dict[str, Any]:
+        """Return the steps of the cells, by value of `x`."""
+        steps = self.grid.workspace.summary()["steps"]
+        return {step["name"].removeprefix("x="): step for step in steps if step["kind"] == "cell"}
+
+    def status(self) -> str:
+        """Return what `project status` prints."""
+        return self.grid.workspace.run("project", "status", str(self.grid.directory)).stdout
+
+    def waits(self, text: str) -> None:
+        """Wait until the journal has a reason for which a cell waits."""
+        wait(lambda: text in self._journal(), f"{text!r} in the journal")
+
+    def check_clean(self) -> None:
+        """Check that no TPU and no key is left, and that no name was used for two TPUs."""
+        assert self.server.leftovers() == []
+        names = Counter(record.name for record in self.server.history())
+        assert [name for name, count in names.items() if count > 1] == []
+        assert list(self.grid.workspace.home.rglob("id_ed25519")) == []
+
+    def _journal(self) -> str:
+        found = list(self.grid.workspace.artifacts.glob("*/*/journal.jsonl"))
+        return found[0].read_text() if found else ""
+
+
+@pytest.fixture(name="runs")
+def _runs(workspace: Workspace, tmp_path: Path) -> Iterator[Runs]:
+    with tpu.serving(tmp_path / "server", shared=workspace.directory) as server:
+        yield Runs(Grid(workspace), server)
+    processes.end_marked(workspace.directory)
+
+
+def test_a_preempted_cell_is_tried_again(runs: Runs) -> None:
+    runs.configure("a").grid.mark("hold-a")
+    with runs.start() as running:
+        runs.grid.wait_for("begin a")
+        runs.server.preempt(str(runs.server.nodes()[0]["name"]))
+        wait(lambda: runs.grid.lines.count("begin a") == 2, "another attempt")
+        runs.grid.unmark("hold-a")
+        outcome = running.wait()
+    assert outcome.exit_code == 0, str(outcome)
+    first, second = runs.cells()["a"]["attempts"]
+    assert (first["verdict"], first["cause"], second["verdict"]) == ("error", "infrastructure", "passed")
+    assert "was preempted" in first["message"]
+    runs.check_clean()
+
+
+def test_a_cell_that_waits_in_the_queue_shows_why(runs: Runs) -> None:
+    runs.server.set_capacity(ZONE, nodes=0)
+    with runs.configure("a", QUEUED).start() as running:
+        runs.waits("WAITING_FOR_RESOURCES")
+        assert "WAITING_FOR_RESOURCES" in runs.status()
+        runs.server.set_capacity(ZONE, nodes=None)
+        outcome = running.wait()
+    assert outcome.exit_code == 0, str(outcome)
+    runs.check_clean()
+
+
+def test_the_rest_of_the_run_goes_on_without_capacity(runs: Runs) -> None:
+    runs.server.set_capacity(OTHER_ZONE, nodes=0)
+    runs.configure("a", {"zone": OTHER_ZONE})
+    outcome = runs.grid.run()
+    assert outcome.exit_code == 3, str(outcome)
+    cell = runs.cells()["a"]
+    assert (cell["verdict"], cell["cause"]) == ("error", "capacity")
+    assert OTHER_ZONE in cell["message"]
+    runs.check_clean()
+
+
+def test_a_creation_that_fails_on_one_target_is_tried_again(runs: Runs) -> None:
+    runs.server.add_fault(Fault("CreateNode", "INTERNAL", zone=OTHER_ZONE, when="operation"))
+    outcome = runs.configure("abcdef", {}, {"zone": OTHER_ZONE}).grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert sorted(len(cell["attempts"]) for cell in runs.cells().values()) == [1, 1, 1, 1, 1, 2]
+    runs.check_clean()
+
+
+def test_a_wrong_runtime_version_is_found_before_anything_starts(runs: Runs) -> None:
+    outcome = runs.configure("a", {"runtime_version": "v9"}).grid.run()
+    assert outcome.exit_code == 2, str(outcome)
+    assert f"the target `tpu-0`: the zone {ZONE} has no runtime version v9" in outcome.stderr
+    assert runs.server.history() == []
+
+
+def test_a_run_that_ends_during_a_creation_leaves_nothing(runs: Runs) -> None:
+    runs.server.set_timings(Timings(create=600.0))
+    with runs.configure("a").start() as running:
+        runs.waits("CREATING")
+        running.send(signal.SIGINT)
+        outcome = running.wait()
+    assert outcome.exit_code == 130, str(outcome)
+    runs.check_clean()
+
+
+def test_a_failed_deletion_is_an_error_of_the_run(runs: Runs) -> None:
+    runs.server.add_fault(Fault("DeleteNode", "PERMISSION_DENIED", times=None))
+    outcome = runs.configure("a").grid.run()
+    assert outcome.exit_code == 3, str(outcome)
+    assert runs.grid.verdicts == {"a": "passed"}
+    assert "PERMISSION_DENIED" in str(outcome)
+    runs.server.clear_faults()
+    reaped = runs.grid.workspace.run("resources", "reap")
+    assert reaped.exit_code == 0, str(reaped)
+    assert runs.server.leftovers() == []
+
+
+def test_one_node_serves_all_cells_of_a_run(runs: Runs) -> None:
+    outcome = runs.configure("abc", {"reuse": "run", "capacity": {"jobs": 2}}).grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert len(runs.server.history()) == 1
+    runs.check_clean()
+
+
+def kill(runs: Runs, moment: str) -> None:
+    """Start a run with one cell that waits, and kill the orchestrator at a moment."""
+    runs.grid.mark("hold-a")
+    with runs.start() as running:
+        if moment == "begin a":
+            runs.grid.wait_for("begin a")
+        else:
+            runs.waits(moment)
+        running.send(signal.SIGKILL)
+        running.wait()
+
+
+def finish(runs: Runs) -> Outcome:
+    """Let the cell end, and resume the run."""
+    runs.grid.unmark("hold-a")
+    return runs.grid.resume()
+
+
+@pytest.mark.parametrize("reuse", ["cell", "run"])
+@pytest.mark.parametrize("moment", ["AttemptSubmitted", "CREATING", "the startup script is running", "begin a"])
+def test_a_killed_run_is_resumed_with_the_same_node(runs: Runs, moment: str, reuse: str) -> None:
+    runs.server.set_timings(Timings(create=0.5))
+    script = "until test -e /var/lib/topgallant/go; do sleep 0.1; done" if "script" in moment else "sleep 0.1"
+    runs.configure("a", {"reuse": reuse, "startup_script": script})
+    kill(runs, moment)
+    if "script" in moment:
+        (worker,) = runs.server.workers(str(runs.server.nodes()[0]["name"]))
+        (worker.directory / "disk/topgallant/go").touch()
+    outcome = finish(runs)
+    assert outcome.exit_code == 0, str(outcome)
+    assert runs.grid.lines == ["begin a", "end a"]
+    assert len(runs.server.history()) == 1
+    runs.check_clean()
+
+
+def test_a_killed_run_that_waits_in_the_queue_is_resumed(runs: Runs) -> None:
+    runs.server.set_capacity(ZONE, nodes=0)
+    runs.configure("a", QUEUED)
+    kill(runs, "WAITING_FOR_RESOURCES")
+    runs.server.set_capacity(ZONE, nodes=None)
+    outcome = finish(runs)
+    assert outcome.exit_code == 0, str(outcome)
+    assert len(runs.server.history()) == 1
+    runs.check_clean()
+
+
+def test_the_tpus_of_a_killed_run_can_be_deleted(runs: Runs) -> None:
+    kill(runs.configure("a"), "begin a")
+    reaped = runs.grid.workspace.run("resources", "reap", "--older_than=1s")
+    assert reaped.exit_code == 0, str(reaped)
+    assert runs.server.leftovers() == []
+
+
+def test_a_run_whose_tpu_was_lost_while_it_was_killed_tries_the_cell_again(runs: Runs) -> None:
+    kill(runs.configure("a"), "begin a")
+    runs.server.preempt(str(runs.server.nodes()[0]["name"]))
+    outcome = finish(runs)
+    assert outcome.exit_code == 0, str(outcome)
+    assert [each["cause"] for each in runs.cells()["a"]["attempts"]] == ["infrastructure", None]
+    runs.check_clean()
