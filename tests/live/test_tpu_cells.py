@@ -58,6 +58,8 @@ def test_a_cell_runs_on_its_own_node(cells: Callable[..., Cells], server: tpu.Se
     bench = cells(startup_script="touch /var/lib/topgallant/prepared")
     attempt, outcome = bench.run("sh", "-c", "test -e /var/lib/topgallant/prepared && echo 1 >result")
     assert (outcome.ended_by, outcome.exit_code, attempt.text("files/result")) == (EndedBy.EXIT, 0, "1\n")
+    assert outcome.paid_seconds is not None
+    assert outcome.paid_seconds > outcome.seconds  # the TPU is also paid while it is prepared
     bench.release(attempt)
     assert [record.creator for record in server.history()] == ["CreateNode"]
 
@@ -202,6 +204,9 @@ def test_a_node_that_is_taken_away_ends_the_cell(
     outcome = attempt.wait()
     assert outcome.ended_by is EndedBy.EVICTED
     assert words in outcome.message
+    assert outcome.seconds == 0  # the workload could not tell how long it ran
+    assert outcome.paid_seconds is not None
+    assert outcome.paid_seconds > 0
     attempt.collect()
     bench.release(attempt)
 

@@ -94,6 +94,11 @@ class Target(TpuDescription):
         """
         return _TpuVm(context, self)
 
+    @property
+    def rents_per_attempt(self) -> bool:
+        """Whether each attempt has a TPU of its own."""
+        return self.reuse == "cell"
+
     def accept(self, workload: Workload) -> None:
         """Raise ValueError if a cell may take longer than the time after which anybody may delete its TPU."""
         times = workload.timeouts
@@ -139,6 +144,7 @@ class _Attempt:
         is_absent: whether the TPU does not have the workload that an earlier session may have started.
         is_started: whether the group of the TPU has the attempt.
         is_cancelled: whether the run cancelled the attempt.
+        submitted: the monotonic time at which this session submitted or adopted the attempt.
         settled: set when the workload has started, or the attempt is over.
     """
 
@@ -151,6 +157,7 @@ class _Attempt:
     is_started: bool = False
     is_starting: bool = False
     is_cancelled: bool = False
+    submitted: float = field(default_factory=time.monotonic)
     status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
     settled: threading.Event = field(default_factory=threading.Event)
 
@@ -561,7 +568,7 @@ class _TpuVm:
         return outcome
 
     def _conclude(self, attempt: _Attempt, outcome: WorkloadOutcome) -> None:
-        self._become(attempt, AttemptState.ENDED, outcome)
+        self._become(attempt, AttemptState.ENDED, replace(outcome, paid_seconds=_paid_seconds(attempt, outcome)))
 
     def _become(
         self, attempt: _Attempt, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = ""
@@ -594,6 +601,16 @@ class _TpuVm:
         if attempt.is_started and _is_good(attempt):
             ending = attempt.tpu.ending
             raise FilesLost(f"its files are lost: {ending.message if ending else 'the workers do not answer'}")
+
+
+def _paid_seconds(attempt: _Attempt, outcome: WorkloadOutcome) -> float:
+    """Return for how long a TPU was paid because of an attempt. A TPU is paid while it is up, also without a workload.
+
+    If an earlier session submitted the attempt, the time before its adoption is only that of its workload.
+    """
+    if attempt.tpu.up_since is None:
+        return outcome.seconds
+    return round(max(outcome.seconds, time.monotonic() - max(attempt.tpu.up_since, attempt.submitted)), 3)
 
 
 def _is_good(attempt: _Attempt) -> bool:

@@ -51,6 +51,7 @@ class Tpu:
         progress: what the API reported last.
         ending: why the TPU can no longer be used; None if it can, or will be.
         nodes: the nodes in the order of their slices, once the TPU is up.
+        up_since: the monotonic time at which the TPU was first seen to be up; None until then.
         is_deleted: whether the run deletes the TPU.
         awaits_deletions: whether the TPU has no capacity until other TPUs of the run are deleted.
         lock: held while a request about the TPU is sent.
@@ -62,6 +63,7 @@ class Tpu:
     progress: Progress = _REQUESTED
     ending: WorkloadOutcome | None = None
     nodes: tuple[Node, ...] = ()
+    up_since: float | None = None
     is_deleted: bool = False
     awaits_deletions: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -403,6 +405,7 @@ class Fleet:
         is_new, tpu.progress = progress != tpu.progress, progress
         if progress.is_up:
             tpu.nodes = progress.nodes
+            tpu.up_since = tpu.up_since or time.monotonic()
         if is_new:
             self._on_change(tpu)
         self._check_deadline(tpu, progress.message)

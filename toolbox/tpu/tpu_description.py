@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from toolbox.model import accelerators, addresses
 from toolbox.model.accelerators import TpuType
+from toolbox.model.prices import Rental, Tier
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.resources import LABEL_PREFIX
 from toolbox.model.text import abbreviated, counted
@@ -264,6 +265,13 @@ class TpuDescription(_Part):
         assert self.type is not None, "_type_faults checks the fields"
         assert self.topology is not None, "_type_faults checks the fields"
         return accelerators.of_topology(self.type, self.topology)
+
+    def rentals(self) -> list[Rental]:
+        """Return what the TPU rents in each of its zones, for the price. Preemptible capacity has the price of spot."""
+        tier = Tier.SPOT if self.spot or self.preemptible else Tier.RESERVED if self.reserved else Tier.ON_DEMAND
+        name = self.tpu_type.name
+        rentals = (Rental.of_tpu(name, zone=zone, tier=tier, slices=self.slices) for zone in self.zone)
+        return list(dict.fromkeys(rentals))
 
     @property
     def workers(self) -> int:

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from toolbox.backends import tpu_vm
 from toolbox.backends.tpu_vm import Target
+from toolbox.extensions.protocols import PricedTarget
+from toolbox.model.prices import Rental, Tier
 from toolbox.model.workloads import Timeouts, Workload
 from toolbox.tpu import tpu_description
 
@@ -39,6 +41,39 @@ def test_an_invalid_target_is_refused(fields: dict[str, Any], message: str) -> N
 
 def test_workers_of_later_slices_can_be_selected() -> None:
     assert Target.model_validate({**DESCRIPTION, "slices": 2, "workers": "0,7"}).selection == "0,7"
+
+
+@pytest.mark.parametrize(
+    ("fields", "rental"),
+    [
+        ({}, Rental("v5e", 16, "us-central1", Tier.ON_DEMAND, "v5litepod-16")),
+        ({"spot": True}, Rental("v5e", 16, "us-central1", Tier.SPOT, "v5litepod-16")),
+        ({"preemptible": True}, Rental("v5e", 16, "us-central1", Tier.SPOT, "v5litepod-16")),
+        ({"reserved": True}, Rental("v5e", 16, "us-central1", Tier.RESERVED, "v5litepod-16")),
+        (
+            {"accelerator_type": "v5p-8", "slices": 2},
+            Rental("v5p", 8, "us-central1", Tier.ON_DEMAND, "2x v5p-8"),
+        ),
+        (
+            {"accelerator_type": None, "type": "v6e", "topology": "2x4"},
+            Rental("v6e", 8, "us-central1", Tier.ON_DEMAND, "v6e-8"),
+        ),
+    ],
+)
+def test_a_target_tells_what_it_rents(fields: dict[str, Any], rental: Rental) -> None:
+    assert Target.model_validate({**DESCRIPTION, **fields}).rentals() == [rental]
+
+
+def test_zones_of_one_region_are_one_rental_and_other_regions_have_their_own() -> None:
+    zones = ["us-central1-a", "us-central1-b", "us-east5-b"]
+    target = Target.model_validate({**DESCRIPTION, "zone": zones})
+    assert [rental.region for rental in target.rentals()] == ["us-central1", "us-east5"]
+
+
+def test_only_a_tpu_of_the_run_is_shared_by_cells() -> None:
+    targets = [Target.model_validate({**DESCRIPTION, "reuse": reuse}) for reuse in ("cell", "run")]
+    assert [target.rents_per_attempt for target in targets] == [True, False]
+    assert all(isinstance(target, PricedTarget) for target in targets)
 
 
 @pytest.mark.parametrize("run", [None, 3500.0])
