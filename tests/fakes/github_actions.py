@@ -21,6 +21,7 @@ import yaml
 from tests.fakes import github_expressions
 
 REPOSITORY = "owner/name"
+REVISION = "5" * 40
 _BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
 _WRITTEN = ("artifacts", "export")
 _GH = Path(__file__).with_name("gh.py")
@@ -85,7 +86,7 @@ class Runner:
             "event_name": event,
             "event": {"repository": {"default_branch": "main"}, **(payload or {})},
             "repository": REPOSITORY,
-            "sha": "5" * 40,
+            "sha": REVISION,
             "ref": "refs/heads/main",
             "ref_name": "main",
             "token": "token-of-the-job",
@@ -139,7 +140,7 @@ class Runner:
         variables = {
             name: github_expressions.inserted(str(text), contexts, {}) for name, text in step.get("env", {}).items()
         }
-        return self._execute(step["run"], variables, contexts["github"])
+        return self.execute(step["run"], variables, contexts["github"]["sha"])
 
     def _use(self, step: Mapping[str, Any], contexts: Mapping[str, Any]) -> Step:
         action = step["uses"].partition("@")[0]
@@ -157,7 +158,8 @@ class Runner:
             shutil.copytree(self._artifacts[values["artifact-ids"]], self.directory / values["path"])
         return Step("success")
 
-    def _execute(self, script: str, variables: Mapping[str, str], facts: Mapping[str, Any]) -> Step:
+    def execute(self, script: str, variables: Mapping[str, str], revision: str = REVISION) -> Step:
+        """Execute the script of a step."""
         assert "${{" not in script
         files = {name: self.home / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_ENV")}
         for file in files.values():
@@ -177,7 +179,7 @@ class Runner:
                 "GITHUB_REPOSITORY": REPOSITORY,
                 "GITHUB_SERVER_URL": "https://github.com",
                 "GITHUB_RUN_ID": "77",
-                "GITHUB_SHA": facts["sha"],
+                "GITHUB_SHA": revision,
                 "GITHUB_STEP_SUMMARY": str(self.summary),
                 "RUNNER_TEMP": str(self.home / "temp"),
                 **{name: str(file) for name, file in files.items()},

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 import yaml
 
 from tests.fakes.github_actions import REPOSITORY, Job, Runner
+from tests.functional.conftest import SMALL
 from toolbox.system import places
 from toolbox.testing import Workspace
 
@@ -31,32 +34,34 @@ BLOCK = """
       reap: {google: true, older_than: 21600}
     revision: null
 """
-# Stands for Topgallant, and notes the calls that delete remote resources.
+# Notes the calls that delete remote resources, and calls Topgallant.
 TOOLBOX = """
     #!/bin/sh
-    if [ "$1" = resources ]; then
-      shift
-      echo "$@" >>reaped
-      exit 0
-    fi
+    [ "$1" != resources ] || echo "$@" >>reaped
     exec {python} {program} "$@"
 """
 
 
-@pytest.fixture
-def project(small: Workspace) -> Workspace:
-    """Return the project `small` with workflow files."""
-    text = (small.directory / "config/small.yaml").read_text()
-    before, _, after = text.partition("ci:\n  overridable: [greeting, commands.cleanup]\n")
-    small.write({"config/small.yaml": before + after})
-    with (small.directory / "config/small.yaml").open("a") as file:
-        file.write("\n".join(line[4:] for line in BLOCK.splitlines()) + "\n")
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Return the project `small` with workflow files, which tests must not change."""
+    workspace = Workspace(tmp_path_factory.mktemp("generated") / "workspace", SMALL)
+    file = workspace.directory / "config/small.yaml"
+    before, _, after = file.read_text().partition("ci:\n  overridable: [greeting, commands.cleanup]\n")
+    file.write_text(before + after + textwrap.dedent(BLOCK))
     program = places.builtin_root() / "run_toolbox.py"
-    small.write({"toolbox": TOOLBOX.format(python=shlex.quote(sys.executable), program=shlex.quote(str(program)))})
-    (small.directory / "toolbox").chmod(0o755)
-    outcome = small.run("ci", "workflows", "small")
+    workspace.write({"toolbox": TOOLBOX.format(python=shlex.quote(sys.executable), program=shlex.quote(str(program)))})
+    (workspace.directory / "toolbox").chmod(0o755)
+    outcome = workspace.run("ci", "workflows", "small")
     assert outcome.exit_code == 0, str(outcome)
-    return small
+    return workspace
+
+
+@pytest.fixture
+def project(generated: Workspace, workspace: Workspace) -> Workspace:
+    """Return a copy of the project `small` with workflow files."""
+    shutil.copytree(generated.directory, workspace.directory, dirs_exist_ok=True)
+    return workspace
 
 
 @pytest.fixture
@@ -157,7 +162,7 @@ def test_a_nightly_run_that_passes_reports_and_exports(project: Workspace, runne
     (uploaded,) = (runner.home / "uploaded/1").glob("small/*")
     assert (uploaded / "junit.xml").exists()
     assert (uploaded / "report.html").exists()
-    assert (project.directory / "reaped").read_text() == "reap small\n"
+    assert (project.directory / "reaped").read_text() == "resources reap small\n"
     assert "has no open issue" in jobs["issue"].output
 
 
@@ -196,7 +201,7 @@ def test_after_a_failure_everything_is_cleaned_up_reported_and_exported(project:
     outcomes = {name: step.outcome for name, step in job.steps.items()}
     assert outcomes["Run the project"] == "failure"
     assert {"failure", *outcomes.values()} == {"failure", "success"}
-    assert (project.directory / "reaped").read_text() == "reap small\n"
+    assert (project.directory / "reaped").read_text() == "resources reap small\n"
     (line,) = [line for line in job.steps["Report"].output.splitlines() if line.startswith("::error")]
     assert line.startswith("::error title=failed (product)%3A test::")
     assert list((runner.home / "uploaded/1").glob("small/*/junit.xml"))
@@ -211,6 +216,16 @@ def test_a_run_that_never_started_has_an_issue_without_details(project: Workspac
     assert "The latest run failed" in issue["body"]
 
 
+def test_a_run_that_cannot_be_read_does_not_prevent_the_issue(project: Workspace, runner: Runner) -> None:
+    journal = "{}\n" * 3 + '{"event": "run_started", "x": [' + "[" * 100_000
+    project.write({"artifacts/small/20261123-050000-abcd/journal.jsonl": journal})
+    variables = {"GH_TOKEN": "token-of-the-job", "RESULT": "failure"}
+    step = runner.execute('./toolbox ci issue small nightly --result="$RESULT"', variables)
+    assert step.outcome == "success", step.output
+    (issue,) = github(runner)["issues"]
+    assert issue["state"] == "open"
+
+
 def test_a_dispatch_of_another_branch_leaves_the_issue_alone(project: Workspace, runner: Runner) -> None:
     change(project, test=["exit 7"])
     jobs = runner.run(workflow(project, "nightly"), "workflow_dispatch", ref_name="topic", ref="refs/heads/topic")
@@ -221,7 +236,7 @@ def test_a_dispatch_of_another_branch_leaves_the_issue_alone(project: Workspace,
 def test_the_reaper_deletes_old_resources_and_keeps_an_issue(project: Workspace, runner: Runner) -> None:
     jobs = runner.run(workflow(project, "reap"), "schedule")
     assert [job.result for job in jobs.values()] == ["success", "success"], jobs["reap"].output
-    assert (project.directory / "reaped").read_text() == "reap small --older_than=21600s\n"
+    assert (project.directory / "reaped").read_text() == "resources reap small --older_than=21600s\n"
 
 
 def test_a_comment_runs_the_pinned_revision_and_sets_the_status(project: Workspace, runner: Runner) -> None:
@@ -325,9 +340,7 @@ def test_every_script_ignores_commands_in_its_variables(project: Workspace, runn
             for step in job["steps"]:
                 if "run" in step and "env" in step:
                     scripts += 1
-                    runner._execute(
-                        step["run"], dict.fromkeys(step["env"], HOSTILE), {"sha": HOSTILE.replace("\n", "")}
-                    )
+                    runner.execute(step["run"], dict.fromkeys(step["env"], HOSTILE))
     assert scripts >= 8
     assert not list(project.directory.rglob("pwned*")) + list(runner.home.rglob("pwned*"))
 

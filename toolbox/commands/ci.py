@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +18,7 @@ from toolbox.config import overrides as overrides_text
 from toolbox.config.configuration import Configuration
 from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir, SummaryFormat
 from toolbox.interface.signature import Help
-from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.errors import ConfigurationError, UsageError, describe
 from toolbox.model.foreign_text import clean, printable
 from toolbox.model.quantities import Count
 from toolbox.model.text import abbreviated
@@ -175,6 +176,10 @@ class Ci:
         """
         from toolbox.ci import failure_issue, github_api
 
+        if not re.fullmatch(r"[\w.-]+", workflow):  # the marker of the issue contains the name
+            raise UsageError(
+                f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -"
+            )
         api = github_api.from_environment()
         url = f"{environ.get('GITHUB_SERVER_URL')}/{api.repository}/actions/runs/{environ.get('GITHUB_RUN_ID')}"
         run = failure_issue.WorkflowRun(
@@ -247,6 +252,6 @@ def _details() -> str:
 
     try:
         return github.render(run_reader.read(_run_directories.newest()), limit=_MOST_DETAILS)
-    except UsageError as error:
-        log.warning("the issue has no report: %s", error)
+    except Exception as error:  # noqa: BLE001  # code under test may have written the run: the issue is opened anyway
+        log.warning("the issue has no report: %s", describe(error))
         return ""
