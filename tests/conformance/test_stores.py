@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import func, select, text
+from sqlalchemy import Connection, func, select, text
 
 from tests.fakes.history import START, Past, Tried, identity
 from tests.servers import postgres
@@ -379,17 +379,30 @@ def test_a_value_out_of_a_given_range_is_distinguished_from_other_failures(store
     assert found == {SMALL: (True, True), LARGE: (False, False)}
 
 
+ADDED: Final[dict[str, list[str | tuple[str, str]]]] = {  # the tables, indexes and columns that migrations added
+    "0002": [("attempts", "out_of_range"), ("results", "out_of_range"), ("samples", "confirmed")],
+    "0003": [("attempts", "image")],
+    "0004": ["TABLE case_results", "TABLE case_counts", "TABLE cases"],
+    "0005": [("attempts", "purpose"), ("attempts", "charged_seconds"), ("attempts", "cost")],
+    "0006": ["INDEX ix_results_reuse_key", ("results", "reuse_key"), ("results", "reused_from")],
+}
+
+
+def set_back(connection: Connection, version: str) -> None:
+    """Give a store the tables of an earlier version."""
+    for later in sorted(ADDED, reverse=True):
+        for each in ADDED[later] if later > version else []:
+            connection.execute(
+                text(f"DROP {each}" if isinstance(each, str) else f"ALTER TABLE {each[0]} DROP COLUMN {each[1]}")
+            )
+    connection.execute(text(f"UPDATE alembic_version SET version_num = '{version}'"))
+
+
 def test_a_store_of_the_first_version_is_brought_up_to_date(store: Store, location: str, tmp_path: Path) -> None:
     out = replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW])
     recording.record(store, past(cells={SMALL: [out, out], LARGE: [Tried(metrics={"time": 1.0})]}).write(tmp_path))
     with store.writing() as connection:
-        columns_of_attempts = ("out_of_range", "image", "purpose", "charged_seconds", "cost")
-        added = {"attempts": columns_of_attempts, "results": ("out_of_range",), "samples": ("confirmed",)}
-        for table, column in [(table, column) for table, columns in added.items() for column in columns]:
-            connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
-        for table in ("case_results", "case_counts", "cases"):
-            connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        set_back(connection, "0001")
     with Store(location) as updated, updated.reading() as connection:
         found = {series.name: series.confirmed for series in queries.series(connection, ALL)}
         rows = {
@@ -457,9 +470,7 @@ def test_the_costs_of_a_store_of_an_earlier_version_are_divided_among_its_attemp
     before = spent(store, by_cell=True)
     assert before[f"{SMALL} confirmation"] == pytest.approx(4.0)
     with store.writing() as connection:
-        for column in ("purpose", "charged_seconds", "cost"):
-            connection.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
+        set_back(connection, "0004")
     with Store(location) as updated:
         assert spent(updated, by_cell=True) == pytest.approx(before)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -33,6 +34,10 @@ class Target(BaseModel):
         """Return the backend for this machine."""
         inherited = tuple(processes.environment(context.mark).values())
         return _Local(context, inherited, Host(context.name, lambda: _launch(context), context.notify))
+
+    def identity(self, name: str, workload: Workload) -> str | None:  # noqa: ARG002  # the protocol requires both
+        """Return the name of this machine, its system, and its Python."""
+        return f"local {platform.node()} {platform.platform()} {platform.python_version()}"
 
     def address(self, name: str) -> str | None:  # noqa: ARG002  # the protocol requires the parameter
         """Return None, which means this machine."""

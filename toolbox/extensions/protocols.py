@@ -75,8 +75,8 @@ class MetricSource(Protocol):
 class Target(Protocol):
     """Describes one target of a backend: the model `Target` of a module in `backends/`.
 
-    A target may also implement `MachineTarget`, `SelectiveTarget`, `VerifiableTarget`, `OwningTarget`, `PricedTarget`
-    and `ExtendingTarget`.
+    A target may also implement `MachineTarget`, `SelectiveTarget`, `IdentifiableTarget`, `VerifiableTarget`,
+    `OwningTarget`, `PricedTarget` and `ExtendingTarget`.
 
     Args:
         keeps_attempts: whether the files of an attempt stay on the target until the attempt is released.
@@ -109,6 +109,20 @@ class SelectiveTarget(Protocol):
 
         Raises:
             ValueError: the target cannot run the workload. The message contains the reason.
+        """
+
+
+@runtime_checkable
+class IdentifiableTarget(Protocol):
+    """A target that can say what it is, so that a cell may reuse the result of an earlier run on an equal target."""
+
+    def identity(self, name: str, workload: Workload) -> str | None:
+        """Return a text that determines the machine or accelerator, and its runtime; None if they are unknown.
+
+        The text is compared with the texts of earlier runs.
+
+        Args:
+            name: the name of the target.
         """
 
 

@@ -76,6 +76,13 @@ class Conclusion:
         return self.outcome or verdict(self.judgements)
 
 
+def reused_outcome(cell: Cell) -> Outcome:
+    """Return the outcome of a cell that takes the result of an earlier run."""
+    reuse = cell.reuse
+    text = f"from run {reuse.run}: the cell passed there, and nothing that determines the result has changed"
+    return Outcome(Verdict.PASSED, None, f"{text}\nthe evidence is in {reuse.directory}")
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """An attempt that has ended.

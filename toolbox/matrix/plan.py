@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations
+from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.specification import Quarantine, Retries, Xfail
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.bounds import Bound, Method
@@ -49,6 +50,7 @@ class Cell:
         bounds: the bounds from earlier runs, by metric.
         note: a remark for the user about expired entries of `xfail` and `quarantine`.
         fingerprint: a hash of the workload, the checks and the metrics.
+        reuse: the keys for the reuse of results, and the result that the cell reuses.
     """
 
     id: str
@@ -66,6 +68,7 @@ class Cell:
     expectations: Expectations
     fingerprint: str
     bounds: Mapping[str, Bound] = field(default_factory=dict)
+    reuse: Reuse = field(default_factory=Reuse)
 
     def as_json(self) -> dict[str, Any]:
         """Return the cell as it is written to `plan.json`."""
@@ -84,6 +87,7 @@ class Cell:
             "command": list(self.workload.command),
             "fingerprint": self.fingerprint,
             "bounds": {metric: _bound_json(bound) for metric, bound in self.bounds.items()},
+            **({"reuse": self.reuse.as_json()} if self.reuse.keys else {}),
         }
 
 
@@ -115,7 +119,7 @@ class Plan:
         """Return the workloads that may run on each target."""
         by_target: dict[str, list[Workload]] = {}
         for cell in self.cells:
-            if not cell.skip:
+            if not cell.skip and not cell.reuse.run:
                 for target in cell.targets:
                     by_target.setdefault(target, []).append(cell.workload)
         return by_target

@@ -15,18 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import PathError
 from toolbox.extensions.protocols import MetricCheck, SelectiveTarget
-from toolbox.matrix import axes
+from toolbox.matrix import axes, reuse
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.axis_values import path_of
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.matrix.plan import BLOCK, Cell, Plan, Selection
 from toolbox.matrix.relations import Relations
+from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.sent_files import SentFiles
 from toolbox.matrix.specification import Excuse, MatrixBlock, Retries, Timeouts
 from toolbox.matrix.targets import PlannedTarget
@@ -40,6 +41,7 @@ from toolbox.model.text import as_text
 from toolbox.model.workloads import Workload
 from toolbox.system import filesystem, processes
 
+_FINGERPRINT: Final = 12  # hexadecimal digits of the digest that are a fingerprint
 T = TypeVar("T")
 
 
@@ -191,6 +193,7 @@ class _Planner:
         quarantines = [entry for entry in self.block.quarantine if axes.matches(entry.when, combination)]
         excuses: list[Excuse] = [*xfails, *quarantines]
         expired = [excuse for excuse in excuses if excuse.expires < self.today]
+        digest = _digest(workload, sent, list(checks.values()), metrics)
         bounds = {metric: self.bounds.get((combination.id, metric)) for metric in expectations.by_history}
         return Cell(
             id=combination.id,
@@ -209,9 +212,20 @@ class _Planner:
             ),
             workload=workload,
             expectations=expectations,
-            fingerprint=_fingerprint(workload, sent, list(checks.values()), metrics),
+            fingerprint=digest[:_FINGERPRINT],
+            reuse=self._reuse(combination, digest, workload, fitting),
             bounds={metric: bound for metric, bound in bounds.items() if bound is not None},
         )
+
+    def _reuse(self, combination: Combination, digest: str, workload: Workload, targets: Sequence[str]) -> Reuse:
+        """Return the keys by which the cell finds a result to reuse; none if it must be executed."""
+        excuses = [*self.block.xfail, *self.block.quarantine, *self.block.skip]
+        # A comparison of cells needs the metrics of both cells.
+        is_compared = any("to" in check for check in self.block.checks)
+        is_excused = any(axes.matches(entry.when, combination) for entry in excuses)
+        if self.block.reuse_results is None or is_compared or is_excused:
+            return Reuse()
+        return reuse.keys(digest, workload, [self.targets[name] for name in targets])
 
     def _checks(self, view: Configuration, combination: Combination, faults: _Faults) -> dict[int, Any]:
         """Return the checks that apply to a cell, by their indexes in the list of all checks."""
@@ -363,9 +377,7 @@ def _content(name: str, value: object) -> str:
     return filesystem.dump_yaml(value) if name.endswith((".yaml", ".yml")) else filesystem.dump_json(value)
 
 
-def _fingerprint(
-    workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]
-) -> str:
+def _digest(workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]) -> str:
     """Return a hash that identifies the work of a cell. A secret is hashed by its reference, not by its value.
 
     Args:
@@ -377,4 +389,4 @@ def _fingerprint(
     text = json.dumps(
         [workload.command, env, workload.cwd, sent, checks, metrics, *backend_fields], sort_keys=True, default=str
     )
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(text.encode()).hexdigest()

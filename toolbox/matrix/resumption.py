@@ -19,6 +19,7 @@ class Beginning(Enum):
 
     NEW: start an attempt.
     SKIP: skip the cell, because the configuration says so.
+    REUSE: take the result of an earlier run, which tested exactly the same.
     DONE: nothing, because the cell ended in an earlier session.
     ADOPT: adopt the latest attempt, which may be running.
     JUDGE: judge the latest attempt, which has ended although the cell has not.
@@ -28,6 +29,7 @@ class Beginning(Enum):
 
     NEW = auto()
     SKIP = auto()
+    REUSE = auto()
     DONE = auto()
     ADOPT = auto()
     JUDGE = auto()
@@ -47,7 +49,7 @@ def beginning(cell: Cell, earlier: StepState | None, *, rerun_failed: bool) -> B
     if cell.skip:
         return Beginning.SKIP
     if earlier is None or not earlier.is_open or not earlier.attempts:
-        return Beginning.NEW
+        return Beginning.REUSE if cell.reuse.run else Beginning.NEW
     latest = earlier.attempts[-1]
     if latest.is_abandoned:
         return Beginning.AGAIN if latest.is_released else Beginning.CLEAR

@@ -20,7 +20,7 @@ from toolbox.matrix import resumption
 from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.admission import Admission
 from toolbox.matrix.budget import Budget
-from toolbox.matrix.cell_progress import CellResult, CellRun, CellState, Conclusion
+from toolbox.matrix.cell_progress import CellResult, CellRun, CellState, Conclusion, reused_outcome
 from toolbox.matrix.comparisons import Comparisons
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Cell, Plan
@@ -30,7 +30,7 @@ from toolbox.matrix.resumption import Beginning
 from toolbox.matrix.stop_rules import StopRules
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError, describe
-from toolbox.model.events import MatrixPlanned, Note, StepKind
+from toolbox.model.events import MatrixPlanned, Note, ResultReused, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs.steps import Outcome, Step
@@ -157,6 +157,8 @@ class Scheduler:
                 self._admission.add(cell)
             case Beginning.SKIP:
                 self._close(self._open(cell), Outcome(Verdict.SKIPPED, None, cell.skip), Conclusion(None))
+            case Beginning.REUSE:
+                self._close(self._open_reused(cell), reused_outcome(cell), Conclusion(None))
             case Beginning.DONE:
                 self._restore(cell)
             case Beginning.AGAIN:
@@ -187,6 +189,13 @@ class Scheduler:
         if step.earlier is not None:
             run.remember(step.earlier)
         run.begin()
+        return run
+
+    def _open_reused(self, cell: Cell) -> CellRun:
+        """Open a cell that takes the result of an earlier run, and record the name of that run."""
+        run = self._open(cell)
+        reuse = cell.reuse
+        self._step.recorder.record(ResultReused(run.step.identity, reuse.run, reuse.directory), sync=False)
         return run
 
     def _open_adopted(self, cell: Cell, state: CellState) -> CellRun:

@@ -96,6 +96,20 @@ class MatrixPlanned:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultReused:
+    """A cell is not executed, because it passed in an earlier run that tested exactly the same (`reuse_results`).
+
+    Args:
+        run: the name of the earlier run.
+        directory: the directory of the earlier run.
+    """
+
+    step: str
+    run: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptSubmitted:
     """The workload of a cell is about to be started on a target, and may be running from now on.
 
@@ -494,6 +508,7 @@ JournalEvent = (
     | StepStarted
     | StepFinished
     | MatrixPlanned
+    | ResultReused
     | AttemptSubmitted
     | AttemptWaiting
     | AttemptEnded

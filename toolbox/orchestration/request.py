@@ -13,18 +13,20 @@ from typing import Any, Final, Self
 import yaml
 
 from toolbox.config.configuration import Configuration, Request
-from toolbox.matrix import plan, planner, targets
+from toolbox.matrix import plan, planner, reuse, targets
 from toolbox.matrix.plan import Plan, Selection
+from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
 from toolbox.model.text import abbreviated, first_of
-from toolbox.orchestration import projects
+from toolbox.orchestration import projects, reused_results
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, filesystem, places
 
 _MAX_SHOWN_CHANGES: Final = 5
+_REUSE: Final = f"{plan.BLOCK}.reuse_results"
 _RESOLVED: Final = "the start of the run"
 
 
@@ -134,6 +136,12 @@ def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | N
             today=today or dt.datetime.now(tz=dt.UTC).date(),
             bounds=plan.frozen_bounds(resumed) if resumed is not None else bounds_file.read(files.bounds),
         )
+        if resumed is not None:
+            frozen = reuse.frozen(resumed)
+            cells = tuple(replace(cell, reuse=frozen.get(cell.id, Reuse())) for cell in matrix_plan.cells)
+            matrix_plan = replace(matrix_plan, cells=cells)
+        elif (days := configuration.get(_REUSE, default=None)) is not None:
+            matrix_plan = reused_results.find(matrix_plan, configuration, request.project, float(days))
     elif request.selection != Selection():
         raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")
     return Loaded(request, files, configuration, matrix_plan)

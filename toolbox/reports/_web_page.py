@@ -57,6 +57,7 @@ _QUARANTINED: Final = {
     for verdict, bad in _MARKS.items()
     if bad.is_bad
 }
+_REUSED: Final = Mark("reused", "\u21ba", "passed in an earlier run")
 _GOING_ON: Final = Mark("running", "\u2026", "going on")
 _NOT_ENDED: Final = Mark("lost", "?", "not ended", is_bad=True)
 WAITING: Final = Mark("waiting", "\u00b7", "not started")
@@ -64,13 +65,16 @@ WAITING: Final = Mark("waiting", "\u00b7", "not started")
 _ICON_COLOURS: Final = {"passed": "#1d7a48", "running": "#1b63b5", "failed": "#c02222", "error": "#8b2a93"}
 
 
-def mark(verdict: str | None, state: str, *, is_quarantined: bool = False) -> Mark:
+def mark(verdict: str | None, state: str, *, is_quarantined: bool = False, is_reused: bool = False) -> Mark:
     """Return the mark of a verdict.
 
     Args:
         verdict: a `Verdict`; None for a step or run that has no verdict yet.
         state: the `State` of the run, which decides the mark of a missing verdict.
+        is_reused: whether the verdict is that of an earlier run.
     """
+    if is_reused:
+        return _REUSED
     if verdict is not None:
         return (_QUARANTINED if is_quarantined else _MARKS).get(verdict, _MARKS[verdict])
     return _GOING_ON if state == State.RUNNING else _NOT_ENDED

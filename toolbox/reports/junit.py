@@ -197,6 +197,8 @@ def _properties(step: StepState) -> Iterator[str]:
     values = {f"settings.{axis}": label for axis, label in step.labels.items()}
     if step.attempts:
         values |= {"target": step.attempts[-1].target, "attempts": str(len(step.attempts))}
+    if step.reused_from:
+        values["reused_from"] = step.reused_from
     for metric in step.metrics:
         values[f"metrics.{metric.metric}"] = str(Metric(metric.metric, metric.value, metric.unit, metric.fault))
     for name, value in values.items():

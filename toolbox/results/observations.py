@@ -19,6 +19,8 @@ _FAILED: Final = {Verdict.FAILED, Verdict.XFAILED}
 def of(results: Iterable[ResultRow]) -> Iterator[Observation]:
     """Yield an observation per attempt."""
     for row in results:
+        if row.reused_from:  # nothing was executed
+            continue
         attempts = row.attempts or [
             AttemptRow(row.verdict, row.cause, row.target, row.accelerator, out_of_range=row.out_of_range)
         ]

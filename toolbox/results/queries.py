@@ -216,6 +216,24 @@ def _kind() -> ColumnElement[str]:
     )
 
 
+def reusable(connection: Connection, project: str, keys: Iterable[str], since: datetime) -> dict[str, RunRow]:
+    """Return the newest run of a project that executed and passed a cell with each of these keys.
+
+    Args:
+        since: the earliest start of the runs.
+    """
+    query = select(Result.reuse_key, Result.run_id).join(Run, Run.id == Result.run_id)
+    query = query.where(Run.project == project, Run.started >= since, Result.verdict == Verdict.PASSED)
+    query = query.order_by(Run.started)
+    newest: dict[str, int] = {}
+    listed = sorted(set(keys))
+    for begin in range(0, len(listed), _FEW):
+        rows = connection.execute(query.where(Result.reuse_key.in_(listed[begin : begin + _FEW])))
+        newest |= {row.reuse_key: row.run_id for row in rows}
+    by_id = {row.id: row for row in runs(connection, Filter(project, since=since), Run.id.in_(set(newest.values())))}
+    return {key: by_id[run_id] for key, run_id in newest.items() if run_id in by_id}
+
+
 def flaky_cells(connection: Connection, project: str, until: datetime) -> set[str]:
     """Return the ids of the cells that were flaky in the 90 days before `until`."""
     lately = Filter(project=project, since=until - _LATELY, until=until)

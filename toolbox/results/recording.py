@@ -70,7 +70,7 @@ def record(store: Store, directory: Path) -> Recorded:
         )
         writer = _Writer(connection, run.project, run_id, is_newest=is_newest)
         judged = [step for step in run.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
-        samples = writer.write(run, judged, RunDirectory(directory).read_plan().get("targets", {}))
+        samples = writer.write(run, judged, RunDirectory(directory).read_plan())
     return Recorded(run.run, run.project, len(judged), samples, is_new=stored is None)
 
 
@@ -127,8 +127,13 @@ class _Writer:
     run_id: int
     is_newest: bool
 
-    def write(self, run: RunState, steps: Sequence[StepState], targets: Mapping[str, Any]) -> int:
-        """Write the results of the steps of a run, and return the number of samples."""
+    def write(self, run: RunState, steps: Sequence[StepState], plan: Mapping[str, Any]) -> int:
+        """Write the results of the steps of a run, and return the number of samples.
+
+        Args:
+            plan: the content of `plan.json`.
+        """
+        targets, keys = plan.get("targets", {}), _reuse_keys(plan)
         if not steps:
             return 0
         by_identity = self._cells(steps)
@@ -140,6 +145,7 @@ class _Writer:
             [
                 {
                     **_result(step, targets),
+                    "reuse_key": _reuse_key(step, keys),
                     "cost": _cost(step, charged),
                     "run_id": self.run_id,
                     "cell_id": cells[step.step],
@@ -282,6 +288,21 @@ def _confirmed(step: StepState) -> set[str]:
     return {check.metric for check in step.checks if check.passed is False} - _noisy(step)
 
 
+def _reuse_keys(plan: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+    """Return the keys for the reuse of results, by the id of the cell and the name of the target."""
+    return {cell["id"]: cell["reuse"]["keys"] for cell in plan.get("cells", ()) if "reuse" in cell}
+
+
+def _reuse_key(step: StepState, keys: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the key by which a later run finds the result: only if this run executed the cell, and it passed at once.
+
+    A cell that passed only at a later attempt may be flaky.
+    """
+    if step.verdict is not Verdict.PASSED or len(step.attempts) != 1 or not step.counts:
+        return ""
+    return keys.get(step.identity, {}).get(step.attempts[0].target, "")
+
+
 def _result(step: StepState, targets: Mapping[str, Any]) -> dict[str, Any]:
     last = step.attempts[-1] if step.attempts else None
     target = targets.get(last.target, {}) if last is not None else {}
@@ -291,6 +312,7 @@ def _result(step: StepState, targets: Mapping[str, Any]) -> dict[str, Any]:
         "host": (last.host if last is not None else "") or target.get("address") or "",
         "accelerator": _accelerator(last, targets) if last is not None else "",
         "out_of_range": step.is_out_of_range,
+        "reused_from": step.reused_from,
     }
 
 

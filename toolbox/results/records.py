@@ -122,6 +122,7 @@ class ResultRow:
     metrics: Mapping[str, tuple[float | None, str]]
     out_of_range: bool = False
     tests: Mapping[str, int] = field(default_factory=dict)
+    reused_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,8 @@ class Result(Base):
         counts: whether the verdict counts, which is not so for a cell in quarantine.
         cost: the cost of all attempts; None if a target has no price, or the time of an attempt is unknown.
         out_of_range: whether the last attempt failed only because measured values were out of their ranges.
+        reuse_key: the key by which a later run finds this result to reuse; empty if the result cannot be reused.
+        reused_from: the name of the earlier run from which the result was taken; empty if the cell was executed.
     """
 
     __tablename__ = "results"
@@ -139,6 +141,8 @@ class Result(Base):
     accelerator: Mapped[str]
     cost: Mapped[float | None]
     out_of_range: Mapped[bool]
+    reuse_key: Mapped[str] = mapped_column(String, default="", index=True)
+    reused_from: Mapped[str] = mapped_column(String, default="")
 
 
 class Attempt(Base):

@@ -34,6 +34,7 @@ from toolbox.model.events import (
     ResourceMade,
     ResourcePlanned,
     ResourceRemoved,
+    ResultReused,
     RunFinished,
     RunStarted,
     SecretLeft,
@@ -58,6 +59,7 @@ _OfStep = (
     | MetricMeasured
     | CasesCounted
     | CaseFailed
+    | ResultReused
 )
 _Dated = tuple[_OfStep, datetime, str]  # an event, its time, and the revision of the checkout in its session
 _Labelled = tuple[Mapping[str, Any], Mapping[str, str]]
@@ -268,8 +270,8 @@ def _step(events: Sequence[_Dated], cells: Mapping[str, _Labelled], *, is_undone
                     latest = attempts[event.attempt] = {"attempt": event.attempt, "target": event.target}
                     latest |= {"name": event.name, "submitted": time, "revision": revision}
                     checks, metrics, judged = {}, {}, {}  # drop the results of the earlier attempt
-            case CasesCounted() | CaseFailed():
-                pass  # see `_case_reports`
+            case CasesCounted() | CaseFailed() | ResultReused():
+                pass  # see `_case_reports` and `_reused_from`
             case _:
                 if isinstance(event, AttemptEnded):
                     judged = {}  # a resumed run may judge the attempt again
@@ -286,7 +288,19 @@ def _step(events: Sequence[_Dated], cells: Mapping[str, _Labelled], *, is_undone
         is_undone=is_undone and not is_cell,
         changed_configuration=is_changed,
         cases=_case_reports(event for event, _, _ in events),
+        reused_from=_reused_from(event for event, _, _ in events),
     )
+
+
+def _reused_from(events: Iterable[_OfStep]) -> str:
+    """Return the name of the run whose result the cell has taken; empty if the cell was executed."""
+    reused = ""
+    for event in events:
+        if isinstance(event, ResultReused):
+            reused = event.run
+        elif isinstance(event, AttemptSubmitted):
+            reused = ""
+    return reused
 
 
 def _case_reports(events: Iterable[_OfStep]) -> tuple[CaseReport, ...]:

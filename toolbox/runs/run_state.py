@@ -106,6 +106,7 @@ class StepState:
         settings: the settings of a cell, by axis; empty for other steps.
         labels: the text that reports show for each setting, by axis.
         cases: the test cases of the latest attempt: one report for each pattern of JUnit files.
+        reused_from: the name of the earlier run in which the cell passed; empty if this run executed the cell.
         is_undone: whether a later cleanup phase has undone the step; never for a cell.
         changed_configuration: whether the orchestration replaced a field of the configuration during the step.
     """
@@ -129,6 +130,7 @@ class StepState:
     is_undone: bool = False
     changed_configuration: bool = False
     cases: Sequence[CaseReport] = ()
+    reused_from: str = ""
 
     @property
     def identity(self) -> str:

@@ -92,6 +92,7 @@ def _step_json(step: StepState) -> dict[str, Any]:
         "message": step.message,
         "seconds": step.seconds,
         "counts": step.counts,
+        **({"reused_from": step.reused_from} if step.reused_from else {}),
         "checks": [_without_step(check) for check in step.checks],
         "metrics": [_without_step(metric) for metric in step.metrics],
         "cases": [_cases_json(report) for report in step.cases],

@@ -129,7 +129,12 @@ def _not_started(id_: str, cell: Mapping[str, Any]) -> StepState:
 def _mark(step: StepState, summary: RunState) -> Mark:
     if not step.step:
         return WAITING
-    return _web_page.mark(step.verdict, summary.state, is_quarantined=_remarks.is_quarantined_failure(step))
+    return _web_page.mark(
+        step.verdict,
+        summary.state,
+        is_quarantined=_remarks.is_quarantined_failure(step),
+        is_reused=bool(step.reused_from),
+    )
 
 
 def _rank(step: StepState, summary: RunState) -> tuple[bool, bool]:

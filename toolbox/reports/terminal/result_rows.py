@@ -29,6 +29,7 @@ CELLS: Final = (
     *(
         "cell",
         "verdict",
+        "reused_from",
         "cause",
         "counts",
         "seconds",
@@ -118,6 +119,7 @@ def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]
             "cause": result.cause,
             "counts": None if result.counts else False,
             "seconds": result.seconds,
+            "reused_from": result.reused_from,
             "attempts": len(result.attempts),
             "target": result.target,
             "accelerator": result.accelerator,

@@ -65,6 +65,8 @@ def _table(summary: RunState) -> Table:
         verdict = Text(step.verdict or _without_verdict(summary), style=style)
         if not step.counts:
             verdict.append(" (does not count)", style="dim")
+        if step.reused_from:
+            verdict.append(" (reused)", style="dim")
         judged = [check.passed for check in step.checks if check.passed is not None]
         checks = f"{sum(judged)} of {len(judged)}" if judged else ""
         elapsed = step.seconds if step.verdict is not None else _elapsed(step, summary.state)
