@@ -6,7 +6,10 @@ The score counts lost results, finished cells that were executed again, cells th
 processes that are still alive, and attempts left on the targets. All counts must be 0. On Kubernetes (the cluster of
 TOPGALLANT_TEST_KUBECONFIG), any object of the run in its namespace counts as left.
 
-Arguments: the number of rounds (25), a seed (0 for a random seed), and the backends: `local ssh kubernetes`.
+On `tpu_vm`, each cell creates and deletes a TPU of the test server, and the moment is at any time after the first
+request. TPUs that are left count as left, and a name that was created twice counts as created twice.
+
+Arguments: the number of rounds (25), a seed (0 for a random seed), and the backends: `local ssh kubernetes tpu_vm`.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.servers import kubernetes, openssh  # importable because of `sys.path` above
+from tests.servers import kubernetes, openssh, tpu  # importable because of `sys.path` above
 from toolbox.model.events import AttemptEnded
 from toolbox.model.verdicts import Verdict
 from toolbox.runs import journal
@@ -42,7 +45,8 @@ _POLL_SECONDS: Final = 0.01
 _LONGEST_DELAY: Final = 2.5  # the cells take 4 s, two at a time
 _TIMEOUT_SECONDS: Final = 5.0
 _CLUSTER_SECONDS: Final = 60.0  # a kubelet may take long to remove pods
-_BACKENDS: Final = ("local", "ssh", "kubernetes")
+_BACKENDS: Final = ("local", "ssh", "kubernetes", "tpu_vm")
+_LONGEST_TPU_DELAY: Final = 15.0  # the cells take 20 s, two at a time
 _DOWN_SECONDS: Final = 0.5
 
 PROJECT = {
@@ -80,17 +84,18 @@ class Score:
     twice: int = 0
     alive: int = 0
     left: int = 0
+    created_twice: int = 0
 
     def __str__(self) -> str:
         return (
             f"lost {self.lost}, executed again {self.again}, executed twice {self.twice}, alive {self.alive}, "
-            f"left on targets {self.left}"
+            f"left on targets {self.left}, created twice {self.created_twice}"
         )
 
     @property
     def is_clean(self) -> bool:
         """Whether there were no errors."""
-        return not (self.lost or self.again or self.twice or self.alive or self.left)
+        return not (self.lost or self.again or self.twice or self.alive or self.left or self.created_twice)
 
 
 @dataclass
@@ -103,6 +108,7 @@ class Arena:
         server: the SSH server of the backend `ssh`.
         adopts: whether workloads continue to run when the run is disturbed, so that the resumed run adopts them.
         cluster: the cluster of the backend `kubernetes`.
+        tpus: the server of the TPU API.
     """
 
     workspace: Workspace
@@ -112,6 +118,7 @@ class Arena:
     adopts: bool = True
     cluster: kubernetes.Cluster | None = None
     namespace: str = ""
+    tpus: tpu.Server | None = None
 
     @property
     def executed(self) -> Path:
@@ -123,9 +130,10 @@ class Arena:
         self.executed.write_text("")
         overrides = f"--overrides={{executed: '{self.executed}', {self.overrides}}}"
         with self.workspace.start("project", "run", "sleepers", overrides, env=self.env) as running:
-            while self._counts("begin").total() < CELLS / 2:
+            while not self._is_under_way():
                 time.sleep(_POLL_SECONDS)
-            time.sleep(random.uniform(0, _LONGEST_DELAY))  # noqa: S311
+            longest = _LONGEST_DELAY if self.tpus is None else _LONGEST_TPU_DELAY
+            time.sleep(random.uniform(0, longest))  # noqa: S311
             disturb(running)
             running.wait()
         directory = self.workspace.runs()[-1]
@@ -138,6 +146,10 @@ class Arena:
         began = self._counts("begin")
         outcome = self.workspace.run("project", "resume", str(directory), "--format=json", env=self.env)
         self._judge(outcome.json["steps"], began, done, score)
+
+    def _is_under_way(self) -> bool:
+        """Return whether the run has come so far that it may be disturbed."""
+        return self._counts("begin").total() >= CELLS / 2 if self.tpus is None else bool(self.tpus.nodes())
 
     def _judge(self, steps: list[dict[str, str]], began: Counter[str], done: Iterable[str], score: Score) -> None:
         verdicts = {step["name"].rpartition("=")[2]: step["verdict"] for step in steps if step["kind"] == "cell"}
@@ -152,6 +164,11 @@ class Arena:
         score.twice += sum(count > 1 for count in self._counts("end").values())
         score.alive += len(self._alive())
         score.left += sum(1 for _ in self.workspace.directory.glob("far-*/*")) + len(self._objects_left())
+        if self.tpus is not None:
+            score.left += len(self.tpus.leftovers())
+            run = self.workspace.runs()[-1].name
+            names = Counter(record.name for record in self.tpus.history() if run in record.name)
+            score.created_twice += sum(count > 1 for count in names.values())
 
     def _counts(self, word: str) -> Counter[str]:
         lines = (line.split() for line in self.executed.read_text().splitlines())
@@ -222,13 +239,14 @@ def main() -> int:
         if server is not None:
             stack.callback(server.stop)
         cluster = cluster_here(stack) if "kubernetes" in backends else None
-        missing = {"ssh": server is None, "kubernetes": cluster is None}
+        tpus = tpus_here(stack, folder) if "tpu_vm" in backends else None
+        missing = {"ssh": server is None, "kubernetes": cluster is None, "tpu_vm": tpus is None}
         for backend in [backend for backend in backends if not missing.get(backend)]:
             for name, disturb in disturbances(server if backend == "ssh" else None).items():
                 score = Score()
                 for number in range(rounds):
                     workspace = Workspace(folder / f"{backend}-{name.split()[0]}-{number}", PROJECT)
-                    with arena(workspace, backend, server, cluster) as played:
+                    with arena(workspace, backend, server, cluster, tpus) as played:
                         played.adopts = name not in {"SIGINT", "SIGTERM"}
                         played.play(disturb, score)
                 print(f"{backend:<10} {name:<32} {rounds} rounds: {score}", flush=True)
@@ -245,9 +263,37 @@ def cluster_here(stack: ExitStack) -> kubernetes.Cluster | None:
         return None
 
 
+def tpus_here(stack: ExitStack, folder: Path) -> tpu.Server | None:
+    """Return a server of the TPU API. If it cannot be started, print the reason and return None."""
+    timings = tpu.Timings(create=0.5, delete=0.5, boot=0.2)
+    try:
+        return stack.enter_context(tpu.Server(folder / "tpus", timings=timings, shared=folder))
+    except openssh.ServerError as error:
+        print(f"tpu_vm is skipped: {error}")
+        return None
+
+
+def on_tpus(workspace: Workspace, tpus: tpu.Server) -> Arena:
+    """Return an arena in which each cell has its own TPU."""
+    target = {
+        "backend": "tpu_vm",
+        "project": "my-project",
+        "zone": "us-central1-a",
+        "accelerator_type": "v5litepod-8",
+        "runtime_version": "v2-alpha-tpuv5-lite",
+        "api_endpoint": tpus.endpoint,
+        "ssh": {"user": "root", "port": tpus.ssh_port},  # root, who may write to the file `executed`
+    }
+    return Arena(workspace, {}, f"matrix.target: tpus, targets: {{tpus: {json.dumps(target)}}}", tpus=tpus)
+
+
 @contextmanager
 def arena(
-    workspace: Workspace, backend: str, server: openssh.Server | None, cluster: kubernetes.Cluster | None
+    workspace: Workspace,
+    backend: str,
+    server: openssh.Server | None,
+    cluster: kubernetes.Cluster | None,
+    tpus: tpu.Server | None,
 ) -> Iterator[Arena]:
     """Yield the workspace and backend for a round."""
     if backend == "local":
@@ -264,6 +310,9 @@ def arena(
                 cluster=cluster,
                 namespace=namespace,
             )
+    elif backend == "tpu_vm":
+        assert tpus is not None, "`main` skips this backend without a server"
+        yield on_tpus(workspace, tpus)
     else:
         assert server is not None, "`main` skips this backend without a server"
         yield over_ssh(workspace, server)
