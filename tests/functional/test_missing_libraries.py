@@ -30,7 +30,7 @@ SHARED = "clusters: {sut: {existing: {kubeconfig: none}}}\n"
 @pytest.fixture
 def without(tmp_path: Path) -> dict[str, str]:
     """Return the environment variables with which Python cannot import the optional libraries."""
-    hidden = "import sys\nsys.modules.update(dict.fromkeys(['kubernetes', 'psycopg']))\n"
+    hidden = "import sys\nsys.modules.update(dict.fromkeys(['kubernetes', 'psycopg', 'google.cloud.tpu_v2']))\n"
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden/sitecustomize.py").write_text(hidden)
     return {"PYTHONPATH": str(tmp_path / "hidden")}
@@ -68,6 +68,12 @@ def test_a_toolbox_command_is_not_started_without_its_library(
     assert outcome.exit_code == 2, str(outcome)
     assert f"{command[0]} {command[1]} needs kubernetes" in outcome.stderr
     assert list(small.artifacts.glob("toolbox/*__*")) == []
+
+
+def test_a_command_for_tpus_needs_its_library(small: Workspace, without: dict[str, str]) -> None:
+    outcome = small.run("tpu", "list", "--project=my-project", env=without)
+    assert outcome.exit_code == 2, str(outcome)
+    assert "the TPU API needs google.cloud.tpu_v2, which is not installed" in outcome.stderr
 
 
 def test_commands_that_need_no_extra_library_run(small: Workspace, without: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from toolbox.config.prices import PriceList
 from toolbox.hosts.ssh_machine import Login
 from toolbox.model import accelerators
 from toolbox.model.errors import StepError, UsageError
-from toolbox.model.events import Note, StepKind
+from toolbox.model.events import Event, Note, StepKind
 from toolbox.model.prices import Rental, Tier
 from toolbox.model.resources import OpenResource, Owner, expiry_of
 from toolbox.model.text import counted, without_kind
@@ -120,14 +120,21 @@ def step(command: str) -> Iterator[Step]:
     if current is not None:
         yield current
         return
-    with (
-        live_view.view() as view,
-        steps.entered(session.step_outside_run([view.show])),
-        steps.opened(f"tpu__{command}", kind=StepKind.COMMAND) as new,
-    ):
-        yield new
-        new.recorder.sweep(new.identity, new.directory)
-        view.line(f"artifacts: {new.directory}")
+    with live_view.view() as view:
+
+        def show(event: Event) -> None:
+            if isinstance(event, Note):  # the command line itself prints the result or the error
+                view.show(event)
+
+        with (
+            steps.entered(session.step_outside_run([show])),
+            steps.opened(f"tpu__{command}", kind=StepKind.COMMAND) as new,
+        ):
+            try:
+                yield new
+            finally:
+                new.recorder.sweep(new.identity, new.directory)
+                view.line(f"artifacts: {new.directory}")
 
 
 def reporter(current: Step) -> Callable[[str], None]:
