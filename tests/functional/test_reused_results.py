@@ -64,6 +64,13 @@ def test_a_result_is_reused_and_all_records_say_from_which_run(grid: Reusing) ->
     assert shown[0]["reused_from"] == first.name
 
 
+def test_the_plan_names_the_run_whose_result_is_reused(grid: Reusing) -> None:
+    grid.run()
+    outcome = grid.workspace.run("project", "plan", "grid")
+    assert f"reused: passed in run {grid.newest.name}" in " ".join(outcome.stdout.split())
+    assert "1 cell: 1 reused" in outcome.stdout
+
+
 def test_a_reused_result_is_not_reused_again_but_the_executed_one_is(grid: Reusing) -> None:
     grid.run()
     first = grid.newest

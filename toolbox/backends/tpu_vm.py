@@ -99,6 +99,16 @@ class Target(TpuDescription):
         """Whether each attempt has a TPU of its own."""
         return self.reuse == "cell"
 
+    def identity(self, name: str, workload: Workload) -> str | None:  # noqa: ARG002  # the protocol requires both
+        """Return the type, the slices and the runtime of the TPU, the workers that run a cell, and what they mount.
+
+        A startup script in a file has no identity here, because the file may change.
+        """
+        if self.startup_script_file is not None:
+            return None
+        fields = {"accelerator_type", "type", "topology", "slices", "runtime_version", "startup_script", "data_disks"}
+        return f"tpu_vm {self.model_dump_json(include=fields | {'selection', 'python'})}"
+
     def accept(self, workload: Workload) -> None:
         """Raise ValueError if a cell may take longer than the time after which anybody may delete its TPU."""
         times = workload.timeouts

@@ -129,7 +129,7 @@ def of_plan(plan: Plan, earlier: Mapping[Key, EarlierTime], *, currency: str) ->
     expected = {
         (cell.id, name): _expected(cell, plan.targets[name], earlier.get((cell.id, name)))
         for cell in plan.cells
-        if not cell.skip
+        if not cell.skip and not cell.reuse.run
         for name in cell.targets
     }
     return CostPlan(currency, expected, plan.targets)

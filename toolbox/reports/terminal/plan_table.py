@@ -69,6 +69,8 @@ def _cost(expected: Expected | None, currency: str) -> str:
 def _expected(cell: Cell) -> str:
     if cell.skip:
         return f"skipped: {cell.skip}"
+    if cell.reuse.run:
+        return f"reused: passed in run {cell.reuse.run}"
     if cell.xfail is not None:
         return f"fails until {cell.xfail.expires} ({cell.xfail.owner}): {cell.xfail.reason}"
     if cell.quarantine is not None:
@@ -77,8 +79,8 @@ def _expected(cell: Cell) -> str:
 
 
 def _closing(plan: Plan) -> str:
-    counts = Counter("skipped" if cell.skip else "to run" for cell in plan.cells)
-    parts = [f"{counts[kind]} {kind}" for kind in ("to run", "skipped") if counts[kind]]
+    counts = Counter("skipped" if cell.skip else "reused" if cell.reuse.run else "to run" for cell in plan.cells)
+    parts = [f"{counts[kind]} {kind}" for kind in ("to run", "reused", "skipped") if counts[kind]]
     total = len(plan.combinations)
     selected = "" if len(plan.cells) == total else f", of {total} in the matrix"
     return f"{counted(len(plan.cells), 'cell')}{selected}: {', '.join(parts) or 'nothing to run'}"

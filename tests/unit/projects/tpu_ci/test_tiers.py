@@ -1,0 +1,75 @@
+"""The tiers of tpu_ci are presets of one configuration, and their targets are valid."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toolbox.backends import tpu_vm
+from toolbox.extensions.protocols import IdentifiableTarget
+from toolbox.matrix.plan import Plan
+from toolbox.model.workloads import Workload
+from toolbox.orchestration import request
+from toolbox.orchestration.request import RunRequest
+
+CONFIG = Path(__file__).parents[4] / "config/tpu_ci.yaml"
+
+
+def plan(*presets: str) -> Plan:
+    made = request.load(RunRequest("tpu_ci", presets)).plan
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize(
+    ("presets", "cells"),
+    [
+        (["cpu"], {"local static", "local unit"}),
+        (["nightly"], {"v6e-1 full", "v5e-16 full"}),
+        (["nightly", "multislice"], {"v6e-1 full", "v5e-16 full", "v6e-4x2 full"}),
+        (["on_demand"], {"v6e-1 full", "v5e-16 full"}),
+    ],
+)
+def test_a_tier_runs_its_suites_on_its_targets(presets: list[str], cells: set[str]) -> None:
+    assert {f"{cell.labels['target']} {cell.labels['suite']}" for cell in plan(*presets).cells} == cells
+
+
+def test_tiers_on_tpus_run_the_same_cells_so_that_they_share_their_history() -> None:
+    assert [cell.id for cell in plan("nightly").cells] == [cell.id for cell in plan("on_demand").cells]
+
+
+def test_only_the_suite_with_coverage_has_the_metric() -> None:
+    assert {tuple(cell.expectations.sources) for cell in plan("cpu").cells} == {("test_seconds",)}
+    assert {tuple(cell.expectations.sources) for cell in plan("nightly").cells} == {("test_seconds", "coverage")}
+
+
+def test_the_targets_have_the_described_workers() -> None:
+    targets = {name: target.description for name, target in plan("nightly", "multislice").targets.items()}
+    shapes = {
+        name: (target.tpu_type.hosts, target.slices)
+        for name, target in targets.items()
+        if isinstance(target, tpu_vm.Target)
+    }
+    assert shapes == {"v6e-1": (1, 1), "v5e-16": (4, 1), "v6e-4x2": (1, 2)}
+
+
+def test_a_target_is_identified_by_its_type_and_runtime() -> None:
+    targets = plan("nightly", "multislice").targets
+    texts = set()
+    for name, target in targets.items():
+        assert isinstance(target.description, IdentifiableTarget)
+        texts.add(target.description.identity(name, Workload(("true",))))
+    assert len(texts) == 3
+    assert all(text and '"runtime_version"' in text for text in texts)
+
+
+def test_the_startup_script_is_a_valid_script() -> None:
+    script = yaml.safe_load(CONFIG.read_text())["tpu"]["startup_script"]
+    checked = subprocess.run(
+        [Path(sys.executable).parent / "shellcheck", "-"], input=script, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
