@@ -385,7 +385,9 @@ class ClusterChosen:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePlanned:
-    """A resource is about to be created for the run. It may exist from now on, and must be removed after the run.
+    """A cluster is about to be created for the run.
+
+    Earlier versions wrote this event. Now the ledger of the run contains created clusters.
 
     Args:
         step: the step that creates the resource.
@@ -405,14 +407,14 @@ class ResourcePlanned:
 
 @dataclass(frozen=True, slots=True)
 class ResourceMade:
-    """A planned resource was created completely."""
+    """A planned cluster was created completely; see `ResourcePlanned`."""
 
     resource: str
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRemoved:
-    """A planned resource was removed, or was never created."""
+    """A planned cluster was removed, or was never created; see `ResourcePlanned`."""
 
     resource: str
 

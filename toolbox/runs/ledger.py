@@ -212,8 +212,7 @@ class Ledger:
             descriptor = os.open(file, flags, filesystem.PRIVATE_FILE)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                # Only the process of a run changes the ledger of the run, so the contents need not be read again.
-                if self._contents is None or self._run is None:
+                if self._contents is None or self._run is None or _size(descriptor) != self._contents.whole_bytes:
                     filesystem.sync_directory(file.parent)
                     self._contents = load(file)
                 yield descriptor, self._contents
@@ -345,6 +344,10 @@ def _later(time: datetime, seconds: float) -> datetime:
         return time + timedelta(seconds=seconds)
     except OverflowError:  # a damaged line may contain the year 9999
         return time
+
+
+def _size(descriptor: int) -> int:
+    return os.fstat(descriptor).st_size
 
 
 def _reason(error: ValidationError) -> str:

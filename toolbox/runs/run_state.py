@@ -179,8 +179,9 @@ class ClusterState:
     Args:
         chosen: the cluster that the run took; None until the run has taken one.
         trouble: what the run waits for, or why the run has lost the cluster.
-        planned: how the run planned to create the cluster; None if the run does not create it or has removed it.
-        is_made: whether the creation of the cluster is complete.
+        planned: how a session of an earlier version planned to create the cluster; None if there was no such session,
+            or if it has removed the cluster. Now the ledger contains created clusters.
+        is_made: whether the creation of the planned cluster is complete.
     """
 
     name: str

@@ -99,6 +99,15 @@ def test_another_process_sees_the_entries(opened: Ledger, run: Path) -> None:
     assert names(ledger.of_run(run, "p") if opened.owner.run else ledger.of_user()) == [NODE.name]
 
 
+def test_two_objects_for_one_file_keep_the_entries_of_each_other(run: Path) -> None:
+    first, second = ledger.of_run(run, "p"), ledger.of_run(run, "p")
+    first.plan(NODE)
+    second.plan(OTHER)
+    first.mark_deleted(NODE)
+    second.mark_created(OTHER)
+    assert [(entry.resource, entry.is_created) for entry in first.open_resources()] == [(OTHER, True)]
+
+
 def test_a_resumed_run_keeps_its_owner(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.of_run(run, "p").plan(NODE)
     owner = ledger.of_run(run, "p").owner
