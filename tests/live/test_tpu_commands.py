@@ -196,9 +196,11 @@ def test_a_file_that_is_missing_is_reported_and_the_others_are_fetched(
     assert (tmp_path / "out/worker-0/files/tmp/here").read_text() == "here\n"
 
 
-def test_a_tpu_is_used_without_waiting_for_it(server: tpu.Server, create: Create) -> None:
+def test_a_tpu_is_used_without_waiting_for_it(server: tpu.Server, step: Step, create: Create) -> None:
     assert "is requested" in create(wait=False, spot=True)
+    assert not step.recorder.ledger.open_resources()[0].is_created
     Tpu().wait_ready("x", ssh_port=server.ssh_port, timeout=60)
+    assert step.recorder.ledger.open_resources()[0].is_created
     run(server, "true")
 
 

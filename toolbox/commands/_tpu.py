@@ -19,7 +19,7 @@ from toolbox.model import accelerators
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.events import Event, Note, StepKind
 from toolbox.model.prices import Rental, Tier
-from toolbox.model.resources import OpenResource, Owner, expiry_of
+from toolbox.model.resources import OpenResource, Owner, Resource, ResourceLedger, expiry_of
 from toolbox.model.text import counted, without_kind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import session
@@ -259,7 +259,6 @@ def delete(tpu: NamedTpu, current: Step, *, force: bool, timeout: float) -> str:
         ForeignObject: the TPU belongs to another user, and `force` is False.
     """
     resources = current.recorder.ledger
-    names = {tpu.location.node(tpu.name), tpu.location.queued_resource(tpu.name)}
     with tpu.open() as api:
         try:
             found = existing.find(api, tpu.location, tpu.name)
@@ -268,14 +267,26 @@ def delete(tpu: NamedTpu, current: Step, *, force: bool, timeout: float) -> str:
                 raise
             text = f"there is no TPU {tpu.name} in {tpu.location.zone}"
         else:
-            names.add(found.full_name)
             owner = _owner_of(found, resources.owner, force=force)
             existing.delete(api, found, owner, timeout=timeout)
             text = f"{found.full_name} is deleted"
-    for entry in resources.open_resources():
-        if entry.resource.kind in _KINDS and entry.resource.name in names:
-            resources.mark_deleted(entry.resource)
+    for resource in _resources_of(tpu, resources):
+        resources.mark_deleted(resource)
     return text
+
+
+def mark_created(tpu: NamedTpu, current: Step) -> None:
+    """Record in the ledger that a TPU was created completely."""
+    resources = current.recorder.ledger
+    for resource in _resources_of(tpu, resources):
+        resources.mark_created(resource)
+
+
+def _resources_of(tpu: NamedTpu, resources: ResourceLedger) -> list[Resource]:
+    """Return the entries of the ledger for a TPU."""
+    names = {tpu.location.node(tpu.name), tpu.location.queued_resource(tpu.name)}
+    entries = [entry.resource for entry in resources.open_resources()]
+    return [resource for resource in entries if resource.kind in _KINDS and resource.name in names]
 
 
 def _owner_of(tpu: ExistingTpu, me: Owner, *, force: bool) -> Owner:

@@ -14,6 +14,7 @@ from toolbox.interface.signature import Help
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count, Seconds
+from toolbox.model.text import counted
 from toolbox.model.workloads import CollectLimits
 from toolbox.reports.terminal import live_view
 from toolbox.reports.terminal import rows as result_rows
@@ -148,7 +149,7 @@ class Tpu:
             up = provisioning.follow(api, created, timeout=timeout, report=_tpu.reporter(step))
             named = NamedTpu(name, created.request.location, tpu.api_endpoint)
             count = _tpu.wait_workers(named, api, up.nodes, tpu.ssh, step, timeout=timeout)
-            return f"{created.request.full_name} is ready with {count} workers"
+            return f"{created.request.full_name} is ready with {counted(count, 'worker')}"
 
     def wait_ready(
         self,
@@ -171,8 +172,9 @@ class Tpu:
         with _tpu.step("wait_ready") as step, tpu.open() as api:
             tpu.find(api)
             nodes = existing.wait_up(api, tpu.location, name, timeout=timeout, report=_tpu.reporter(step))
+            _tpu.mark_created(tpu, step)
             count = _tpu.wait_workers(tpu, api, nodes, ssh, step, timeout=timeout)
-        return f"{name} is ready with {count} workers"
+        return f"{name} is ready with {counted(count, 'worker')}"
 
     def run(
         self,
@@ -206,7 +208,7 @@ class Tpu:
                 show=lambda worker, line: show(f"[{worker.index}] {line}"),
             )
             _tpu.raise_failures(results)
-        return f"the command ended with status 0 on {len(results)} workers"
+        return f"the command ended with status 0 on {counted(len(results), 'worker')}"
 
     def fetch(
         self,
@@ -240,7 +242,7 @@ class Tpu:
             results = worker_files.fetch(paths, chosen, target, CollectLimits(), mark=step.directory)
             if faults := [f"{result.worker.name}: {result.message}" for result in results if result.message]:
                 raise StepError("\n".join(faults[:4]), directory=step.directory)
-        return f"the files of {len(results)} workers are in {target}"
+        return f"the files of {counted(len(results), 'worker')} are in {target}"
 
     def list(
         self,
