@@ -10,7 +10,7 @@ from toolbox.model.text import counted
 from toolbox.reports.terminal import result_rows
 from toolbox.results import cost, forecast
 from toolbox.results.cost import Cost, Group
-from toolbox.results.forecast import Month
+from toolbox.results.forecast import History, Month
 from toolbox.results.queries import Filter
 from toolbox.results.records import Spending
 
@@ -26,21 +26,19 @@ def columns(by: Sequence[Group]) -> list[str]:
 def rows(spendings: Sequence[Spending], by: Sequence[Group], where: Filter) -> list[dict[str, Any]]:
     """Return the rows. A row of a month has a comparison with the month before it."""
     costs = cost.grouped(spendings, by)
-    series = cost.by_series(spendings, by) if _has_months(by) else {}
+    histories = _histories(spendings, by, where) if _has_months(by) else {}
     now = _as_of(where)
     return [
-        result_rows.of_cost(each, _month(each, series[each.series], where, now) if series else None) for each in costs
+        result_rows.of_cost(each, _month(each, histories[each.series], now) if histories else None) for each in costs
     ]
 
 
 def remarks(spendings: Sequence[Spending], where: Filter) -> list[str]:
     """Return a line for each currency: the spending of the latest month, its comparison and its forecast."""
     now = _as_of(where)
-    series = cost.by_series(spendings, [])
+    histories = _histories(spendings, [], where)
     months = [each for each in cost.grouped(spendings, [Group.MONTH]) if each.period == f"{now:%Y-%m}"]
-    return [
-        _remark(each, month) for each in months if (month := _month(each, series[each.series], where, now)) is not None
-    ]
+    return [_remark(each, month) for each in months if (month := _month(each, histories[each.series], now)) is not None]
 
 
 def _as_of(where: Filter) -> datetime:
@@ -53,11 +51,15 @@ def _has_months(by: Sequence[Group]) -> bool:
     return Group.MONTH in by and Group.DAY not in by
 
 
-def _month(month: Cost, series: Sequence[Spending], where: Filter, now: datetime) -> Month | None:
+def _histories(spendings: Sequence[Spending], by: Sequence[Group], where: Filter) -> dict[tuple[str, ...], History]:
+    """Return the history of each `Cost.series`."""
+    series = cost.by_series(spendings, by)
+    return {key: History(each, since=where.since) for key, each in series.items()}
+
+
+def _month(month: Cost, history: History, now: datetime) -> Month | None:
     """Return the comparison of a month; None if the cost of the month is unknown."""
-    if month.cost is None:
-        return None
-    return forecast.of_month(series, month.period, now=now, since=where.since)
+    return None if month.cost is None else history.month(month.period, now=now)
 
 
 def _remark(cost_: Cost, month: Month) -> str:

@@ -36,7 +36,7 @@ class Kind(StrEnum):
     CONFIRMATION = "confirmation"
 
 
-_PERIODS = {Group.DAY: "%Y-%m-%d", Group.MONTH: "%Y-%m"}
+_PERIODS = {Group.DAY: len("2026-11-21"), Group.MONTH: len("2026-11")}  # how much of an ISO date names the period
 
 
 @dataclass(slots=True)
@@ -117,5 +117,5 @@ def by_series(spendings: Iterable[Spending], by: Sequence[Group]) -> dict[tuple[
 
 def _key(spending: Spending, group: Group) -> str:
     if group in _PERIODS:
-        return spending.started.astimezone(UTC).strftime(_PERIODS[group])
+        return spending.started.astimezone(UTC).isoformat()[: _PERIODS[group]]
     return str(getattr(spending, group))

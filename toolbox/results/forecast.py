@@ -11,14 +11,16 @@ from __future__ import annotations
 import calendar
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from toolbox.results.records import Spending
 
 CONFIDENCE: Final = 0.95
+_DAY: Final = timedelta(days=1)
 _WINDOW_DAYS: Final = 28
 _FEWEST_DAYS: Final = 7  # with fewer whole days there is no forecast
 
@@ -57,64 +59,67 @@ class Month:
         return (self.cost - self.previous) / self.previous * 100 if self.previous else None
 
 
-def of_month(spendings: Sequence[Spending], month: str, *, now: datetime, since: datetime | None = None) -> Month:
-    """Compare a month with the month before it.
+class History:
+    """The spending of the past, in one currency.
 
     Args:
-        spendings: the spending of all months, in one currency.
-        month: the month, such as `2026-11`.
         since: the begin of the known runs; None if all runs are known.
     """
-    begin = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
-    end, before = _next(begin), _previous(begin)
-    is_current = begin <= now < end
-    until = min(before + (now - begin), begin) if is_current else begin
-    known = since is None or since <= before
-    previous = _sum(spendings, before, until) if known else None
-    forecast = _forecast(spendings, begin, end, now, since) if is_current else None
-    return Month(_sum(spendings, begin, end), previous, forecast)
 
+    def __init__(self, spendings: Iterable[Spending], *, since: datetime | None = None) -> None:
+        ordered = sorted((spending.started, spending.cost or 0.0) for spending in spendings)
+        self._times = [time for time, _ in ordered]
+        self._costs = [cost for _, cost in ordered]
+        self.since = since
 
-def _forecast(
-    spendings: Sequence[Spending], begin: datetime, end: datetime, now: datetime, since: datetime | None
-) -> Forecast | None:
-    today = now.astimezone(UTC).date()
-    first_known = min((spending.started.astimezone(UTC).date() for spending in spendings), default=today)
-    if since is not None:
-        first_known = max(first_known, (since.astimezone(UTC) + timedelta(days=1)).date())  # the next whole day
-    first = max(first_known, today - timedelta(days=_WINDOW_DAYS))
-    days = [first + timedelta(days=number) for number in range((today - first).days)]
-    if len(days) < _FEWEST_DAYS:
-        return None
-    by_day = _by_day(spendings)
-    costs = [by_day.get(day, 0.0) for day in days]
-    so_far, mean = _sum(spendings, begin, end), statistics.fmean(costs)
-    rest_of_today = max(0.0, mean - by_day.get(today, 0.0))
-    further_days = (end.date() - today).days - 1
-    expected = so_far + rest_of_today + further_days * mean
-    margin = _margin(costs, further_days + bool(rest_of_today))
-    return Forecast(expected, max(so_far, expected - margin), expected + margin)
+    def month(self, month: str, *, now: datetime) -> Month:
+        """Return the spending of a month, compared with the month before it.
+
+        Args:
+            month: the month, such as `2026-11`.
+        """
+        begin = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+        end, before = _next(begin), _previous(begin)
+        is_current = begin <= now < end
+        until = min(before + (now - begin), begin) if is_current else begin
+        previous = self._spent(before, until) if self.since is None or self.since <= before else None
+        forecast = self._forecast(begin, end, now) if is_current else None
+        return Month(self._spent(begin, end), previous, forecast)
+
+    def _forecast(self, begin: datetime, end: datetime, now: datetime) -> Forecast | None:
+        today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        first = max(self._first_day(today), today - _WINDOW_DAYS * _DAY)
+        costs = [
+            self._spent(first + number * _DAY, first + (number + 1) * _DAY) for number in range((today - first).days)
+        ]
+        if len(costs) < _FEWEST_DAYS:
+            return None
+        so_far, mean = self._spent(begin, end), statistics.fmean(costs)
+        rest_of_today = max(0.0, mean - self._spent(today, today + _DAY))
+        further_days = (end - today).days - 1
+        expected = so_far + rest_of_today + further_days * mean
+        margin = _margin(costs, further_days + bool(rest_of_today))
+        return Forecast(expected, max(so_far, expected - margin), expected + margin)
+
+    def _first_day(self, today: datetime) -> datetime:
+        """Return the first day whose spending is known: that of the first run, or the first whole day of the filter."""
+        first = min(self._times, default=today).astimezone(UTC)
+        if self.since is not None:
+            first = max(first, self.since.astimezone(UTC) + _DAY)
+        return first.replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def _spent(self, begin: datetime, end: datetime) -> float:
+        first, last = bisect_left(self._times, begin), bisect_left(self._times, end)
+        return math.fsum(self._costs[first:last])
 
 
 def _margin(costs: Sequence[float], remaining: int) -> float:
     """Return the half width of the prediction interval for the sum of the remaining days."""
-    from scipy import stats  # slow to import
+    from scipy import special  # slow to import
 
     count = len(costs)
-    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1))
+    quantile = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2))
     return quantile * statistics.stdev(costs) * math.sqrt(remaining + remaining**2 / count)
-
-
-def _by_day(spendings: Sequence[Spending]) -> Mapping[date, float]:
-    costs: dict[date, float] = {}
-    for spending in spendings:
-        day = spending.started.astimezone(UTC).date()
-        costs[day] = costs.get(day, 0.0) + (spending.cost or 0.0)
-    return costs
-
-
-def _sum(spendings: Sequence[Spending], begin: datetime, end: datetime) -> float:
-    return math.fsum(spending.cost or 0.0 for spending in spendings if begin <= spending.started < end)
 
 
 def _next(begin: datetime) -> datetime:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from toolbox.results.forecast import Month, of_month
+from toolbox.results.forecast import History, Month
 from toolbox.results.records import Spending
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)  # half of November is over on the 16th at 0:00
@@ -25,7 +25,7 @@ def daily(costs: Callable[[int], float], *, days: int = 60, now: datetime = NOW)
 
 
 def november(spendings: list[Spending], now: datetime = NOW, since: datetime | None = None) -> Month:
-    return of_month(spendings, "2026-11", now=now, since=since)
+    return History(spendings, since=since).month("2026-11", now=now)
 
 
 def test_the_current_month_is_compared_with_the_same_days_of_the_month_before() -> None:
@@ -34,14 +34,14 @@ def test_the_current_month_is_compared_with_the_same_days_of_the_month_before() 
 
 
 def test_a_past_month_is_compared_with_the_whole_month_before_it_and_not_forecast() -> None:
-    october = of_month(daily(lambda _: 1.0, days=100), "2026-10", now=NOW)
+    october = History(daily(lambda _: 1.0, days=100)).month("2026-10", now=NOW)
     assert (october.cost, october.previous, october.forecast) == (31.0, 30.0, None)
     assert october.percent == pytest.approx(100 / 30)
 
 
 def test_the_end_of_march_is_compared_with_all_of_february() -> None:
     now = datetime(2026, 3, 31, 12, tzinfo=UTC)
-    assert of_month(daily(lambda _: 1.0, now=now), "2026-03", now=now).previous == 28.0
+    assert History(daily(lambda _: 1.0, now=now)).month("2026-03", now=now).previous == 28.0
 
 
 def test_a_month_before_that_is_not_known_completely_is_not_compared() -> None:
