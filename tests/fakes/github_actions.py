@@ -69,6 +69,7 @@ class Runner:
         self.home = home
         self.failing = failing
         self.summary = home / "summary"
+        self.secrets = {"DATABASE": "secret-of-the-database"}
         self._artifacts: dict[str, Path] = {}
         programs = home / "bin"
         programs.mkdir(parents=True, exist_ok=True)
@@ -104,13 +105,14 @@ class Runner:
             "github": facts,
             "needs": {name: {"result": each.result, "outputs": each.outputs} for name, each in needs.items()},
             "vars": {"GCP_WORKLOAD_IDENTITY_PROVIDER": "provider", "GCP_SERVICE_ACCOUNT": "account"},
-            "secrets": {"DATABASE": "secret-of-the-database"},
+            "secrets": self.secrets,
+            "runner": {"temp": str(self.home / "temp")},
         }
         ready = all(each.result == "success" for each in needs.values())
         if not _holds(job.get("if", ""), contexts, ready):
             return Job("skipped")
-        for name in _WRITTEN:
-            shutil.rmtree(self.directory / name, ignore_errors=True)
+        for path in [*(self.directory / name for name in _WRITTEN), self.home / "temp"]:
+            shutil.rmtree(path, ignore_errors=True)
         done = Job("success")
         for step in job["steps"]:
             known = {

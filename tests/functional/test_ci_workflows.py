@@ -27,12 +27,13 @@ BLOCK = """
       github: {command: ./toolbox, install: ["test -x toolbox"]}
       workflows:
         cpu: {pull_request: true, push: [main]}
-        nightly: {schedule: "17 2 * * *", dispatch: true, google: true}
+        nightly: {schedule: "17 2 * * *", dispatch: true, google: true, secret_files: {token: DATABASE}}
         on_demand:
           {label: run it, comment: true, google: true, revision: revision, presets: [loud], secrets: {TOKEN: DATABASE},
            comment_presets: [failing]}
       reap: {google: true, older_than: 21600}
     revision: null
+    secrets: {dir: {env_key: VAULT}}
 """
 # Notes the calls that delete remote resources, and calls Topgallant.
 TOOLBOX = """
@@ -145,9 +146,7 @@ def test_check_prints_the_differences_and_fails(project: Workspace) -> None:
 )
 def test_a_wrong_block_is_reported_and_nothing_is_written(project: Workspace, change: str, message: str) -> None:
     file = project.directory / "config/small.yaml"
-    file.write_text(
-        file.read_text().replace("nightly: {", f"nightly: {{{change}, ").replace("google: true}\n", "}\n", 1)
-    )
+    file.write_text(file.read_text().replace("dispatch: true, google: true,", f"dispatch: true, {change},"))
     before = workflow(project, "nightly").read_text()
     outcome = project.run("ci", "workflows", "small")
     assert outcome.exit_code == 2, str(outcome)
@@ -158,12 +157,24 @@ def test_a_wrong_block_is_reported_and_nothing_is_written(project: Workspace, ch
 def test_a_nightly_run_that_passes_reports_and_exports(project: Workspace, runner: Runner) -> None:
     jobs = nightly(project, runner)
     assert [job.result for job in jobs.values()] == ["success", "success"], jobs["run"].output
+    assert not [
+        file for file in runner.home.glob("uploaded/**/*") if file.is_file() and b"secret-of" in file.read_bytes()
+    ]
     assert "passed" in runner.summary.read_text()
     (uploaded,) = (runner.home / "uploaded/1").glob("small/*")
     assert (uploaded / "junit.xml").exists()
     assert (uploaded / "report.html").exists()
     assert (project.directory / "reaped").read_text() == "resources reap small\n"
     assert "has no open issue" in jobs["issue"].output
+
+
+def test_files_of_secrets_are_private_and_exact(project: Workspace, runner: Runner) -> None:
+    runner.secrets["DATABASE"] = HOSTILE
+    change(project, test=['test "$(stat -c %a "$VAULT")" = 700', 'cp "$VAULT/token" "$HOME/copy"'])
+    job = nightly(project, runner)["run"]
+    assert job.result == "success", job.output
+    assert (runner.home / "copy").read_text() == HOSTILE
+    assert not list(project.directory.rglob("pwned*")) + list(runner.home.rglob("pwned*"))
 
 
 def test_a_nightly_failure_opens_an_issue_which_is_updated_and_closed(project: Workspace, runner: Runner) -> None:

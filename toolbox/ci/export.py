@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolbox.agent import safe_files
 from toolbox.model.errors import InfrastructureError, UsageError, describe
 from toolbox.runs import run_reader
 from toolbox.runs.run_state import RunState, State
@@ -75,9 +76,10 @@ def _files(root: Path, *, deep: bool) -> Iterator[Path]:
 
 
 def _may_publish(file: Path, relative: str, run: RunState) -> bool:
-    return file.is_file() and not file.is_symlink() and relative not in run.secrets_left
+    return safe_files.is_regular(str(file)) and relative not in run.secrets_left
 
 
 def _copy(file: Path, to: Path) -> None:
     filesystem.make_directory(to.parent)
-    shutil.copyfile(file, to, follow_symlinks=False)
+    with os.fdopen(safe_files.open_regular(str(file)), "rb") as source, to.open("xb") as copy:
+        shutil.copyfileobj(source, copy)

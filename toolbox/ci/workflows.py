@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import jinja2
 
-from toolbox.config.contracts.ci import OVERTIME_SECONDS, Contract, GitHub, Reap, Workflow
+from toolbox.config.contracts.ci import ENVIRONMENT_VARIABLE, OVERTIME_SECONDS, Contract, GitHub, Reap, Workflow
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import filesystem
@@ -56,11 +56,14 @@ class Differences:
         return bool(self.written or self.removed)
 
 
-def render(project: str, block: Contract) -> dict[str, str]:
+def render(project: str, block: Contract, *, secrets_variable: str | None = None) -> dict[str, str]:
     """Return the texts of the workflow files of a project, by file name.
 
+    Args:
+        secrets_variable: the environment variable that names the directory of secrets; None if the project has none.
+
     Raises:
-        UsageError: the block describes no workflow, or names an unknown action.
+        UsageError: the block describes no workflow, names an unknown action, or has secret files without a directory.
     """
     if not _PROJECT.fullmatch(project):
         raise UsageError(f"`{project}` cannot be in the name of a workflow file: use letters, digits, `_`, `-` and `.`")
@@ -74,7 +77,13 @@ def render(project: str, block: Contract) -> dict[str, str]:
             raise UsageError(
                 f"ci.github.actions: unknown action `{name}`: {did_you_mean(name, ACTIONS, label='actions')}"
             )
+    if any(job.secret_files for job in block.jobs) and not re.fullmatch(ENVIRONMENT_VARIABLE, secrets_variable or ""):
+        raise UsageError(
+            f"config/{project}.yaml: `secret_files` needs a variable for the directory of secrets:\n"
+            "  add `secrets: {dir: {env_key: NAME}}` with a name of A-Z, 0-9 and _"
+        )
     environment = _environment(project, block.github)
+    environment.globals["secrets_variable"] = secrets_variable
     texts = {
         f"{project}-{name}.yml": environment.get_template("workflow.yml.j2").render(_values(name, workflow, project))
         for name, workflow in block.workflows.items()

@@ -106,14 +106,18 @@ class Ci:
         """
         from toolbox.ci import workflows  # pydantic and jinja2 are slow to import
         from toolbox.config.contracts.ci import Contract
+        from toolbox.config.contracts.secrets import Contract as Secrets
 
         files, configuration = request.configure(RunRequest(project))
         block = configuration.block("ci", Contract)
-        for job in [*block.workflows.values(), *([block.reap] if block.reap else [])]:
+        for job in block.jobs:
             request.configure(RunRequest(project, job.presets))  # raises if a preset does not exist
         for field in {item.revision for item in block.workflows.values() if item.revision}:
             _check_field(configuration, field)
-        differences = workflows.compare(workflows.render(files.name, block), output, files.name)
+        directory = configuration.block("secrets", Secrets).dir
+        variable = directory.env_key if directory else None
+        texts = workflows.render(files.name, block, secrets_variable=variable)
+        differences = workflows.compare(texts, output, files.name)
         if check:
             print(printable(workflows.diff(differences)), end="")
             return ExitCode.FAILED if differences else ExitCode.PASSED

@@ -29,7 +29,12 @@ ON_DEMAND = {"label": "run-tpu-tests", "comment": True, "google": True, "revisio
 BLOCK = {
     "workflows": {
         "cpu": CPU,
-        "nightly": {**NIGHTLY, "environment": "tpu", "secrets": {"TOPGALLANT_RESULTS_DATABASE": "DATABASE"}},
+        "nightly": {
+            **NIGHTLY,
+            "environment": "tpu",
+            "secrets": {"TOPGALLANT_RESULTS_DATABASE": "DATABASE"},
+            "secret_files": {"token": "TOKEN", "other.txt": "TOKEN"},
+        },
         "on_demand": ON_DEMAND,
         "by_hand": {"dispatch": True},
         "label_only": {"label": "it's", "revision": 'tests["a.b"]'},
@@ -64,7 +69,7 @@ def files(texts: dict[str, str], tmp_path: Path) -> list[Path]:
 
 
 def rendered(block: dict[str, Any]) -> dict[str, str]:
-    return workflows.render("tpu_ci", Contract.model_validate(block))
+    return workflows.render("tpu_ci", Contract.model_validate(block), secrets_variable="VAULT")
 
 
 def jobs(texts: dict[str, str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -156,7 +161,7 @@ def test_there_is_no_key_no_cache_and_no_kept_token(texts: dict[str, str]) -> No
 
 def test_secrets_reach_only_the_steps_that_need_them(texts: dict[str, str]) -> None:
     names = [step["name"] for step in steps(texts) if "${{ secrets." in str(step)]
-    assert names == ["Run the project", "Clean up"]
+    assert names == ["Write the files of secrets", "Run the project", "Clean up"]
 
 
 def test_the_deadline_of_the_run_ends_before_the_time_limits(texts: dict[str, str]) -> None:
@@ -216,6 +221,9 @@ def test_any_label_starts_exactly_its_own_workflow(label: str) -> None:
         ({**CPU, "google": True}, "runs the code of forks"),
         ({**CPU, "secrets": {"A": "B"}}, "runs the code of forks"),
         ({**CPU, "environment": "tpu"}, "runs the code of forks"),
+        ({**CPU, "secret_files": {"a": "B"}}, "runs the code of forks"),
+        ({"dispatch": True, "secret_files": {"../a": "B"}}, "secret_files"),
+        ({"dispatch": True, "secret_files": {"a": "B$(x)"}}, "secret_files"),
         ({**CPU, "label": "x"}, "another workflow"),
         ({"label": "x", "google": True}, "need `revision`"),
         ({"label": "x", "environment": "tpu"}, "need `revision`"),
@@ -267,6 +275,13 @@ def test_only_one_workflow_answers_comments() -> None:
 def test_an_action_needs_a_commit_or_a_version(version: str) -> None:
     with pytest.raises(ValidationError):
         Contract.model_validate({"github": {"actions": {"actions/checkout": version}}})
+
+
+def test_files_of_secrets_need_their_directory() -> None:
+    block = {"workflows": {"w": {"dispatch": True, "secret_files": {"token": "TOKEN"}}}}
+    for variable in (None, "", "a b", "$(x)"):
+        with pytest.raises(UsageError, match="env_key"):
+            workflows.render("tpu_ci", Contract.model_validate(block), secrets_variable=variable)
 
 
 def test_an_unknown_action_is_refused() -> None:

@@ -16,7 +16,7 @@ _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
 OVERTIME_SECONDS: Final = 40 * 60
 """The time that the job of a workflow has besides its run: to install Topgallant, to clean up and to report."""
 _CRON: Final = r"^[\d*/,A-Za-z-]+( [\d*/,A-Za-z-]+){4}$"
-_ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
+ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
 _RESERVED_VARIABLES: Final = frozenset(
     {"AUTHOR", "COMMENT", "COMMENTED_AT", "GH_TOKEN", "PATH", "PULL_REQUEST", "RESULT", "REVISION", "STATE"}
@@ -57,7 +57,8 @@ def _is_line(text: str) -> str:
 
 Line = Annotated[str, StringConstraints(min_length=1, max_length=500, strip_whitespace=True), AfterValidator(_is_line)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=50, strip_whitespace=True), AfterValidator(_is_line)]
-Variable = Annotated[str, StringConstraints(pattern=_ENVIRONMENT_VARIABLE)]
+Variable = Annotated[str, StringConstraints(pattern=ENVIRONMENT_VARIABLE)]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.-]{0,99}$")]
 Preset = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.+-]*$")]
 # A full commit with its version in words, or a tag: `de0fac2e... v6.0.2`, `v6`.
 ActionVersion = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}( [\w.-]+)?|v?\d[\w.-]*)$")]
@@ -94,6 +95,15 @@ class _Job(_Model):
     secrets: dict[Variable, Variable] = Field(
         default={}, description="the names of secrets, by the environment variable that gets the secret"
     )
+    secret_files: dict[FileName, Variable] = Field(
+        default={},
+        description="the names of secrets, by the file in the directory of `secrets.dir` that gets the secret",
+    )
+
+    @property
+    def is_privileged(self) -> bool:
+        """Whether the job gets credentials or secrets."""
+        return bool(self.google or self.secrets or self.secret_files or self.environment)
 
     @field_validator("secrets")
     @classmethod
@@ -140,10 +150,6 @@ class Workflow(_Job):
         """Whether the workflow keeps an issue open while it fails."""
         return self.schedule is not None if self.issue is None else self.issue
 
-    @property
-    def _is_privileged(self) -> bool:
-        return bool(self.google or self.secrets or self.environment)
-
     @model_validator(mode="after")
     def _has_safe_triggers(self) -> Self:
         if not (self.has_other_triggers or self.comment):
@@ -151,14 +157,14 @@ class Workflow(_Job):
         if self.pull_request:
             if self.label or self.comment:
                 raise ValueError("`pull_request` runs for each push: put `label` and `comment` into another workflow")
-            if self._is_privileged:
+            if self.is_privileged:
                 raise ValueError(
-                    "`pull_request` runs the code of forks, so `google`, `secrets` and `environment` are not allowed: "
+                    "`pull_request` runs the code of forks, so it cannot have `google`, secrets or `environment`: "
                     "use `label` or `comment`"
                 )
-        if self.revision is None and (self.comment or (self.label and self._is_privileged)):
+        if self.revision is None and (self.comment or (self.label and self.is_privileged)):
             raise ValueError(
-                "`comment`, and `label` with `google`, `secrets` or `environment`, need `revision`: the field that gets"
+                "`comment`, and `label` with `google`, secrets or `environment`, need `revision`: the field that gets"
                 " the tested revision. Without it, the code of the pull request would run with the rights of the branch"
             )
         if self.issue and not (self.schedule or self.dispatch):
@@ -191,6 +197,11 @@ class Contract(BaseModel):
     github: GitHub = GitHub()
     workflows: dict[WorkflowName, Workflow] = Field(default={}, description="the workflow files by name")
     reap: Reap | None = Field(default=None, description="the workflow file that deletes leftover resources")
+
+    @property
+    def jobs(self) -> list[Workflow | Reap]:
+        """The workflows and, if there is one, the reaper."""
+        return [*self.workflows.values(), *([self.reap] if self.reap else [])]
 
     @field_validator("github", "workflows", mode="before")
     @classmethod
