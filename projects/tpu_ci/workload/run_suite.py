@@ -28,7 +28,8 @@ WRONG_SETTINGS, NO_ENVIRONMENT = 2, 3
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 ADDRESS = re.compile(r"(https://|ssh://|git\+ssh://|/)[^\s\x00-\x1f]+|([\w.-]+@)?\w[\w.-]*:[^\s:-][^\s]*", re.ASCII)
 REFERENCE = re.compile(r"refs/[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")
-STRICT_BASH = ["bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"]
+# Without --norc, bash reads /etc/bash.bashrc if SSH started it, and "nounset" makes that file fail.
+STRICT_BASH = ["bash", "--norc", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"]
 TOKEN = "REPOSITORY_TOKEN"  # noqa: S105  # the name of the environment variable
 NO_TOKEN = (None, "", "null")  # a field of the configuration that is null becomes the text "null"
 # A repository must not execute anything when it is fetched: no hooks, no file monitors, no other transports.
@@ -126,12 +127,17 @@ def credentials(repository: str) -> list[str]:
 def run_git(arguments: Sequence[str], environment: dict[str, str], check: bool = True) -> int:
     """Run git, and return its exit status. With `check`, a status that is not 0 is a failure."""
     try:
-        completed = subprocess.run(arguments, env=environment, stdin=subprocess.DEVNULL, check=False)
+        completed = subprocess.run(
+            arguments, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+        )
     except FileNotFoundError:
         raise Failure("git is not installed on this machine: install it, for example in the startup script") from None
+    text = completed.stderr.decode("utf-8", "replace")
+    print(text, end="", file=sys.stderr, flush=True)
     if check and completed.returncode:
-        words = [word for word in arguments if word in ("init", "fetch", "checkout", "submodule")]
-        raise Failure(f"`git {' '.join(words)}` ended with status {completed.returncode}")
+        word = next(word for word in arguments if word in ("init", "fetch", "checkout", "submodule"))
+        reason = next((line for line in text.splitlines() if line.startswith(("fatal:", "error:"))), "see the log")
+        raise Failure(f"`git {word}` ended with status {completed.returncode}: {reason}")
     return completed.returncode
 
 

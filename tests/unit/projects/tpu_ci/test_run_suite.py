@@ -154,7 +154,7 @@ def test_a_commit_that_the_server_does_not_have_is_named(run: Run) -> None:
     ended = run(commit="1" * 40)
     assert ended.returncode == 3
     assert "fetching all branches" in ended.stdout
-    assert ended.stderr.splitlines()[-1].startswith("`git checkout` ended with status")
+    assert ended.stderr.splitlines()[-1].startswith("`git checkout` ended with status 128: fatal: ")
 
 
 @pytest.mark.parametrize(
