@@ -338,7 +338,7 @@ class HostGroup:
 
 def _write_outcomes(directory: AttemptDirectory, first: AttemptStatus, outcome: WorkloadOutcome) -> None:
     """Write the outcome of the first machine to `hosts/0/`, and the outcome of the attempt to its directory."""
-    own = AttemptDirectory(directory.path / "hosts" / "0")
+    own = directory.first_host
     filesystem.make_directory(own.path)
     for place, written in ((own, group_endings.outcome_of(first)), (directory, outcome)):
         filesystem.write_json(place.outcome, written.as_json())

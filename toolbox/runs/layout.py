@@ -84,6 +84,11 @@ class AttemptDirectory(_Directory):
         """Return the directory for the files of one host. The first host uses the directory of the attempt itself."""
         return self if index == 0 else AttemptDirectory(self.path / "hosts" / str(index))
 
+    @property
+    def first_host(self) -> AttemptDirectory:
+        """The directory for the outcome of the first host, if it is not the outcome of the attempt."""
+        return AttemptDirectory(self.path / "hosts" / "0")
+
 
 @dataclass(frozen=True, slots=True)
 class StepDirectory(_Directory):
