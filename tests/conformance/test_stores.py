@@ -457,6 +457,18 @@ def test_an_attempt_without_a_price_is_counted_and_has_no_cost(store: Store, tmp
     assert (one.attempts, one.unpriced, one.cost, one.project, one.currency) == (1, 1, None, "training", "USD")
 
 
+def test_the_time_for_which_a_machine_is_rented_is_the_time_that_costs(store: Store, tmp_path: Path) -> None:
+    cells = {SMALL: [Tried(seconds=60)], LARGE: [Tried(seconds=60)]}
+    written = past(cells=cells, targets={"local": {"cost_per_hour": 36.0, "shares_price": False}}).write(tmp_path)
+    journal = written / "journal.jsonl"
+    journal.write_text(journal.read_text().replace('"paid_seconds": null', '"paid_seconds": 300.0'))
+    recording.record(store, written)
+    with store.reading() as connection:
+        (one,) = queries.spendings(connection, ALL)
+    assert one.seconds == 600.0
+    assert one.cost == pytest.approx(6.0)
+
+
 def test_the_costs_of_a_store_of_an_earlier_version_are_divided_among_its_attempts(
     store: Store, location: str, tmp_path: Path
 ) -> None:

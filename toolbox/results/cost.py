@@ -47,7 +47,7 @@ class Cost:
         keys: the value of each group, such as `2026-11` for the group `month`.
         attempts: the number of attempts.
         unpriced: the number of attempts whose cost is unknown.
-        seconds: the time of the attempts on their targets, whether or not they share a target.
+        seconds: the time of the targets that the attempts are charged for. Attempts that share a target share its time.
         cost: the cost of the attempts whose cost is known; None if there are none.
         parts: the parts of `cost` by kind.
     """

@@ -115,10 +115,10 @@ class History:
 
 def _margin(costs: Sequence[float], remaining: int) -> float:
     """Return the half width of the prediction interval for the sum of the remaining days."""
-    from scipy import special  # slow to import
+    from scipy.special import stdtrit
 
     count = len(costs)
-    quantile = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2))
+    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
     return quantile * statistics.stdev(costs) * math.sqrt(remaining + remaining**2 / count)
 
 

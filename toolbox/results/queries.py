@@ -180,7 +180,7 @@ def spendings(connection: Connection, where: Filter, *, by_cell: bool = False) -
         _kind().label("kind_of_attempt"),
         func.count().label("attempts"),
         func.count(Attempt.cost).label("priced"),
-        func.sum(Attempt.seconds).label("seconds"),
+        func.sum(func.coalesce(Attempt.charged_seconds, Attempt.seconds)).label("seconds"),
         func.sum(Attempt.cost).label("cost"),
     )
     query = query.select_from(Attempt).join(Result, Result.id == Attempt.result_id)

@@ -50,7 +50,7 @@ class Spending:
         kind: a value of `cost.Kind`.
         attempts: the number of attempts.
         unpriced: the number of attempts whose cost is unknown.
-        seconds: the time of the attempts on the target.
+        seconds: the time of the target that the attempts are charged for.
         cost: the cost of the attempts whose cost is known; None if there are none.
     """
 
