@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from toolbox.model import backoff
-from toolbox.model.errors import ConfigurationError
+from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import truncate
 from toolbox.system import cancellation, extras
 from toolbox.tpu import api_endpoint, api_errors
 from toolbox.tpu.api_endpoint import ApiEndpoint
-from toolbox.tpu.api_errors import TpuApiError
+from toolbox.tpu.api_errors import LOGIN_HINT, TpuApiError
 from toolbox.tpu.tpu_request import TpuRequest
 from toolbox.tpu.tpu_states import Fault, Location, Node, Operation, QueuedResource, ZoneView
 
@@ -38,6 +40,7 @@ _GRACE_SECONDS: Final = 5.0  # gRPC reports the deadline of a call itself, a mom
 _FIRST_PAUSE: Final = 0.3
 _LONGEST_PAUSE: Final = 10.0
 _PAGE: Final = 500
+_LONGEST_ERROR: Final = 600
 _MOST_PAGES: Final = 200
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
@@ -343,8 +346,17 @@ def _transport(endpoint: ApiEndpoint) -> TpuTransport:
             client_options={"api_endpoint": endpoint.address},
         )
     except exceptions.DefaultCredentialsError as error:
-        raise ConfigurationError(f"{_NO_CREDENTIALS}\n{error}") from error
+        raise ConfigurationError(f"{_NO_CREDENTIALS}\n{_line(error)}") from error
+    except exceptions.GoogleAuthError as error:  # some credentials are exchanged for a token at once
+        if error.retryable or isinstance(error, exceptions.TransportError):
+            raise InfrastructureError(f"Google Cloud gives no token: {_line(error)}") from error
+        raise ConfigurationError(f"Google Cloud refuses the credentials: {_line(error)}\n{LOGIN_HINT}") from error
     return client.transport
+
+
+def _line(error: Exception) -> str:
+    """Return the text of an error on one line of limited length."""
+    return truncate(" ".join(clean(str(error)).split()), _LONGEST_ERROR)
 
 
 def _tls_transport(**settings: Any) -> TpuGrpcTransport:

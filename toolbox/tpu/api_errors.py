@@ -30,7 +30,7 @@ _POLICY: Final = "constraint"  # an organization policy is `constraints/...`
 _RATE_LIMIT: Final = ("RATE_LIMIT_EXCEEDED", "per minute")
 _LOGIN_FAILED: Final = "metadata from plugin failed"  # how gRPC reports that google-auth got no token
 _LOGIN_NEEDED: Final = ("invalid_grant", "Reauthentication", "invalid_client", "unauthorized_client", "account_deleted")
-_LOGIN_HINT: Final = "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
+LOGIN_HINT: Final = "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
 _STATUS_PAGE: Final = "https://status.cloud.google.com"
 _QUOTAS_PAGE: Final = "https://console.cloud.google.com/iam-admin/quotas"
 
@@ -113,9 +113,9 @@ def _hint(fault: Fault, kind: type[TpuApiError]) -> str:
     if kind is CapacityError:
         return _capacity_hint(text)
     if kind is ApiUnavailable:
-        return f"try again later; {_STATUS_PAGE} shows whether Google Cloud has an outage"
+        return f"check the network, or try again later; {_STATUS_PAGE} shows whether Google Cloud has an outage"
     if fault.code == "UNAUTHENTICATED" or _needs_login(fault):
-        return _LOGIN_HINT
+        return LOGIN_HINT
     if fault.reason == "SERVICE_DISABLED" or "has not been used in project" in text:
         return "enable the API with `gcloud services enable tpu.googleapis.com`, and wait a few minutes"
     if fault.code == "PERMISSION_DENIED":
