@@ -124,6 +124,10 @@ def test_generating_again_changes_nothing(project: Workspace) -> None:
 def test_the_workflows_of_our_projects_can_be_generated(workspace: Workspace, name: str) -> None:
     outcome = workspace.run("ci", "workflows", name)
     assert outcome.exit_code == 0, str(outcome)
+    files = sorted((workspace.directory / ".github/workflows").iterdir())
+    schema = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", *files]
+    checked = subprocess.run(schema, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
     assert workspace.run("ci", "workflows", name, "--check").exit_code == 0
 
 
