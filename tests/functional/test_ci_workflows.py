@@ -125,8 +125,9 @@ def test_the_workflows_of_our_projects_can_be_generated(workspace: Workspace, na
     outcome = workspace.run("ci", "workflows", name)
     assert outcome.exit_code == 0, str(outcome)
     files = sorted((workspace.directory / ".github/workflows").iterdir())
-    schema = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", *files]
-    checked = subprocess.run(schema, capture_output=True, text=True, check=False)
+    checker = Path(sys.executable).with_name("check-jsonschema")
+    command = [str(checker), "--builtin-schema", "vendor.github-workflows", *map(str, files)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
     assert workspace.run("ci", "workflows", name, "--check").exit_code == 0
 
