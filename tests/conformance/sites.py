@@ -182,8 +182,14 @@ class Orchestrator:
         self.backend: Backend = site.description.open(context)
 
     def status(self, handle: Handle) -> AttemptStatus:
-        """Return the status of an attempt, as far as this orchestrator knows."""
-        return self.backend.poll([handle])[handle]
+        """Return the status of an attempt, as far as this orchestrator knows.
+
+        The outcome lacks the paid time, because an orchestrator that adopts an attempt knows only a part of it.
+        """
+        status = self.backend.poll([handle])[handle]
+        if status.outcome is None:
+            return status
+        return dataclasses.replace(status, outcome=dataclasses.replace(status.outcome, paid_seconds=None))
 
     def end_of(self, handle: Handle) -> AttemptStatus:
         """Wait until this orchestrator knows that an attempt is over, and return the status of the attempt."""

@@ -292,10 +292,13 @@ def test_the_node_of_the_run_is_replaced_when_it_was_lost(cells: Callable[..., C
     assert [record.deleted is None for record in server.history()] == [False, True]
 
 
-def test_a_cell_waits_for_the_quota_of_a_node_that_is_being_deleted(
-    cells: Callable[..., Cells], server: tpu.Server
+@pytest.mark.parametrize(
+    "limit", [lambda server: server.set_quota(QUOTA, 8), lambda server: server.set_capacity(ZONE, nodes=1)]
+)
+def test_a_cell_waits_for_the_place_of_a_node_that_is_being_deleted(
+    cells: Callable[..., Cells], server: tpu.Server, limit: Callable[[tpu.Server], None]
 ) -> None:
-    server.set_quota(QUOTA, 8)
+    limit(server)
     server.set_timings(Timings(delete=1.0))
     bench = cells()
     first, _ = bench.run("true")

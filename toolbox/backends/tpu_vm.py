@@ -234,26 +234,28 @@ class _TpuVm:
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`. The files of an attempt that was lost with its TPU cannot be fetched."""
         attempt = self._attempts[handle.name]
-        machines = self._machines[attempt.tpu.name]
-        self._look_for_loss(attempt)  # ssh would try for a minute to reach a worker that no longer exists
-        if machines.group is None or not attempt.is_started or not machines.is_usable:
-            self._check_loss(attempt)
+        if not attempt.is_started:
             return
+        self._look_for_loss(attempt)  # ssh would try for a minute to reach a worker that no longer exists
+        machines = self._machines_of(attempt)
         try:
-            machines.group.collect(handle, workload)
-        except StepError as error:
+            if machines.group is not None and machines.is_usable:
+                machines.group.collect(handle, workload)
+                return
+        except StepError:
             self._look_for_loss(attempt)
-            if attempt.tpu.ending is None:
+            if machines.is_usable:
                 raise
-            if _is_good(attempt):
-                raise FilesLost(f"its files are lost: {attempt.tpu.ending.message}") from error
+        if _is_judged(attempt):
+            ending = attempt.tpu.ending
+            raise FilesLost(f"its files are lost: {ending.message if ending else 'the TPU is not used any more'}")
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`. An attempt that has not started ends at once."""
         with self._lock:
             attempt = self._attempts[handle.name]
             attempt.is_cancelled = True
-            group = self._machines[attempt.tpu.name].group
+            group = self._machines_of(attempt).group
             is_waiting = attempt.is_waiting
         if attempt.is_started and group is not None:
             group.cancel(handle)
@@ -288,7 +290,7 @@ class _TpuVm:
             self._forget(attempt)
             return None
         if tpu.is_up and not attempt.settled.is_set():
-            reason = self._machines[tpu.name].unready or "the workers do not answer"
+            reason = self._machines_of(attempt).unready or "the workers do not answer"
             self._forget(attempt)
             raise StepError(f"{self._context.name}: {reason}")
         return attempt.handle
@@ -377,8 +379,8 @@ class _TpuVm:
         if attempt is None and self.find(_PROBE, handle.name, handle.directory) is None:
             return
         attempt = self._attempts[handle.name]
-        machines = self._machines.get(attempt.tpu.name)
-        if attempt.is_started and machines is not None and machines.group is not None and machines.is_usable:
+        machines = self._machines_of(attempt)
+        if attempt.is_started and machines.group is not None and machines.is_usable:
             machines.group.release(handle)
 
     # The start of an attempt
@@ -419,7 +421,14 @@ class _TpuVm:
             self._prepare_soon(machines)
 
     def _attempts_on(self, tpu: Tpu) -> list[_Attempt]:
-        return [attempt for attempt in self._attempts.values() if attempt.tpu is tpu]
+        with self._lock:
+            return [attempt for attempt in self._attempts.values() if attempt.tpu is tpu]
+
+    def _machines_of(self, attempt: _Attempt) -> _Machines:
+        """Return the workers of an attempt's TPU. If the TPU was deleted, another one may have its name."""
+        with self._lock:
+            machines = self._machines.get(attempt.tpu.name)
+        return machines if machines is not None and machines.tpu is attempt.tpu else _Machines(attempt.tpu)
 
     def _end_on(self, machines: _Machines, attempts: Iterable[_Attempt], outcome: WorkloadOutcome) -> None:
         """End all attempts on a TPU that is lost."""
@@ -544,7 +553,7 @@ class _TpuVm:
         """Handle that an attempt may be over on its workers."""
         with self._lock:
             attempt = self._attempts.get(name)
-            group = self._machines[attempt.tpu.name].group if attempt is not None else None
+            group = self._machines_of(attempt).group if attempt is not None else None
             if attempt is None or group is None or not attempt.is_started or attempt.status.state.is_over:
                 return
             status = group.poll([attempt.handle])[attempt.handle]
@@ -572,7 +581,7 @@ class _TpuVm:
         """Return the outcome of an attempt whose TPU is there, according to the API."""
         if outcome.may_remain:
             # The next attempt gets another TPU, and this one is deleted with all processes.
-            self._machines[attempt.tpu.name].is_broken = True
+            self._machines_of(attempt).is_broken = True
             text = f"{outcome.message} (the API reports: {attempt.tpu.message})"
             return replace(outcome, message=text, may_remain=False)
         return outcome
@@ -606,11 +615,11 @@ class _TpuVm:
                 return ""
             cancellation.current().sleep(_LOOK_SECONDS)
 
-    def _check_loss(self, attempt: _Attempt) -> None:
-        """Raise `FilesLost` if an attempt ended by itself, but its files were lost with the TPU."""
-        if attempt.is_started and _is_good(attempt):
-            ending = attempt.tpu.ending
-            raise FilesLost(f"its files are lost: {ending.message if ending else 'the workers do not answer'}")
+
+def _is_judged(attempt: _Attempt) -> bool:
+    """Return whether checks would judge the files of an attempt."""
+    outcome = attempt.status.outcome
+    return outcome is not None and outcome.ended_by in (EndedBy.EXIT, EndedBy.SIGNAL)
 
 
 def _paid_seconds(attempt: _Attempt, outcome: WorkloadOutcome) -> float:
@@ -621,12 +630,6 @@ def _paid_seconds(attempt: _Attempt, outcome: WorkloadOutcome) -> float:
     if attempt.tpu.up_since is None:
         return outcome.seconds
     return round(max(outcome.seconds, time.monotonic() - max(attempt.tpu.up_since, attempt.submitted)), 3)
-
-
-def _is_good(attempt: _Attempt) -> bool:
-    """Return whether checks would judge the files of an attempt."""
-    outcome = attempt.status.outcome
-    return outcome is not None and outcome.ended_by in (EndedBy.EXIT, EndedBy.SIGNAL)
 
 
 def _outcome_of(error: BaseException) -> WorkloadOutcome:

@@ -126,16 +126,14 @@ class Fleet:
             StepError: no zone accepts the request.
         """
         with self._lock:
-            tpu = self._tpus.get(request.name)
-            is_new = tpu is None or tpu.is_deleted
-            if tpu is None or tpu.is_deleted:
-                tpu = self._add(request, wait)
-            tpu.lock.acquire()
+            known = self._tpus.get(request.name)
+            if known is not None and not known.is_deleted:
+                return known
+            tpu = self._add(request, wait)
         try:
-            if is_new:
-                self._begin(tpu)
-                if tpu.provisioning.is_adopted:
-                    self._refresh(tpu)
+            self._begin(tpu)
+            if tpu.provisioning.is_adopted:
+                self._refresh(tpu)
         except BaseException:
             self.forget(tpu)
             raise
@@ -159,20 +157,21 @@ class Fleet:
             return None
         tpu = self._add(request, wait)
         try:
-            with tpu.lock:
-                view = self._view(self._api.limited(wait), [tpu])
-                if tpu.request.full_name not in {**view.nodes, **view.queued_resources}:
-                    if not planned[-1].is_created:
-                        self.forget(tpu)
-                        return None
-                    text = f"{tpu.request.full_name} no longer exists: it was deleted, but not by Topgallant"
-                    self._end(tpu, EndedBy.EVICTED, text)
-                else:
-                    self._step(tpu, view)
-                    self._refresh(tpu)
+            view = self._view(self._api.limited(wait), [tpu])
+            if tpu.request.full_name in {**view.nodes, **view.queued_resources}:
+                tpu.provisioning.begin()
+                self._refresh(tpu)
+            elif planned[-1].is_created:
+                text = f"{tpu.request.full_name} no longer exists: it was deleted, but not by Topgallant"
+                self._end(tpu, EndedBy.EVICTED, text)
+            else:
+                self.forget(tpu)
+                return None
         except BaseException:
             self.forget(tpu)
             raise
+        finally:
+            tpu.lock.release()
         self._watch()
         return tpu
 
@@ -230,7 +229,9 @@ class Fleet:
     # Requests
 
     def _add(self, request: TpuRequest, wait: float) -> Tpu:
+        """Add a TPU. Its lock is held, so that no other thread uses it before the caller has requested it."""
         made = Tpu(Provisioning(self._api, request, self._ledger), wait, time.monotonic() + wait)
+        made.lock.acquire()
         with self._lock:
             self._tpus[request.name] = made
         return made
@@ -368,6 +369,11 @@ class Fleet:
             if tpu.nodes:
                 self._check_loss(tpu, view)
                 return
+            if tpu.awaits_deletions:
+                tpu.awaits_deletions = False
+                tpu.provisioning = Provisioning(self._api, tpu.request, self._ledger)
+                tpu.provisioning.begin()
+                return
             progress = tpu.provisioning.step(view)
         except CapacityError as error:
             if not self._has_deletions(tpu):
@@ -389,8 +395,6 @@ class Fleet:
         if self._has_deletions(tpu):
             self._check_deadline(tpu, tpu.progress.message)
             return True
-        tpu.awaits_deletions = False
-        tpu.provisioning = Provisioning(self._api, tpu.request, self._ledger)
         return False
 
     def _check_loss(self, tpu: Tpu, view: ZoneView) -> None:

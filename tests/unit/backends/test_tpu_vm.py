@@ -90,3 +90,12 @@ def test_the_name_of_a_tpu_is_valid_and_depends_on_the_run_and_the_attempt(run: 
     assert tpu_description.name_fault(name, slices=2) == ""
     assert name == tpu_vm.tpu_name(run, "cell-1")
     assert len({name, tpu_vm.tpu_name(run, "cell-2"), tpu_vm.tpu_name(f"{run}x", "cell-1")}) == 3
+
+
+@pytest.mark.parametrize(
+    "fields", [{"slices": 2}, {"runtime_version": "v3"}, {"workers": "0"}, {"startup_script": "pip install jax"}]
+)
+def test_targets_that_may_give_other_results_have_another_identity(fields: dict[str, Any]) -> None:
+    one, other = (Target.model_validate({**DESCRIPTION, **more}) for more in ({"zone": "us-west4-a"}, fields))
+    usual, work = Target.model_validate(DESCRIPTION), Workload(("true",))
+    assert usual.identity("a", work) == one.identity("b", work) != other.identity("a", work)
