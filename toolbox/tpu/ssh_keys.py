@@ -10,18 +10,22 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.resources import Owner
+from toolbox.runs import ledger
 from toolbox.system import environ, filesystem, processes
 
 _FOLDER: Final = "tpu-keys"
 _COMMANDS: Final = "commands"  # the key of the commands outside a run; the name of a run begins with a date
 _KEY: Final = "id_ed25519"
 _KNOWN_HOSTS: Final = "known_hosts"
+_ABANDONED_SECONDS: Final = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ def of_owner(owner: Owner, mark: Path) -> SshKey:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / f"{_KEY}.pub").is_file():
+                _remove_abandoned()
                 _create(folder, mark)
         finally:
             os.close(lock)
@@ -76,6 +81,15 @@ def remove(owner: Owner) -> None:
 
 def _folder(owner: Owner) -> Path:
     return environ.state_directory() / _FOLDER / (owner.run or _COMMANDS)
+
+
+def _remove_abandoned() -> None:
+    """Remove old keys of runs without open resources: of killed runs whose TPUs `resources reap` has deleted."""
+    names_in_use = {_COMMANDS, *(run.name for run in ledger.runs())}
+    for folder in (environ.state_directory() / _FOLDER).iterdir():
+        with suppress(FileNotFoundError):  # another process removes the folder too
+            if folder.name not in names_in_use and time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _create(folder: Path, mark: Path) -> None:

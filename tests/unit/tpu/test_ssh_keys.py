@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.resources import Owner
+from toolbox.model.resources import Owner, Resource
+from toolbox.runs import ledger as ledgers
 from toolbox.tpu import ssh_keys
 
 RUN = Owner("20261121-011343-x7k2", "project", "ann", "laptop")
@@ -60,3 +62,16 @@ def test_a_missing_program_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfrastructureError, match="ssh-keygen"):
         ssh_keys.of_owner(RUN, tmp_path)
+
+
+def test_the_key_of_a_killed_run_is_removed_when_another_key_is_made(tmp_path: Path, state: Path) -> None:
+    folders = {name: state / name for name in ("killed", "in_use", "new", "commands")}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    for name in ("killed", "in_use", "commands"):
+        os.utime(folders[name], (0, 0))
+    directory = tmp_path / "in_use"
+    directory.mkdir()
+    ledgers.of_run(directory, "project").plan(Resource("tpu_node", "x", {}, 60, "delete x"))
+    ssh_keys.of_owner(RUN, tmp_path)
+    assert {name for name, folder in folders.items() if folder.exists()} == {"in_use", "new", "commands"}
