@@ -107,10 +107,9 @@ class _Report:
         assert cases is not None, "the step has test cases"
         elements, omitted = [], cases.total - len(cases.cases)
         for case in sorted(cases.cases, key=lambda case: case.outcome not in cases.fail_on):
-            element = _case_of_cell(case, step, cases)
             self._characters -= len(case.title) + len(step.name) + 80
             if self._characters > 0 or case.outcome in cases.fail_on:
-                elements.append(element)
+                elements.append(_case_of_cell(case, step, cases))
             else:
                 omitted += 1
         name = f"{phase}.{step.name}"

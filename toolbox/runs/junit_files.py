@@ -292,6 +292,8 @@ def _seconds(text: str | None) -> float | None:
 
 def _line(text: str, longest: int = _LONGEST_NAME) -> str:
     """Return text from outside as one line with a limited length."""
+    if len(text) <= longest and text.isprintable() and "  " not in text:  # true for almost all names
+        return text.strip()
     return truncate(" ".join(clean(text[: 8 * longest]).split()), longest)
 
 

@@ -7,7 +7,7 @@ or contain a secret are not read: then only the failures of the journal are know
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -97,18 +97,22 @@ def _read(root: Path, step: StepState, report: CaseReport, withheld: Collection[
     directory = RunDirectory(root).attempt(step.step, step.attempts[-1].attempt).path
     if withheld and any(str(file.relative_to(root)) in withheld for file in matching(directory, report.glob)):
         return None
-    mask = redaction.current()
     try:
-        cases = [
-            replace(
-                case, suite=mask(case.suite), name=mask(case.name), message=mask(case.message), text=mask(case.text)
-            )
-            for case in junit_files.read(directory, report.glob)
-        ]
+        cases = _masked(junit_files.read(directory, report.glob))
     except junit_files.JUnitFault:
         return None
     counts = Counter(case.outcome for case in cases)
     return cases if counts == Counter(report.counts) else None
+
+
+def _masked(cases: Iterable[CaseResult]) -> list[CaseResult]:
+    mask = redaction.current()
+    if not mask.secrets():
+        return list(cases)
+    return [
+        replace(case, suite=mask(case.suite), name=mask(case.name), message=mask(case.message), text=mask(case.text))
+        for case in cases
+    ]
 
 
 def _numbered(cases: Sequence[CaseResult]) -> list[CaseResult]:

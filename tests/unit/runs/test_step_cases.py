@@ -1,0 +1,78 @@
+"""The test cases of a step come from its JUnit files, or else from the journal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser.runs import Run, suite
+from toolbox.model.cases import CaseOutcome
+from toolbox.model.verdicts import Verdict
+from toolbox.runs import step_cases
+from toolbox.runs.run_state import RunState
+from toolbox.runs.step_cases import StepCases
+from toolbox.system import redaction
+from toolbox.system.redaction import Redactor
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "r-1")
+
+
+@pytest.fixture
+def secret() -> Iterator[str]:
+    """Yield a secret that the process knows."""
+    before = redaction.current()
+    redaction.use(Redactor())
+    redaction.current().add(["hunter2"])
+    yield "hunter2"
+    redaction.use(before)
+
+
+def cases_of(state: RunState) -> StepCases:
+    cases = step_cases.read(state.directory, state.cells[0], state.secrets_left)
+    assert cases is not None
+    return cases
+
+
+def test_all_test_cases_are_read_from_the_files(run: Run) -> None:
+    run.cell(Verdict.FAILED, junit=suite(3, failing="test_bad"), x=1)
+    cases = cases_of(run.write())
+    assert (len(cases.cases), cases.is_complete, cases.total, cases.failed) == (4, True, 4, 1)
+    assert [(case.name, case.text) for case in cases.failures] == [("test_bad", "test_bad")]
+    assert str(cases) == "3 passed, 1 failed"
+
+
+@pytest.mark.parametrize("content", [None, "<testsuite/>", "<testsuite>"])
+def test_files_that_were_removed_or_changed_do_not_count(run: Run, content: str | None) -> None:
+    attempt = run.cell(Verdict.FAILED, junit=suite(3, failing="test_bad"), x=1)
+    file = attempt / "files/junit.xml"
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    cases = cases_of(run.write())
+    assert (cases.is_complete, cases.counts) == (False, {CaseOutcome.PASSED: 3, CaseOutcome.FAILED: 1})
+    assert [case.name for case in cases.cases] == ["test_bad"]
+
+
+def test_a_file_with_a_secret_that_could_not_be_masked_is_not_read(run: Run) -> None:
+    attempt = run.cell(junit=suite(3), x=1)
+    state = run.write()
+    withheld = [str((attempt / "files/junit.xml").relative_to(state.directory))]
+    cases = step_cases.read(state.directory, state.cells[0], withheld)
+    assert cases is not None
+    assert (cases.is_complete, cases.cases) == (False, [])
+
+
+def test_a_secret_in_an_encoding_that_was_not_swept_is_masked(run: Run, secret: str) -> None:
+    attempt = run.cell(junit=suite(1), x=1)
+    document = f'<?xml version="1.0" encoding="UTF-16"?><testsuite><testcase name="a {secret}"/></testsuite>'
+    (attempt / "files/junit.xml").write_text(document, encoding="utf-16")
+    assert [case.name for case in cases_of(run.write()).cases] == ["a ***"]
+
+
+def test_a_step_without_a_suite_has_no_test_cases(run: Run) -> None:
+    run.cell(x=1)
+    state = run.write()
+    assert step_cases.read(state.directory, state.cells[0]) is None
