@@ -329,21 +329,21 @@ def _row(tpu: Node | QueuedResource, price_list: PriceList, now: datetime) -> di
         "kind": "node" if isinstance(tpu, Node) else "queued resource",
         "zone": zone,
         "type": tpu.accelerator_type if slices == 1 else f"{slices}x {tpu.accelerator_type}",
-        "tier": "spot" if tpu.is_spot else "on demand",
+        "tier": tpu.tier,
         "state": tpu.state,
         "health": tpu.health if isinstance(tpu, Node) else None,
         "owner": f"{owner.user}@{owner.host}" if owner is not None else None,
         "run": owner.run if owner is not None else None,
         "age_hours": round(age, 2) if age is not None else None,
         "expires": expiry_of(tpu.labels),
-        "usd_per_hour": _price(tpu.accelerator_type, zone, price_list, is_spot=tpu.is_spot) if is_paid else None,
+        "usd_per_hour": _price(tpu.accelerator_type, zone, price_list, tpu.tier) if is_paid else None,
     }
 
 
-def _price(type_: str, zone: str, price_list: PriceList, *, is_spot: bool) -> float | None:
+def _price(type_: str, zone: str, price_list: PriceList, tier: Tier) -> float | None:
     """Return the price of a node for one hour; None if it is unknown."""
     try:
-        rental = Rental.of_tpu(accelerators.parse(type_).name, zone=zone, tier=Tier.SPOT if is_spot else Tier.ON_DEMAND)
+        rental = Rental.of_tpu(type_, zone=zone, tier=tier)
     except ValueError:
         return None
     return price_list.price([rental]).per_hour

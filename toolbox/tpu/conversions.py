@@ -17,6 +17,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import code_pb2
 
 from toolbox.model.foreign_text import clean
+from toolbox.model.prices import Tier
 from toolbox.model.text import truncate
 from toolbox.tpu.tpu_description import DataDisk, TpuDescription
 from toolbox.tpu.tpu_request import TpuRequest
@@ -49,7 +50,7 @@ def node_of(message: tpu_v2.Node) -> Node:
         dict(raw.labels),
         _time(raw),
         raw.queued_resource,
-        bool(raw.scheduling_config.spot or raw.scheduling_config.preemptible),
+        _tier(raw.scheduling_config),
         tuple(_symptom(each) for each in raw.symptoms),
     )
 
@@ -68,7 +69,7 @@ def queued_resource_of(message: tpu_v2.QueuedResource) -> QueuedResource:
         dict(specs[0].node.labels) if specs else {},
         specs[0].node.accelerator_type if specs else "",
         _time(raw),
-        raw.HasField("spot"),
+        Tier.SPOT if raw.HasField("spot") else Tier.RESERVED if raw.reservation_name else Tier.ON_DEMAND,
         _enum(raw.state, "state_initiator") == "SERVICE",
     )
 
@@ -184,6 +185,12 @@ def _operation_metadata(packed: any_pb2.Any) -> Any:
         return metadata if packed.Unpack(metadata) else None
     except DecodeError:
         return None
+
+
+def _tier(scheduling: Any) -> Tier:
+    if scheduling.spot or scheduling.preemptible:
+        return Tier.SPOT
+    return Tier.RESERVED if scheduling.reserved else Tier.ON_DEMAND
 
 
 def _symptom(raw: Any) -> str:

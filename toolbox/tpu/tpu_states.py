@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from toolbox.model.prices import Tier
+
 
 class Phase(StrEnum):
     """What a TPU is doing.
@@ -124,7 +126,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     created: datetime | None = None
     queued_resource: str = ""
-    is_spot: bool = False
+    tier: Tier = Tier.ON_DEMAND
     symptoms: tuple[str, ...] = ()
 
     @property
@@ -188,7 +190,7 @@ class QueuedResource:
     labels: Mapping[str, str] = field(default_factory=dict)
     accelerator_type: str = ""
     created: datetime | None = None
-    is_spot: bool = False
+    tier: Tier = Tier.ON_DEMAND
     is_by_service: bool = False
 
     @property

@@ -11,6 +11,7 @@ import pytest
 from tests.servers.tpu import Fault, Server
 from tests.unit.tpu.conftest import OTHER_ZONE, PLACE, PROJECT, Request
 from toolbox.model.errors import Cancelled, ConfigurationError
+from toolbox.model.prices import Tier
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation
 from toolbox.tpu import api_endpoint
@@ -52,9 +53,18 @@ def test_a_queued_resource_has_its_tier_its_nodes_and_its_limit(
     assert sent["queueingPolicy"]["validUntilDuration"] == "600s" or "validUntilTime" in str(sent)
     queued = api.queued_resource(PLACE.queued_resource("tpu"))
     assert queued.nodes == ("tpu-0", "tpu-1")
-    assert queued.is_spot
+    assert queued.tier is Tier.SPOT
     assert queued.phase is Phase.WAITING
     assert queued.labels["topgallant-project"] == "project"
+
+
+@pytest.mark.parametrize(
+    ("fields", "tier"),
+    [({}, Tier.ON_DEMAND), ({"preemptible": True}, Tier.SPOT), ({"reserved": True}, Tier.RESERVED)],
+)
+def test_a_node_has_its_tier(api: TpuApi, request_for: Request, fields: dict[str, bool], tier: Tier) -> None:
+    api.create(request_for(**fields))
+    assert api.node(NODE).tier is tier
 
 
 def test_all_pages_of_a_list_are_read(
