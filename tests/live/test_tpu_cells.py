@@ -72,6 +72,13 @@ def test_a_cell_runs_on_all_workers_of_a_slice(cells: Callable[..., Cells]) -> N
     bench.release(attempt)
 
 
+def test_each_worker_gets_the_files_and_one_copy_is_kept(cells: Callable[..., Cells]) -> None:
+    bench = cells(**FOUR_WORKERS)
+    attempt, outcome = bench.run("cat", "../src/a", text_files={"a": "1"})
+    assert (outcome.exit_code, places(attempt, 4)) == (0, ["1"] * 4)
+    assert [str(path.relative_to(attempt.directory)) for path in attempt.directory.rglob("src")] == ["src"]
+
+
 def test_a_cell_runs_on_chosen_workers(cells: Callable[..., Cells]) -> None:
     attempt, _ = cells(**FOUR_WORKERS, workers="1-2").run("sh", "-c", PLACE)
     assert places(attempt, 2) == ["/ 0/2\n", "/ 1/2\n"]

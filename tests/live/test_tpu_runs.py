@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -210,6 +211,19 @@ def test_a_killed_run_that_waits_in_the_queue_is_resumed(runs: Runs) -> None:
 def test_the_tpus_of_a_killed_run_can_be_deleted(runs: Runs) -> None:
     kill(runs.configure("a"), "begin a")
     reaped = runs.grid.workspace.run("resources", "reap", "--older_than=1s")
+    assert reaped.exit_code == 0, str(reaped)
+    assert runs.server.leftovers() == []
+
+
+def test_tpus_without_a_ledger_are_found_by_their_labels(runs: Runs) -> None:
+    kill(runs.configure("a"), "begin a")
+    shutil.rmtree(runs.grid.directory)
+    shutil.rmtree(runs.grid.workspace.home)
+    reap = ("resources", "reap", "--project=grid", "--older_than=1s")
+    shown = runs.grid.workspace.run(*reap, "--dry_run")
+    assert "tpu_node" in shown.stdout
+    assert len(runs.server.nodes()) == 1
+    reaped = runs.grid.workspace.run(*reap)
     assert reaped.exit_code == 0, str(reaped)
     assert runs.server.leftovers() == []
 

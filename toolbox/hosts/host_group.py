@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -123,6 +124,8 @@ class HostGroup:
                 self._placed(workload, index), name, filesystem.make_directory(attempt.handles[index].directory)
             )
         )
+        for handle in attempt.handles[1:]:  # one copy of the sent files is enough
+            shutil.rmtree(AttemptDirectory(handle.directory).sources, ignore_errors=True)
         errors = [error for error in results if isinstance(error, BaseException)]
         if len(errors) == len(results) and not any(isinstance(error, SubmissionUnknown) for error in errors):
             self._forget(name)
@@ -212,7 +215,7 @@ class HostGroup:
 
     def _placed(self, workload: Workload, index: int) -> Workload:
         """Return the workload for one machine."""
-        variables = {**self._members[index].variables, **workload.env}
+        variables = {**workload.env, **self._members[index].variables}
         timeouts = dataclasses.replace(workload.timeouts, wait=min(self._lost_seconds, workload.timeouts.wait))
         return dataclasses.replace(workload, env=variables, timeouts=timeouts)
 

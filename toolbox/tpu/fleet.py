@@ -419,7 +419,10 @@ class Fleet:
             self._has_warned = True
             log.warning("%s: %s", self._label, describe(error))
         for tpu in tpus:
-            self._check_deadline(tpu, str(error).partition("\n")[0])
+            if tpu.is_up:
+                self._on_change(tpu)  # the workers may answer although the API does not
+            else:
+                self._check_deadline(tpu, str(error).partition("\n")[0])
 
     def _check_deadline(self, tpu: Tpu, message: str) -> None:
         if tpu.nodes or time.monotonic() < tpu.deadline:

@@ -1,0 +1,142 @@
+"""One thread follows all TPUs of a target; `tests/live/test_tpu_cells.py` runs cells on them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fakes.ledger import MemoryLedger
+from tests.functional.grid import wait
+from tests.servers.tpu import Fault, Server
+from tests.unit.tpu.conftest import OTHER_ZONE, ZONE, Request
+from toolbox.model.errors import StepError
+from toolbox.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.tpu import fleet
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.fleet import Fleet, Tpu
+
+
+class Followed:
+    """A fleet, and the TPUs whose changes it reports."""
+
+    def __init__(self, api: TpuApi, ledger: MemoryLedger) -> None:
+        self.changed: list[str] = []
+        self.ticks = 0
+        self.fleet = Fleet("tpus", api, ledger, lambda tpu: self.changed.append(tpu.name))
+
+    def ending(self, tpu: Tpu) -> WorkloadOutcome:
+        """Wait until a TPU can no longer be used, and return why."""
+        wait(lambda: tpu.ending, "the end of the TPU")
+        assert tpu.ending is not None
+        return tpu.ending
+
+
+@pytest.fixture
+def followed(api: TpuApi, ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
+    monkeypatch.setattr(fleet, "_FIRST_PAUSE", 0.01)
+    found = Followed(api, ledger)
+    tick: Callable[..., None] = found.fleet._tick
+
+    def counted(tpus: list[Tpu]) -> None:
+        found.ticks += 1
+        tick(tpus)
+
+    monkeypatch.setattr(found.fleet, "_tick", counted)
+    yield found
+    found.fleet.close()
+
+
+def test_a_tick_sends_one_request_per_zone(followed: Followed, request_for: Request, server: Server) -> None:
+    zones = (ZONE, ZONE, ZONE, OTHER_ZONE)
+    tpus = [followed.fleet.request(request_for(f"tpu-{n}", zone=zone), 60) for n, zone in enumerate(zones)]
+    server.advance(10)
+    wait(lambda: all(tpu.is_up for tpu in tpus), "all TPUs")
+    before, ticks = len(server.requests()), followed.ticks
+    wait(lambda: followed.ticks > ticks + 3, "more ticks")
+    followed.fleet.close()
+    after, ticks = server.requests()[before:], followed.ticks - ticks
+    assert {request.method for request in after} == {"ListNodes"}
+    assert 2 * (ticks - 1) <= len(after) <= 2 * (ticks + 1)
+
+
+def test_one_thread_follows_all_tpus(followed: Followed, request_for: Request) -> None:
+    for number in range(5):
+        followed.fleet.request(request_for(f"tpu-{number}"), 60)
+    assert [thread.name for thread in threading.enumerate()].count("tpus-tpus") == 1
+
+
+def test_a_tpu_is_requested_once(followed: Followed, request_for: Request, server: Server) -> None:
+    first = followed.fleet.request(request_for(), 60)
+    assert followed.fleet.request(request_for(), 60) is first
+    assert followed.fleet.find(request_for(), 60) is first
+    assert len(server.requests("CreateNode")) == 1
+
+
+def test_an_outage_of_the_api_is_survived(
+    followed: Followed, request_for: Request, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    tpu = followed.fleet.request(request_for(), 60)
+    server.add_fault(Fault("ListNodes", "PERMISSION_DENIED", times=3))
+    wait(lambda: len(server.requests("ListNodes")) > 3, "the end of the outage")
+    server.advance(10)
+    wait(lambda: tpu.is_up, "the TPU")
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len([record for record in warnings if "PERMISSION_DENIED" in record.getMessage()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "ended_by", "state"),
+    [({}, EndedBy.LOST, "CREATING"), ({"spot": True}, EndedBy.NO_CAPACITY, "WAITING_FOR_RESOURCES")],
+)
+def test_the_time_until_a_tpu_is_up_is_limited(
+    followed: Followed, request_for: Request, server: Server, fields: dict[str, bool], ended_by: EndedBy, state: str
+) -> None:
+    server.set_capacity(ZONE, nodes=0 if fields else None)
+    tpu = followed.fleet.request(request_for(**fields), 60)
+    if fields:
+        server.advance(1)
+    wait(lambda: state in tpu.message, state)
+    tpu.deadline = 0.0
+    ending = followed.ending(tpu)
+    assert ending.ended_by is ended_by
+    assert ending.message.startswith(f"the TPU was not up within 60 s (timeouts.wait): {ZONE}: ")
+
+
+def test_a_failed_deletion_is_recorded_and_can_be_repeated(
+    followed: Followed, request_for: Request, server: Server, ledger: MemoryLedger
+) -> None:
+    tpu = followed.fleet.request(request_for(), 60)
+    server.add_fault(Fault("DeleteNode", "PERMISSION_DENIED"))
+    with pytest.raises(StepError, match="PERMISSION_DENIED"):
+        followed.fleet.delete(tpu)
+    assert "PERMISSION_DENIED" in ledger.open_resources()[0].failure
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("toolbox.tpu.deletion._FIRST_PAUSE", 0.01)
+        deleting = threading.Thread(target=followed.fleet.delete, args=(tpu,))
+        deleting.start()
+        wait(lambda: server.requests("DeleteNode")[1:], "another request")
+        server.advance(10)
+        deleting.join()
+    assert (server.leftovers(), ledger.open_resources()) == ([], [])
+
+
+def test_a_tpu_of_an_ended_session_is_found_in_its_zone(
+    followed: Followed, request_for: Request, server: Server, api: TpuApi, ledger: MemoryLedger
+) -> None:
+    server.set_capacity(ZONE, nodes=0)
+    zones = [ZONE, OTHER_ZONE]
+    tpu = followed.fleet.request(request_for(zone=zones), 60)
+    server.advance(10)
+    wait(lambda: tpu.zone == OTHER_ZONE, "the next zone")
+    wait(lambda: server.requests("CreateNode")[1:], "the other request")
+    server.advance(10)
+    wait(lambda: tpu.is_up, "the TPU")
+    second = Followed(api, ledger)
+    found = second.fleet.find(request_for(zone=zones), 60)
+    second.fleet.close()
+    assert found is not None
+    assert (found.zone, found.is_up) == (OTHER_ZONE, True)
+    assert len(server.history()) == 2
