@@ -15,7 +15,7 @@ from tests.servers import tpu
 from toolbox.commands.tpu import Tpu
 from toolbox.model.errors import Cancelled, StepError, UsageError
 from toolbox.model.events import Event, Note
-from toolbox.model.resources import Owner
+from toolbox.model.resources import Owner, Resource
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import ledger, steps
 from toolbox.runs.ledger import Ledger
@@ -236,6 +236,14 @@ def test_a_tpu_of_another_user_is_deleted_only_by_force(
     with pytest.raises(StepError, match="another owner"):
         Tpu().delete("x", **where)
     assert Tpu().delete("x", **where, force=True).endswith("nodes/x is deleted")
+
+
+def test_foreign_entries_of_the_ledger_are_skipped(step: Step) -> None:
+    names = ["x", "projects/a/b", "projects/BAD/locations/us-central1-b/nodes/x"]
+    for name in [*names, f"projects/{PROJECT}/locations/{ZONE}/nodes/x"]:
+        step.recorder.ledger.plan(Resource("tpu_node", name, {"api_endpoint": 1}, 60, "delete"))
+    with pytest.raises(UsageError, match="the ledger has no TPU of the name x"):
+        Tpu().wait_ready("x")
 
 
 @pytest.mark.usefixtures("step")

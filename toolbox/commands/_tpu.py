@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=BaseModel)
 
 _KINDS: Final = frozenset({provisioning.NODE, provisioning.QUEUED_RESOURCE})
+_FULL_NAME: Final = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<zone>[^/]+)/\w+/(?P<name>[^/]+)")
 _EVERYWHERE: Final = "-"  # the API takes it for all zones
 COLUMNS: Final = (
     "name",
@@ -80,7 +82,8 @@ class NamedTpu:
         """
         if fault := name_fault(name):
             raise UsageError(fault)
-        found = [each for each in map(_of_entry, _entries()) if each.matches(name, project, zone, endpoint)]
+        known = [each for each in map(_of_entry, _entries()) if each is not None]
+        found = [each for each in known if each.matches(name, project, zone, endpoint)]
         if len(found) == 1:
             return found[0]
         if project is not None and zone is not None:
@@ -355,9 +358,16 @@ def _entries() -> Sequence[OpenResource]:
     return [entry for entry in resources.open_resources() if entry.resource.kind in _KINDS]
 
 
-def _of_entry(entry: OpenResource) -> NamedTpu:
-    _, project, _, zone, _, name = entry.resource.name.split("/")
-    return NamedTpu(name, Location(project, zone), str(entry.resource.deletion["api_endpoint"]))
+def _of_entry(entry: OpenResource) -> NamedTpu | None:
+    """Return the TPU of an entry; None if the entry is not one that this version writes."""
+    match = _FULL_NAME.fullmatch(entry.resource.name)
+    if match is None:
+        return None
+    try:
+        endpoint = checked_endpoint(str(entry.resource.deletion.get("api_endpoint")))
+        return NamedTpu(match["name"], location(match["project"], match["zone"]), endpoint)
+    except UsageError:
+        return None
 
 
 def fetch_directory(text: Path | None, current: Step) -> Path:
