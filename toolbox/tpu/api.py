@@ -42,6 +42,7 @@ _LONGEST_PAUSE: Final = 10.0
 _PAGE: Final = 500
 _LONGEST_ERROR: Final = 600
 _MOST_PAGES: Final = 200
+_ALL_ZONES: Final = "/locations/-"
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", 1 << 28),
@@ -114,7 +115,7 @@ class TpuApi:
         """Return all nodes of a location.
 
         Raises:
-            TpuApiError: the request failed.
+            TpuApiError: the request failed, or the zone did not answer.
         """
         from google.cloud import tpu_v2
 
@@ -142,7 +143,7 @@ class TpuApi:
         """Return all queued resources of a location.
 
         Raises:
-            TpuApiError: the request failed.
+            TpuApiError: the request failed, or the zone did not answer.
         """
         from google.cloud import tpu_v2
 
@@ -262,9 +263,11 @@ class TpuApi:
     def _pages(self, method: str, request: Any, action: str) -> Iterator[Any]:
         for _ in range(_MOST_PAGES):
             page = self._call(method, request, action, parent=request.parent)
+            if unreachable := ", ".join(page.unreachable):
+                if not request.parent.endswith(_ALL_ZONES):  # the missing objects would be taken for deleted ones
+                    raise api_errors.error_of(Fault("UNAVAILABLE", f"{unreachable} did not answer"), action)
+                log.warning("%s: not all of it: %s did not answer", action, unreachable)
             yield page
-            if unreachable := list(page.unreachable):
-                log.warning("%s: not all of it: %s did not answer", action, ", ".join(unreachable))
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token

@@ -309,8 +309,10 @@ class Fleet:
     def _poll(self) -> None:
         quiet = 0
         with cancellation.entered(self._scope):
-            while not self._is_closed:
+            while True:
                 self._wake.clear()
+                if self._is_closed:  # checked after `clear`, which may have cleared the event that `close` has set
+                    return
                 tpus = self._open_tpus()
                 if not tpus:
                     self._wake.wait()
@@ -399,7 +401,14 @@ class Fleet:
 
     def _check_loss(self, tpu: Tpu, view: ZoneView) -> None:
         """Handle that a TPU that was up may have been taken away."""
-        if reason := provisioning.loss_reason(tpu.request, view):
+        try:
+            reason = provisioning.loss_reason(tpu.request, view)
+            if reason:  # the view may have been listed before the TPU was up
+                reason = provisioning.loss_reason(tpu.request, self._view(self._polling, [tpu]))
+        except StepError as error:
+            self._note_outage([tpu], error)
+            return
+        if reason:
             self._end(tpu, EndedBy.EVICTED, reason)
         else:
             self._on_change(tpu)

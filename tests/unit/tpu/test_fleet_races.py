@@ -1,0 +1,106 @@
+"""Views of a zone that are late or incomplete, and threads that meet, neither lose a TPU nor block its fleet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fakes.ledger import MemoryLedger
+from tests.servers.tpu import Server
+from tests.unit.tpu.conftest import PLACE, ZONE, Request
+from toolbox.tpu.api import TpuApi
+from toolbox.tpu.api_errors import ApiUnavailable
+from toolbox.tpu.fleet import Fleet, Tpu
+from toolbox.tpu.tpu_states import ZoneView
+
+WAIT = 60.0
+
+
+class Changes:
+    """Receives the changes of TPUs."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+
+    def __call__(self, _tpu: Tpu) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for(self, predicate: Callable[[], object]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(predicate, WAIT)
+
+
+@pytest.fixture
+def changes() -> Changes:
+    return Changes()
+
+
+@pytest.fixture
+def fleet(api: TpuApi, ledger: MemoryLedger, changes: Changes) -> Iterator[Fleet]:
+    made = Fleet("tpus", api, ledger, changes)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tpu(fleet: Fleet, server: Server, changes: Changes, request_for: Request) -> Tpu:
+    """Return a TPU that is up."""
+    made = fleet.request(request_for(), WAIT)
+    server.advance(60)
+    changes.wait_for(lambda: made.is_up)
+    return made
+
+
+def test_a_tpu_is_not_lost_if_a_view_is_older_than_the_tpu(fleet: Fleet, tpu: Tpu) -> None:
+    fleet._step_if_idle(tpu, PLACE, ZoneView.of([], []))
+    assert tpu.is_up
+
+
+def test_a_tpu_is_not_lost_if_its_zone_does_not_answer(fleet: Fleet, tpu: Tpu, server: Server) -> None:
+    server.set_unreachable(ZONE)
+    with pytest.raises(ApiUnavailable, match=f"{ZONE} did not answer"):
+        fleet.check(tpu)
+    assert tpu.is_up
+    server.set_unreachable()
+    server.preempt("tpu")
+    fleet.check(tpu)
+    assert tpu.ending is not None
+
+
+class SlowEvent(threading.Event):
+    """An event whose thread is interrupted before it clears the event, until another thread has set the event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_slow = False
+        self.is_clearing = threading.Event()
+        self.may_clear = threading.Event()
+
+    def clear(self) -> None:
+        if self.is_slow:
+            self.is_clearing.set()
+            assert self.may_clear.wait(WAIT)
+        super().clear()
+
+    def set(self) -> None:
+        super().set()
+        if self.is_clearing.is_set():
+            self.may_clear.set()
+
+
+def test_a_fleet_is_closed_while_its_thread_begins_to_wait(
+    api: TpuApi, ledger: MemoryLedger, changes: Changes, request_for: Request
+) -> None:
+    fleet = Fleet("tpus", api, ledger, changes)
+    wake = fleet._wake = SlowEvent()
+    fleet.forget(fleet.request(request_for(), WAIT))
+    wake.is_slow = True
+    wake.set()
+    assert wake.is_clearing.wait(WAIT)
+    closing = threading.Thread(target=fleet.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
