@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from toolbox.model.resources import OpenResource, Owner, Resource
 
 OWNER = Owner("run-1", "project", "user", "host")
+
+
+def open_resource(name: str, **fields: Any) -> OpenResource:
+    """Return a resource of the kind `node` that a run has left."""
+    planned = datetime(2026, 1, 1, tzinfo=UTC)
+    resource = Resource("node", name, {}, 60, f"delete {name}", fields.pop("keep", False))
+    return OpenResource(resource, OWNER, planned, planned + timedelta(seconds=60), **fields)
 
 
 class MemoryLedger:

@@ -149,7 +149,7 @@ def test_a_project_can_disable_recording(grid: Grid) -> None:
 def test_a_run_is_recorded_when_it_ends(grid: Grid) -> None:
     assert grid.mark("fail-b").run().exit_code == 1
     found = grid.workspace.run("results", "show", "latest", "--format=csv").stdout
-    assert "x=b,failed,product" in found
+    assert "x=b,failed,,product" in found
     assert (next(iter(grid.workspace.home.rglob("results.sqlite"))).stat().st_mode & 0o777) == 0o600
 
 

@@ -34,7 +34,7 @@ CLEANUP: Final = "post_cleanup"
 DELETION: Final = "delete_resources"
 """The name of the top-level step that deletes the remote resources of a run at its end."""
 _MOST_DAMAGE: Final = 2  # so that an error message with these lines has at most five lines
-_DAMAGED: Final = "the records of this run are damaged: the events of these lines are missing"
+_DAMAGED: Final = "of this run is damaged: the events of these lines are missing"
 
 
 class State(StrEnum):
@@ -277,7 +277,7 @@ class RunState:
             return ""
         first, more = self.damage[:_MOST_DAMAGE], len(self.damage) - _MOST_DAMAGE
         lines = [str(damage) for damage in first] + ([f"and {more} more lines"] if more > 0 else [])
-        return "\n  ".join([_DAMAGED, *lines])
+        return "\n  ".join([f"the {first[0].file.partition('.')[0]} {_DAMAGED}", *lines])
 
     @property
     def open_attempts(self) -> list[tuple[StepState, CellAttempt]]:

@@ -21,6 +21,7 @@ from lxml.etree import _Element as Element
 from rich.filesize import decimal as size
 
 from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable, suite
+from tests.fakes.ledger import open_resource
 from toolbox.commands import _project_run
 from toolbox.model.events import (
     AttemptEnded,
@@ -190,6 +191,17 @@ def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
         "//head/title",
     ):
         assert HOSTILE in text_of(one(found, place)), place
+
+
+def test_the_page_lists_what_remains_on_remote_sides(tmp_path: Path) -> None:
+    entry = open_resource(HOSTILE, failure=HOSTILE)
+    found = read(replace(failing(tmp_path / "r-1"), resources=[entry]))
+    (item,) = all_of(found, '//ul[@class="note"]/li')
+    assert text_of(item).count(HOSTILE) == 3
+
+
+def test_a_page_without_remaining_resources_does_not_mention_them(failed: Element) -> None:
+    assert "Remote resources" not in text_of(failed)
 
 
 def test_hostile_text_reaches_the_script_as_data(tmp_path: Path) -> None:

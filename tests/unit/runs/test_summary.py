@@ -20,8 +20,9 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
+from toolbox.model.resources import Resource
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import run_reader, summary
+from toolbox.runs import ledger, run_reader, summary
 from toolbox.runs.journal import Journal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import State
@@ -219,3 +220,17 @@ def test_flaky_cells_are_not_attributed(tmp_path: Path) -> None:
     flaky = FlakyCellsFailed("000__test", tuple(identity(cell) for cell in cells if "x=a" in cell))
     write(directory, flaky)
     assert run_reader.read(directory).attribution == []
+
+
+def test_the_summary_lists_open_resources_and_damage_of_the_ledger(tmp_path: Path) -> None:
+    write(tmp_path, STARTED)
+    assert "resources" not in summary.as_json(run_reader.read(tmp_path))
+    found = ledger.of_run(tmp_path, "training")
+    found.plan(Resource("node", "n", {}, 60, "delete n"))
+    with found.file.open("a") as stream:
+        stream.write("nonsense\n")
+    state = run_reader.read(tmp_path)
+    (entry,) = summary.as_json(state)["resources"]
+    assert (entry["name"], entry["created"], entry["failure"], entry["command"]) == ("n", False, "", "delete n")
+    assert state.damage_warning.startswith("the ledger of this run is damaged")
+    assert summary.as_json(state)["damage"][0].startswith("ledger.jsonl:2: Invalid JSON")

@@ -2,12 +2,14 @@
 
 import io
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes.ledger import open_resource
 from toolbox.model.cases import CaseOutcome, CaseReport
 from toolbox.model.events import CheckJudged, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
@@ -114,3 +116,25 @@ def test_the_table_counts_test_cases() -> None:
     heading, row, *_ = shown(summary(cell)).splitlines()
     assert re.split(r"  +", heading.strip()) == ["step", "verdict", "cause", "checks", "tests", "time"]
     assert re.split(r"  +", row.strip()) == ["000__test", "passed", "7 of 9", "1.2 s"]
+
+
+def test_the_table_lists_what_remains_on_remote_sides() -> None:
+    failed, kept = open_resource("a", failure="no answer\nmore"), open_resource("b", keep=True, is_created=True)
+    more = [open_resource(f"m{number}") for number in range(9)]
+    text = shown(replace(summary(), resources=[failed, kept, *more]))
+    assert "remote resource: node a (could not be deleted: no answer); to delete it: delete a\n" in text
+    assert "remote resource: node b (kept); to delete it: delete b\n" in text
+    assert "and 6 more remote resources: `./run_toolbox.py resources list` shows them" in text
+
+
+def test_the_resources_of_a_running_run_are_listed_only_if_a_deletion_failed() -> None:
+    entries = [open_resource("a", is_created=True), open_resource("b", failure="no answer")]
+    text = shown(replace(summary(state=State.RUNNING), resources=entries))
+    assert "node a" not in text
+    assert "node b" in text
+
+
+def test_a_hostile_remote_resource_cannot_control_the_terminal() -> None:
+    text = shown(replace(summary(), resources=[open_resource("a\x1b[2J", failure="\x1b]0;x\x07")]))
+    assert "\x1b[2J" not in text
+    assert "\x1b]" not in text
