@@ -223,7 +223,12 @@ class _TpuVm:
         with self._turn():
             tpu = self._requested(name, wait)
         attempt = self._add(_Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait))
-        self._await_start(attempt)
+        try:
+            self._await_start(attempt)
+        except Cancelled:
+            attempt.is_cancelled = True  # the caller gets no handle, so nothing else ends the workload
+            self._forget(attempt)
+            raise
         return attempt.handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -361,7 +366,19 @@ class _TpuVm:
             machines = self._machines.get(request.name)
         if machines is not None and not machines.is_usable:
             self._delete(attempt)
-        return self._fleet.request(request, wait)
+        try:
+            return self._fleet.request(request, wait)
+        except StepError:
+            if self._target.reuse == "cell":  # the next attempt uses another name, so nothing else deletes the TPU soon
+                self._do(partial(self._discard, attempt))
+            raise
+
+    def _discard(self, attempt: str) -> None:
+        """Delete what a failed request may have created. Otherwise, the end of the run deletes it."""
+        try:
+            self._delete(attempt)
+        except StepError as error:
+            log.warning("%s: %s", self._context.name, describe(error))
 
     def _delete(self, attempt: str) -> None:
         """Delete the TPU of an attempt, or of the run, and return when it no longer exists."""
@@ -452,10 +469,14 @@ class _TpuVm:
             if machines.is_preparing or not waits or self._is_closed:
                 return
             machines.is_preparing = True
-        self._do(partial(self._prepare, machines))
+        self._do(partial(self._prepare, machines), *self._attempts_on(machines.tpu))
 
-    def _do(self, work: Callable[[], None]) -> None:
-        """Do work in a thread that the end of the run does not cancel."""
+    def _do(self, work: Callable[[], None], *attempts: _Attempt) -> None:
+        """Do work in a thread that the end of the run does not cancel.
+
+        Args:
+            attempts: the attempts to end if the work fails unexpectedly. The run would wait for them forever.
+        """
 
         def tried() -> None:
             try:
@@ -463,8 +484,10 @@ class _TpuVm:
                     work()
             except Cancelled:
                 return  # the target is closed
-            except Exception:
+            except Exception as error:
                 log.exception("%s: an attempt could not be started or ended", self._context.name)
+                for attempt in attempts:
+                    self._conclude(attempt, _outcome_of(error))
 
         with self._lock:
             if not self._is_closed:
@@ -479,7 +502,7 @@ class _TpuVm:
         finally:
             machines.is_preparing = False
         for attempt in self._take_waiting(machines):
-            self._do(partial(self._start, machines, attempt))
+            self._do(partial(self._start, machines, attempt), attempt)
 
     def _open_group(self, machines: _Machines) -> None:
         """Open the group if all workers are ready. Otherwise, end the attempts that have waited too long."""
@@ -527,7 +550,10 @@ class _TpuVm:
             if not is_there and not attempt.is_cancelled:
                 group.submit(attempt.workload, handle.name, handle.directory)
         except _EXPECTED as error:
-            self._conclude(attempt, _outcome_of(error))
+            outcome = _outcome_of(error)
+            # After other errors, processes may run on a worker that does not answer.
+            machines.is_broken |= outcome.ended_by is not EndedBy.NOT_STARTED
+            self._conclude(attempt, outcome)
             return
         if attempt.is_cancelled and not is_there:
             self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
@@ -540,8 +566,8 @@ class _TpuVm:
     def _note_start(self, attempt: _Attempt) -> None:
         with self._lock:
             attempt.is_started = True
+            had_message = bool(attempt.status.message)
             if attempt.status.state is AttemptState.SUBMITTED:
-                had_message = bool(attempt.status.message)
                 attempt.status = attempt.status.become(AttemptState.RUNNING)
                 attempt.settled.set()
         if had_message:
@@ -558,7 +584,7 @@ class _TpuVm:
                 return
             status = group.poll([attempt.handle])[attempt.handle]
         if status.state.is_over:
-            self._do(partial(self._finish, attempt, status))
+            self._do(partial(self._finish, attempt, status), attempt)
 
     def _finish(self, attempt: _Attempt, status: AttemptStatus) -> None:
         """Decide how an attempt ended. If it failed, the API may know that its TPU was taken away."""
