@@ -88,5 +88,13 @@ def _identity(target: PlannedTarget, workload: Workload) -> str | None:
 
 
 def _key(digest: str, identity: str) -> str:
-    versions = [metadata.version(_DISTRIBUTION), platform.python_version()]
+    versions = [_version(), platform.python_version()]
     return hashlib.sha256(json.dumps([digest, identity, versions]).encode()).hexdigest()[:_LENGTH]
+
+
+def _version() -> str:
+    """Return the version of Topgallant; empty in a checkout that is not installed."""
+    try:
+        return metadata.version(_DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -5,6 +5,7 @@ If the store already has the run, the run is replaced. So a run that is recorded
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -290,7 +291,9 @@ def _confirmed(step: StepState) -> set[str]:
 
 def _reuse_keys(plan: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
     """Return the keys for the reuse of results, by the id of the cell and the name of the target."""
-    return {cell["id"]: cell["reuse"]["keys"] for cell in plan.get("cells", ()) if "reuse" in cell}
+    with contextlib.suppress(KeyError, TypeError, AttributeError):  # the file may have been changed
+        return {cell["id"]: dict(cell["reuse"]["keys"]) for cell in plan.get("cells", ()) if "reuse" in cell}
+    return {}
 
 
 def _reuse_key(step: StepState, keys: Mapping[str, Mapping[str, str]]) -> str:
