@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,46 @@ def test_the_startup_script_is_a_valid_script() -> None:
         [Path(sys.executable).parent / "shellcheck", "-"], input=script, capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout
+
+
+def mount_disk(
+    tmp_path: Path, content: bytes, *, is_read_only: bool = False, programs: dict[str, str] | None = None
+) -> list[str]:
+    """Execute the startup script with a file as its disk, and return the programs that would have changed the disk."""
+    disk, log, folder = tmp_path / "disk", tmp_path / "log", tmp_path / "bin"
+    disk.write_bytes(content)
+    os.truncate(disk, 1 << 25)
+    folder.mkdir()
+    record = f'#!/bin/sh\necho "${{0##*/}} $*" >>{log}\n'
+    stubs = {"blockdev": f"#!/bin/sh\necho {int(is_read_only)}\n", **dict.fromkeys(("mkfs.ext4", "mount"), record)}
+    for name, text in {**stubs, **(programs or {})}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    script = yaml.safe_load(CONFIG.read_text())["tpu"]["startup_script"]
+    script = script.replace("/dev/disk/by-id/google-persistent-disk-1", str(disk)).replace("[ -b", "[ -e")
+    script = script.replace("/mnt/disks/cache", str(tmp_path / "mounted")).replace("apt-get", "true")
+    path = f"{folder}:{os.environ['PATH']}:/usr/sbin:/sbin"
+    subprocess.run(["bash", "-c", script], env={**os.environ, "PATH": path}, check=True, capture_output=True)
+    return log.read_text().replace(f" {disk}", "").replace(f" {tmp_path}/mounted", "").splitlines()
+
+
+def test_an_empty_disk_is_formatted(tmp_path: Path) -> None:
+    assert mount_disk(tmp_path, b"") == ["mkfs.ext4 -q -m 0", "mount -o discard"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x7fdata without a file system", b"XFSB" + bytes(8), bytes(1 << 20) + b"data that begins later"],
+)
+def test_a_disk_with_data_is_never_formatted(tmp_path: Path, content: bytes) -> None:
+    assert mount_disk(tmp_path, content) == ["mount -o discard"]
+
+
+@pytest.mark.parametrize("program", ["blkid", "cmp"])
+@pytest.mark.parametrize("status", [1, 4, 8])
+def test_a_disk_that_cannot_be_examined_is_never_formatted(tmp_path: Path, program: str, status: int) -> None:
+    assert mount_disk(tmp_path, b"", programs={program: f"#!/bin/sh\nexit {status}\n"}) == ["mount -o discard"]
+
+
+def test_a_read_only_disk_is_mounted_read_only(tmp_path: Path) -> None:
+    assert mount_disk(tmp_path, b"", is_read_only=True) == ["mount -o ro"]
