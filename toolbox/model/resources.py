@@ -93,6 +93,8 @@ class OpenResource:
         expires: when anybody may delete the resource.
         is_created: whether the resource was created completely.
         failure: why the latest deletion failed; empty if none was tried.
+        is_sealed: whether this user wrote the entry on this machine, or the resource was found by its labels. Other
+            entries are never deleted.
     """
 
     resource: Resource
@@ -101,6 +103,7 @@ class OpenResource:
     expires: datetime
     is_created: bool = False
     failure: str = ""
+    is_sealed: bool = True
 
     @property
     def is_kept(self) -> bool:

@@ -148,4 +148,6 @@ def creation_steps(ledger: ResourceLedger) -> list[Path]:
     except InfrastructureError as error:  # the end of the run reports this error
         log.debug("%s", error)
         return []
-    return [Path(str(entry.resource.deletion["created_by"])) for entry in entries if entry.is_created]
+    return [
+        Path(str(entry.resource.deletion["created_by"])) for entry in entries if entry.is_created and entry.is_sealed
+    ]

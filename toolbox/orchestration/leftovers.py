@@ -93,13 +93,15 @@ class Search:
 
     def add_labelled(self, configuration: Configuration) -> None:
         """Add the resources that the targets and the existing clusters of a project find by labels."""
-        known = {leftover.entry.resource.key for leftover in self.leftovers}
+        known = {leftover.entry.resource.key for leftover in self.leftovers if leftover.entry.is_sealed}
         running = {run.name for run in [*ledger.runs(), *layout.runs(places.artifacts())] if journal.is_locked(run)}
         for label, find in _finders(configuration):
             with self._reporting(label):
                 for entry in find():
-                    if entry.resource.key not in known:
-                        known.add(entry.resource.key)
+                    key = entry.resource.key
+                    if key not in known:
+                        known.add(key)
+                        self.leftovers = [each for each in self.leftovers if each.entry.resource.key != key]
                         is_running = entry.owner.run in running
                         self.leftovers.append(Leftover(entry, is_running=is_running, is_on_ledger=False))
 
@@ -167,7 +169,7 @@ def _reap_run(run: Path, group: Sequence[Leftover], redactor: Redactor) -> list[
         return [Reaped(leftover, Outcome.KEPT, describe(error)) for leftover in group]
     with opened:
         contents = ledger.load(RunDirectory(run).ledger)
-        if not contents.resources and not contents.damage:
+        if not contents.has_sealed and not contents.damage:
             ledger.remove_pointer(run)
         entries = [entry for leftover in group if (entry := contents.find(leftover.entry.resource)) is not None]
         if not entries:  # another process has deleted the resources

@@ -36,6 +36,7 @@ _FIRST_PAUSE: Final = 2.0
 _LONGEST_PAUSE: Final = 10.0
 _MOST_LINES: Final = 3
 _LONGEST_LINE: Final = 600
+_UNSEALED: Final = "its entry was written by another user or on another machine, so that Topgallant does not execute it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
 
     Resources inside a created cluster are not deleted one by one if the cluster is deleted.
     """
-    clusters = {_kubeconfig(entry): entry for entry in entries if entry.resource.kind == CLUSTER}
+    clusters = {_kubeconfig(entry): entry for entry in entries if entry.resource.kind == CLUSTER and entry.is_sealed}
     inside = [entry for entry in entries if entry.resource.kind != CLUSTER and _kubeconfig(entry) in clusters]
 
     def work(entry: OpenResource) -> list[Failure]:
@@ -128,6 +129,8 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
 def _delete(entry: OpenResource) -> str:
     """Delete a resource, and return why this failed; empty if the resource no longer exists."""
     resource = entry.resource
+    if not entry.is_sealed:
+        return _UNSEALED
     for tries in range(_MOST_TRIES):
         try:
             loading.parse(RESOURCES, {**resource.deletion, RESOURCES.key: resource.kind}).delete(entry.owner)

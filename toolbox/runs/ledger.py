@@ -4,6 +4,9 @@ A run writes `ledger.jsonl` in its directory. Commands outside a run write the l
 directory, which several processes may use at the same time. While a run has open resources, a pointer in the state
 directory names the directory of the run, so that `resources list` finds the ledger wherever the run is.
 
+A line that plans a resource carries a seal of this user (`ledger_seal.py`). A resource without a seal is listed, and is
+never deleted: its line may have been written by somebody else, and its deletion may execute a program.
+
 A line is on the disk before the request that it announces is sent. A crash may leave a torn last line, which readers
 ignore and the next writer cuts off. Any other line that cannot be read is damage, and is reported with its number.
 """
@@ -34,6 +37,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 from toolbox.model.errors import InfrastructureError, ToolboxError, UsageError, describe
 from toolbox.model.resources import OpenResource, Owner, Resource
 from toolbox.model.text import truncate, without_kind
+from toolbox.runs import ledger_seal
 from toolbox.runs.journal import Damage
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, filesystem
@@ -48,6 +52,7 @@ _LONGEST_MESSAGE: Final = 2000
 _USER_LEDGER: Final = "commands.jsonl"
 _FOLDER: Final = "ledgers"
 _POINTER: Final = ".run"
+_UNSEALED_COMMAND: Final = "(look at the ledger, and run its command only if you trust its author)"
 
 
 class _Line(BaseModel):
@@ -103,14 +108,19 @@ class Contents:
     damage: tuple[Damage, ...] = ()
     whole_bytes: int = 0
 
+    @property
+    def has_sealed(self) -> bool:
+        """Whether there is an open resource whose entry this user wrote on this machine."""
+        return any(entry.is_sealed for entry in self.resources)
+
     def find(self, resource: Resource) -> OpenResource | None:
         """Return the entry of an open resource; None if the resource is not open."""
         return next((each for each in self.resources if each.resource.key == resource.key), None)
 
     def after(self, event: _Event, size: int) -> Contents:
-        """Return the contents after another event, whose line has `size` bytes."""
+        """Return the contents after another event of this process, whose line has `size` bytes."""
         resources = {each.resource.key: each for each in self.resources}
-        _apply(event, resources)
+        _apply(event, resources, is_sealed=True)
         return Contents(tuple(resources.values()), self.damage, self.whole_bytes + size)
 
 
@@ -150,9 +160,10 @@ class Ledger:
         """See `ResourceLedger`."""
         try:
             with self._opened() as (descriptor, contents):
-                if contents.find(resource) is not None:
+                entry = contents.find(resource)
+                if entry is not None and entry.is_sealed:
                     return
-                if self._run is not None and not contents.resources:
+                if self._run is not None and not contents.has_sealed:
                     _write_pointer(self._run)
                 fields = dataclasses.asdict(resource) | {"command": self._mask(resource.command)}
                 self._append(descriptor, contents, "planned", **fields, owner=dataclasses.asdict(self._owner))
@@ -189,7 +200,7 @@ class Ledger:
                     return
                 fields |= {"kind": resource.kind, "name": resource.name}
                 after = self._append(descriptor, contents, event, **fields)
-                if not after.resources:
+                if not after.has_sealed:
                     self._forget(descriptor, after)
         except (OSError, ToolboxError) as error:
             log.warning("the ledger does not show that %s is %s: %s", resource.name, event, describe(error))
@@ -198,7 +209,7 @@ class Ledger:
         """Remove the pointer to the run, or empty the ledger of the user, because no resource is open."""
         if self._run is not None:
             remove_pointer(self._run)
-        elif not contents.damage:
+        elif not contents.damage and not contents.resources:
             os.ftruncate(descriptor, 0)
             os.fsync(descriptor)
 
@@ -222,8 +233,9 @@ class Ledger:
     def _append(self, descriptor: int, contents: Contents, event: str, **fields: object) -> Contents:
         """Write a line after the last whole line, and return the new contents when the line is on the disk."""
         record = {"time": datetime.now(UTC).isoformat(timespec="microseconds"), "event": event, **fields}
-        line = filesystem.encode(json.dumps(record, ensure_ascii=False) + "\n")
+        line = filesystem.encode(json.dumps(record, ensure_ascii=False))
         parsed = _EVENTS.validate_json(line)
+        line = (ledger_seal.sealed(line) if isinstance(parsed, _Planned) else line) + b"\n"
         os.ftruncate(descriptor, contents.whole_bytes)
         if os.write(descriptor, line) < len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # a partial write means that the disk is full
@@ -242,9 +254,11 @@ def of_run(directory: Path, project: str, mask: Callable[[str], str] = str) -> L
     """
     directory = directory.absolute()
     resources = load(RunDirectory(directory).ledger).resources
-    if resources:
-        _write_pointer(directory)  # the run may have been resumed by another user or on another machine
-    owner = resources[0].owner if resources else current_owner(directory.name, project)
+    if any(entry.is_sealed for entry in resources):
+        _write_pointer(directory)  # the directory may have been moved
+    # The names of other directories are derived from the run of an owner, so another name than this one is not used.
+    owners = [entry.owner for entry in resources if entry.is_sealed or entry.owner.run == directory.name]
+    owner = owners[0] if owners else current_owner(directory.name, project)
     return Ledger(owner, directory, mask)
 
 
@@ -320,17 +334,18 @@ def _fold(content: bytes, name: str) -> Contents:
             else:
                 damage.append(Damage(number, _reason(error), name))
         else:
-            _apply(event, resources)
+            _apply(event, resources, is_sealed=isinstance(event, _Planned) and ledger_seal.is_sealed(line))
     return Contents(tuple(resources.values()), tuple(damage), whole_bytes)
 
 
-def _apply(event: _Event, resources: dict[tuple[str, str], OpenResource]) -> None:
+def _apply(event: _Event, resources: dict[tuple[str, str], OpenResource], *, is_sealed: bool) -> None:
     key = (event.kind, event.name)
     match event:
-        case _Planned():
-            resource = Resource(event.kind, event.name, event.deletion, event.ttl, event.command, event.keep)
+        case _Planned() if key not in resources or (is_sealed and not resources[key].is_sealed):
+            command = event.command if is_sealed else _UNSEALED_COMMAND
+            resource = Resource(event.kind, event.name, event.deletion, event.ttl, command, event.keep)
             owner, expires = Owner(**event.owner.model_dump()), _later(event.time, event.ttl)
-            resources.setdefault(key, OpenResource(resource, owner, event.time, expires))
+            resources[key] = OpenResource(resource, owner, event.time, expires, is_sealed=is_sealed)
         case _Changed(event="deleted"):
             resources.pop(key, None)
         case _Changed() if key in resources:

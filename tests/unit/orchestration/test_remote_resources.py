@@ -340,3 +340,14 @@ def test_the_owner_of_open_attempts_waits_for_a_resumed_run(project: Project, is
     with steps.entered(top):
         remote_resources.delete_at_end(top)
     assert len(top.recorder.ledger.open_resources()) == is_open
+
+
+def test_a_resumed_run_does_not_execute_the_ledger_of_a_stranger(project: Project) -> None:
+    state, _ = project.run("def prepare():\n    if not Path('remote').exists(): make('stuck')\ndef test(): ...")
+    file = RunDirectory(state.directory).ledger
+    victim = project.root / "victim"
+    victim.write_text((project.root / "remote" / "stuck").read_text())
+    file.write_text(file.read_text().replace(str(project.root / "remote" / "stuck"), str(victim)))
+    resumed, code = project.resume(state.directory)
+    assert (code, victim.exists()) == (3, True)
+    assert "was written by another user or on another machine" in resumed.resources[0].failure

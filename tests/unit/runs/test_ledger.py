@@ -279,3 +279,59 @@ def test_the_ledger_of_a_user_does_not_grow_for_ever() -> None:
     assert opened.file.read_bytes() == b""
     opened.plan(OTHER)
     assert names(ledger.of_user()) == [OTHER.name]
+
+
+def test_an_entry_that_this_user_wrote_is_sealed(opened: Ledger) -> None:
+    opened.plan(NODE)
+    opened.mark_created(NODE)
+    (entry,) = opened.open_resources()
+    assert entry.is_sealed
+
+
+def test_a_changed_entry_is_not_sealed_and_its_command_is_not_shown(opened: Ledger) -> None:
+    opened.plan(NODE)
+    opened.file.write_text(opened.file.read_text().replace("delete n", "rm -rf ~"))
+    (entry,) = opened.open_resources()
+    assert not entry.is_sealed
+    assert "rm -rf" not in str(entry)
+
+
+def test_an_entry_of_another_machine_is_not_sealed(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.of_run(run, "p").plan(NODE)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another-state"))
+    opened = ledger.of_run(run, "p")
+    opened.plan(OTHER)
+    assert [entry.is_sealed for entry in opened.open_resources()] == [False, True]
+
+
+def test_a_run_replaces_a_foreign_entry_of_the_same_name(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.of_run(run, "p").plan(NODE)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another-state"))
+    opened = ledger.of_run(run, "p")
+    opened.plan(NODE)
+    assert [(entry.resource, entry.is_sealed) for entry in opened.open_resources()] == [(NODE, True)]
+    assert ledger.runs() == [run]
+
+
+def test_a_run_with_foreign_entries_only_is_not_reaped(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.of_run(run, "p").plan(NODE)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another-state"))
+    ledger.of_run(run, "p")
+    assert ledger.runs() == []
+
+
+def test_the_owner_of_a_foreign_entry_does_not_name_other_directories(run: Path) -> None:
+    opened = ledger.of_run(run, "p")
+    opened.plan(NODE)
+    opened.file.write_text(opened.file.read_text().replace('"run-1"', '"../../.."'))
+    assert ledger.of_run(run, "p").owner.run == "run-1"
+
+
+def test_processes_that_begin_together_use_one_key() -> None:
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda number: ledger.of_user().plan(Resource("node", str(number), {}, 60, "")), range(8)))
+    assert all(entry.is_sealed for entry in ledger.of_user().open_resources())
