@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from tests.conformance.sites import Attempt, workload
+from tests.conformance.sites import Attempt, wait_for, workload
 from tests.live.tpu_cells import FOUR_WORKERS, OTHER_ZONE, QUEUED, ZONE, Cells
 from tests.servers import tpu
 from tests.servers.tpu import Fault, Timings
@@ -370,3 +371,23 @@ def test_an_end_by_the_shutdown_of_a_machine_is_no_cancellation(
     attempt = bench.begin("kill -TERM $PPID; sleep 600")
     server.preempt(bench.node())
     assert attempt.wait().ended_by is EndedBy.EVICTED
+
+
+def test_a_bug_in_the_start_of_a_cell_does_not_let_the_run_wait_forever(
+    cells: Callable[..., Cells], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_group, "open_group", Mock(side_effect=KeyError("a bug")))
+    bench = cells()
+    attempt = bench.start("true")
+    outcome = attempt.wait()
+    assert (outcome.ended_by, "a bug" in outcome.message) == (EndedBy.LOST, True)
+    assert "an attempt could not be started or ended" in caplog.text
+    bench.release(attempt)
+
+
+def test_a_request_that_fails_leaves_no_node(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    server.add_fault(Fault("CreateNode", "PERMISSION_DENIED", when="after"))
+    bench = cells()
+    with pytest.raises(StepError, match="PERMISSION_DENIED"):
+        bench.start("true")
+    wait_for(lambda: not server.leftovers() and not bench.ledger.open_resources(), "the deletion of the node")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, Literal
@@ -24,11 +24,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from toolbox.extensions.protocols import Backend
 from toolbox.hosts import group_endings
-from toolbox.hosts.host_group import HostGroup
 from toolbox.model.clusters import Access
-from toolbox.model.errors import Cancelled, FilesLost, StepError, ToolboxError, describe, outcome_of
+from toolbox.model.errors import Cancelled, FilesLost, StepError, ToolboxError, describe
 from toolbox.model.resources import OpenResource
-from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
@@ -44,6 +42,7 @@ from toolbox.system.cancellation import CancelScope
 from toolbox.tpu import labelled_tpus, provisioning, ssh_keys, startup, verification, worker_group, workers
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.fleet import Fleet, Tpu
+from toolbox.tpu.tpu_attempts import Attempt, Machines, is_judged, outcome_of_failed_start, paid_seconds
 from toolbox.tpu.tpu_description import TpuDescription
 from toolbox.tpu.tpu_request import TpuRequest
 from toolbox.tpu.tpu_states import Location
@@ -59,7 +58,6 @@ _HASH: Final = 10
 _LONGEST_RUN: Final = 40
 _PROBE: Final = Workload((), timeouts=Timeouts(wait=60))  # finds an attempt, and is never started
 _EXPECTED: Final = (ToolboxError, Cancelled, OSError)
-_ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
 
 
 class Target(TpuDescription):
@@ -144,62 +142,6 @@ def tpu_name(run: str, key: str) -> str:
     return f"tg-{words}-{digest}" if words else f"tg-{digest}"
 
 
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """An attempt of a cell.
-
-    Args:
-        deadline: the monotonic time until which the workload must have started.
-        may_exist: whether an earlier session may have started the workload.
-        is_absent: whether the TPU does not have the workload that an earlier session may have started.
-        is_started: whether the group of the TPU has the attempt.
-        is_cancelled: whether the run cancelled the attempt.
-        submitted: the monotonic time at which this session submitted or adopted the attempt.
-        settled: set when the workload has started, or the attempt is over.
-    """
-
-    handle: Handle
-    workload: Workload
-    tpu: Tpu
-    deadline: float
-    may_exist: bool = False
-    is_absent: bool = False
-    is_started: bool = False
-    is_starting: bool = False
-    is_cancelled: bool = False
-    submitted: float = field(default_factory=time.monotonic)
-    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
-    settled: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the attempt waits for its TPU."""
-        return not (self.is_started or self.is_starting or self.is_absent or self.status.state.is_over)
-
-
-@dataclass(slots=True, eq=False)
-class _Machines:
-    """The workers of a TPU.
-
-    Args:
-        group: runs the attempts; None until all workers are ready.
-        is_preparing: whether a thread asks the workers whether they are ready.
-        is_broken: whether processes may remain on a worker, so that no other attempt may use the TPU.
-        unready: why the workers are not ready.
-    """
-
-    tpu: Tpu
-    group: HostGroup | None = None
-    is_preparing: bool = False
-    is_broken: bool = False
-    unready: str = ""
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether further attempts may use the TPU."""
-        return self.tpu.ending is None and not self.tpu.is_deleted and not self.is_broken
-
-
 class _TpuVm:
     """Executes workloads on TPUs. It implements `toolbox.extensions.protocols.Backend`."""
 
@@ -213,8 +155,8 @@ class _TpuVm:
         self._requests = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="tpu-workers")
         self._lock = threading.RLock()
         self._requesting = threading.Lock()  # held while the TPU of the run is requested
-        self._attempts: dict[str, _Attempt] = {}
-        self._machines: dict[str, _Machines] = {}  # by the name of the TPU
+        self._attempts: dict[str, Attempt] = {}
+        self._machines: dict[str, Machines] = {}  # by the name of the TPU
         self._is_closed = False
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
@@ -222,7 +164,7 @@ class _TpuVm:
         wait = workload.timeouts.wait
         with self._turn():
             tpu = self._requested(name, wait)
-        attempt = self._add(_Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait))
+        attempt = self._add(Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait))
         try:
             self._await_start(attempt)
         except Cancelled:
@@ -251,7 +193,7 @@ class _TpuVm:
             self._look_for_loss(attempt)
             if machines.is_usable:
                 raise
-        if _is_judged(attempt):
+        if is_judged(attempt):
             ending = attempt.tpu.ending
             raise FilesLost(f"its files are lost: {ending.message if ending else 'the TPU is not used any more'}")
 
@@ -288,7 +230,7 @@ class _TpuVm:
         if tpu is None:
             return None
         # A workload starts only on a TPU that is up.
-        made = _Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait, may_exist=tpu.is_up)
+        made = Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait, may_exist=tpu.is_up)
         attempt = self._add(made)
         self._await_start(attempt)
         if attempt.is_absent:
@@ -402,20 +344,20 @@ class _TpuVm:
 
     # The start of an attempt
 
-    def _add(self, attempt: _Attempt) -> _Attempt:
+    def _add(self, attempt: Attempt) -> Attempt:
         """Add an attempt, or return the known attempt with this name."""
         with self._lock:
             known = self._attempts.get(attempt.handle.name)
             if known is None or known.tpu is not attempt.tpu:
                 known = self._attempts[attempt.handle.name] = attempt
-            self._machines.setdefault(attempt.tpu.name, _Machines(attempt.tpu))
+            self._machines.setdefault(attempt.tpu.name, Machines(attempt.tpu))
         return known
 
-    def _forget(self, attempt: _Attempt) -> None:
+    def _forget(self, attempt: Attempt) -> None:
         with self._lock:
             self._attempts.pop(attempt.handle.name, None)
 
-    def _await_start(self, attempt: _Attempt) -> None:
+    def _await_start(self, attempt: Attempt) -> None:
         """Wait until the workload has started if its TPU is up. Otherwise, the attempt is in the queue."""
         self._tpu_changed(attempt.tpu)
         if attempt.tpu.is_up:
@@ -437,17 +379,17 @@ class _TpuVm:
         if tpu.is_up:
             self._prepare_soon(machines)
 
-    def _attempts_on(self, tpu: Tpu) -> list[_Attempt]:
+    def _attempts_on(self, tpu: Tpu) -> list[Attempt]:
         with self._lock:
             return [attempt for attempt in self._attempts.values() if attempt.tpu is tpu]
 
-    def _machines_of(self, attempt: _Attempt) -> _Machines:
+    def _machines_of(self, attempt: Attempt) -> Machines:
         """Return the workers of an attempt's TPU. If the TPU was deleted, another one may have its name."""
         with self._lock:
             machines = self._machines.get(attempt.tpu.name)
-        return machines if machines is not None and machines.tpu is attempt.tpu else _Machines(attempt.tpu)
+        return machines if machines is not None and machines.tpu is attempt.tpu else Machines(attempt.tpu)
 
-    def _end_on(self, machines: _Machines, attempts: Iterable[_Attempt], outcome: WorkloadOutcome) -> None:
+    def _end_on(self, machines: Machines, attempts: Iterable[Attempt], outcome: WorkloadOutcome) -> None:
         """End all attempts on a TPU that is lost."""
         if machines.group is not None:
             machines.group.end_all(outcome)
@@ -455,14 +397,14 @@ class _TpuVm:
             if not attempt.is_started:
                 self._conclude(attempt, outcome)
 
-    def _show_waiting(self, attempt: _Attempt, reason: str) -> None:
+    def _show_waiting(self, attempt: Attempt, reason: str) -> None:
         with self._lock:
             if not attempt.is_waiting or attempt.status.message == reason:
                 return
             attempt.status = AttemptStatus(AttemptState.SUBMITTED, message=reason)
         self._context.notify(attempt.handle.name)
 
-    def _prepare_soon(self, machines: _Machines) -> None:
+    def _prepare_soon(self, machines: Machines) -> None:
         """Let a thread ask the workers whether they are ready, and start the waiting attempts."""
         with self._lock:
             waits = any(attempt.is_waiting for attempt in self._attempts_on(machines.tpu))
@@ -471,7 +413,7 @@ class _TpuVm:
             machines.is_preparing = True
         self._do(partial(self._prepare, machines), *self._attempts_on(machines.tpu))
 
-    def _do(self, work: Callable[[], None], *attempts: _Attempt) -> None:
+    def _do(self, work: Callable[[], None], *attempts: Attempt) -> None:
         """Do work in a thread that the end of the run does not cancel.
 
         Args:
@@ -487,13 +429,13 @@ class _TpuVm:
             except Exception as error:
                 log.exception("%s: an attempt could not be started or ended", self._context.name)
                 for attempt in attempts:
-                    self._conclude(attempt, _outcome_of(error))
+                    self._conclude(attempt, outcome_of_failed_start(error))
 
         with self._lock:
             if not self._is_closed:
                 self._starters.submit(tried)
 
-    def _prepare(self, machines: _Machines) -> None:
+    def _prepare(self, machines: Machines) -> None:
         try:
             if machines.group is None:
                 self._open_group(machines)
@@ -504,7 +446,7 @@ class _TpuVm:
         for attempt in self._take_waiting(machines):
             self._do(partial(self._start, machines, attempt), attempt)
 
-    def _open_group(self, machines: _Machines) -> None:
+    def _open_group(self, machines: Machines) -> None:
         """Open the group if all workers are ready. Otherwise, end the attempts that have waited too long."""
         nodes, settings = machines.tpu.nodes, self._settings()
         machines.unready = worker_group.unready_reason(nodes, settings, self._context.mark, self._requests)
@@ -519,16 +461,16 @@ class _TpuVm:
                 text = f"the TPU {machines.tpu.name} was not ready within {limit}: {machines.unready}"
                 self._conclude(attempt, WorkloadOutcome(EndedBy.LOST, message=text))
 
-    def _fail_start(self, machines: _Machines, error: BaseException) -> None:
+    def _fail_start(self, machines: Machines, error: BaseException) -> None:
         """End the waiting attempts, because the workers cannot become ready."""
         if isinstance(error, Cancelled):
             raise error
         machines.is_broken = True
         for attempt in self._attempts_on(machines.tpu):
             if attempt.is_waiting:
-                self._conclude(attempt, _outcome_of(error))
+                self._conclude(attempt, outcome_of_failed_start(error))
 
-    def _take_waiting(self, machines: _Machines) -> list[_Attempt]:
+    def _take_waiting(self, machines: Machines) -> list[Attempt]:
         """Return the attempts to start now."""
         with self._lock:
             if machines.group is None:
@@ -538,7 +480,7 @@ class _TpuVm:
                 attempt.is_starting = True
             return waiting
 
-    def _start(self, machines: _Machines, attempt: _Attempt) -> None:
+    def _start(self, machines: Machines, attempt: Attempt) -> None:
         assert machines.group is not None, "the workers are ready"
         group, handle = machines.group, attempt.handle
         try:
@@ -550,7 +492,7 @@ class _TpuVm:
             if not is_there and not attempt.is_cancelled:
                 group.submit(attempt.workload, handle.name, handle.directory)
         except _EXPECTED as error:
-            outcome = _outcome_of(error)
+            outcome = outcome_of_failed_start(error)
             # After other errors, processes may run on a worker that does not answer.
             machines.is_broken |= outcome.ended_by is not EndedBy.NOT_STARTED
             self._conclude(attempt, outcome)
@@ -563,7 +505,7 @@ class _TpuVm:
             group.cancel(handle)
         self._group_changed(handle.name)
 
-    def _note_start(self, attempt: _Attempt) -> None:
+    def _note_start(self, attempt: Attempt) -> None:
         with self._lock:
             attempt.is_started = True
             had_message = bool(attempt.status.message)
@@ -586,7 +528,7 @@ class _TpuVm:
         if status.state.is_over:
             self._do(partial(self._finish, attempt, status), attempt)
 
-    def _finish(self, attempt: _Attempt, status: AttemptStatus) -> None:
+    def _finish(self, attempt: Attempt, status: AttemptStatus) -> None:
         """Decide how an attempt ended. If it failed, the API may know that its TPU was taken away."""
         outcome = group_endings.outcome_of(status)
         fault = ""
@@ -603,7 +545,7 @@ class _TpuVm:
         else:
             self._conclude(attempt, self._explained(attempt, outcome))
 
-    def _explained(self, attempt: _Attempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
+    def _explained(self, attempt: Attempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
         """Return the outcome of an attempt whose TPU is there, according to the API."""
         if outcome.may_remain:
             # The next attempt gets another TPU, and this one is deleted with all processes.
@@ -612,11 +554,11 @@ class _TpuVm:
             return replace(outcome, message=text, may_remain=False)
         return outcome
 
-    def _conclude(self, attempt: _Attempt, outcome: WorkloadOutcome) -> None:
-        self._become(attempt, AttemptState.ENDED, replace(outcome, paid_seconds=_paid_seconds(attempt, outcome)))
+    def _conclude(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
+        self._become(attempt, AttemptState.ENDED, replace(outcome, paid_seconds=paid_seconds(attempt, outcome)))
 
     def _become(
-        self, attempt: _Attempt, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = ""
+        self, attempt: Attempt, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = ""
     ) -> None:
         with self._lock:
             if attempt.status.state.is_over or self._is_closed:
@@ -625,7 +567,7 @@ class _TpuVm:
         attempt.settled.set()
         self._context.notify(attempt.handle.name)
 
-    def _look_for_loss(self, attempt: _Attempt, seconds: float = 0.0) -> str:
+    def _look_for_loss(self, attempt: Attempt, seconds: float = 0.0) -> str:
         """Ask the API whether the TPU of an attempt was taken away. Return why the API does not answer.
 
         Args:
@@ -640,25 +582,3 @@ class _TpuVm:
             if attempt.tpu.ending is not None or time.monotonic() >= deadline:
                 return ""
             cancellation.current().sleep(_LOOK_SECONDS)
-
-
-def _is_judged(attempt: _Attempt) -> bool:
-    """Return whether checks would judge the files of an attempt."""
-    outcome = attempt.status.outcome
-    return outcome is not None and outcome.ended_by in (EndedBy.EXIT, EndedBy.SIGNAL)
-
-
-def _paid_seconds(attempt: _Attempt, outcome: WorkloadOutcome) -> float:
-    """Return for how long a TPU was paid because of an attempt. A TPU is paid while it is up, also without a workload.
-
-    If an earlier session submitted the attempt, the time before its adoption is only that of its workload.
-    """
-    if attempt.tpu.up_since is None:
-        return outcome.seconds
-    return round(max(outcome.seconds, time.monotonic() - max(attempt.tpu.up_since, attempt.submitted)), 3)
-
-
-def _outcome_of(error: BaseException) -> WorkloadOutcome:
-    """Return the outcome of an attempt that could not be started."""
-    _, cause = outcome_of(error)
-    return WorkloadOutcome(_ENDINGS.get(cause or Cause.INTERNAL, EndedBy.LOST), message=describe(error))

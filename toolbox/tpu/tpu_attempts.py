@@ -1,0 +1,94 @@
+"""The state of attempts on TPUs, and of the TPUs that they use, in one session of a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from toolbox.hosts.host_group import HostGroup
+from toolbox.model.errors import describe, outcome_of
+from toolbox.model.verdicts import Cause
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
+from toolbox.tpu.fleet import Tpu
+
+_ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """An attempt of a cell.
+
+    Args:
+        deadline: the monotonic time until which the workload must have started.
+        may_exist: whether an earlier session may have started the workload.
+        is_absent: whether the TPU does not have the workload that an earlier session may have started.
+        is_started: whether the group of the TPU has the attempt.
+        is_cancelled: whether the run cancelled the attempt.
+        submitted: the monotonic time at which this session submitted or adopted the attempt.
+        settled: set when the workload has started, or the attempt is over.
+    """
+
+    handle: Handle
+    workload: Workload
+    tpu: Tpu
+    deadline: float
+    may_exist: bool = False
+    is_absent: bool = False
+    is_started: bool = False
+    is_starting: bool = False
+    is_cancelled: bool = False
+    submitted: float = field(default_factory=time.monotonic)
+    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the attempt waits for its TPU."""
+        return not (self.is_started or self.is_starting or self.is_absent or self.status.state.is_over)
+
+
+@dataclass(slots=True, eq=False)
+class Machines:
+    """The workers of a TPU.
+
+    Args:
+        group: runs the attempts; None until all workers are ready.
+        is_preparing: whether a thread asks the workers whether they are ready.
+        is_broken: whether processes may remain on a worker, so that no other attempt may use the TPU.
+        unready: why the workers are not ready.
+    """
+
+    tpu: Tpu
+    group: HostGroup | None = None
+    is_preparing: bool = False
+    is_broken: bool = False
+    unready: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether further attempts may use the TPU."""
+        return self.tpu.ending is None and not self.tpu.is_deleted and not self.is_broken
+
+
+def is_judged(attempt: Attempt) -> bool:
+    """Return whether checks would judge the files of an attempt."""
+    outcome = attempt.status.outcome
+    return outcome is not None and outcome.ended_by in (EndedBy.EXIT, EndedBy.SIGNAL)
+
+
+def paid_seconds(attempt: Attempt, outcome: WorkloadOutcome) -> float:
+    """Return for how long a TPU was paid because of an attempt. A TPU is paid while it is up, also without a workload.
+
+    If an earlier session submitted the attempt, the time before its adoption is only that of its workload.
+    """
+    if attempt.tpu.up_since is None:
+        return outcome.seconds
+    return round(max(outcome.seconds, time.monotonic() - max(attempt.tpu.up_since, attempt.submitted)), 3)
+
+
+def outcome_of_failed_start(error: BaseException) -> WorkloadOutcome:
+    """Return the outcome of an attempt that could not be started."""
+    _, cause = outcome_of(error)
+    return WorkloadOutcome(_ENDINGS.get(cause or Cause.INTERNAL, EndedBy.LOST), message=describe(error))
