@@ -215,6 +215,18 @@ def test_the_tpus_of_a_killed_run_can_be_deleted(runs: Runs) -> None:
     assert runs.server.leftovers() == []
 
 
+@pytest.mark.parametrize("reuse", ["cell", "run"])
+def test_an_abandoned_attempt_is_ended_and_repeated(runs: Runs, reuse: str) -> None:
+    kill(runs.configure("a", {"reuse": reuse}), "begin a")
+    with runs.grid.workspace.start("project", "resume", str(runs.grid.directory), "--abandon") as running:
+        wait(lambda: runs.grid.lines.count("begin a") == 2, "another attempt")
+        runs.grid.unmark("hold-a")
+        outcome = running.wait()
+    assert outcome.exit_code == 0, str(outcome)
+    assert runs.grid.lines == ["begin a", "begin a", "end a"]
+    runs.check_clean()
+
+
 def test_tpus_without_a_ledger_are_found_by_their_labels(runs: Runs) -> None:
     kill(runs.configure("a"), "begin a")
     shutil.rmtree(runs.grid.directory)
