@@ -104,10 +104,11 @@ def delete_as_step(top: Step, entries: Sequence[OpenResource]) -> None:
 def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Failure]:
     """Delete resources in parallel, record the results on their ledger, and return the failures.
 
-    Resources inside a created cluster are not deleted one by one if the cluster is deleted.
+    If a created cluster is deleted, all resources on the ledger that are inside the cluster are deleted with it.
     """
     clusters = {_kubeconfig(entry): entry for entry in entries if entry.resource.kind == CLUSTER and entry.is_sealed}
-    inside = [entry for entry in entries if entry.resource.kind != CLUSTER and _kubeconfig(entry) in clusters]
+    others = [entry for entry in (ledger.open_resources() if clusters else ()) if entry.resource.kind != CLUSTER]
+    inside = [entry for entry in others if _kubeconfig(entry) in clusters]
 
     def work(entry: OpenResource) -> list[Failure]:
         with cancellation.entered(CancelScope()):
@@ -118,9 +119,10 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
                 ledger.mark_failed(each.resource, message)
             else:
                 ledger.mark_deleted(each.resource)
-        return [Failure(each, message) for each in together] if message else []
+        return [Failure(each, message) for each in together if message and each.resource.key in keys]
 
-    separate = [entry for entry in entries if entry not in inside]
+    keys = {entry.resource.key for entry in entries}
+    separate = [entry for entry in entries if entry.resource.kind == CLUSTER or _kubeconfig(entry) not in clusters]
     with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="delete") as threads:
         futures = [threads.submit(contextvars.copy_context().run, work, entry) for entry in separate]
         return [failure for future in futures for failure in future.result()]

@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,15 @@ def test_what_is_inside_a_created_cluster_goes_with_it(project: Project) -> None
     state, code = project.run(orchestration, clusters())
     assert (code, message(state), state.resources) == (0, "", ())
     assert project.things == ["stuck"]
+
+
+def test_an_owner_that_waits_for_attempts_goes_with_its_created_cluster(project: Project) -> None:
+    waiting, cluster = things.thing(project.root / "a", kubeconfig="/k"), things.thing(project.root / "b")
+    top = top_with([waiting, replace(cluster, kind="cluster", deletion={"kubeconfig": "/k"})], project.root)
+    entries = [entry for entry in top.recorder.ledger.open_resources() if entry.resource.kind == "cluster"]
+    project.write({"resources/cluster.py": things.KIND.replace("file: str", "file: str = '/nonexistent/b'")})
+    assert remote_resources.delete(top.recorder.ledger, entries) == []
+    assert top.recorder.ledger.open_resources() == []
 
 
 def test_a_cluster_whose_creation_failed_is_removed(project: Project) -> None:
