@@ -195,7 +195,7 @@ def test_a_worker_that_disappears_ends_the_cell_on_all_workers(cells: Callable[.
     server.lose_worker(bench.node(), 2)
     outcome = attempt.wait()
     assert outcome.ended_by is EndedBy.LOST
-    assert outcome.message.startswith("worker 2: ")
+    assert outcome.message.startswith("there, worker 2: the host cannot be reached")
     assert "READY" in outcome.message
     attempt.collect()
     assert attempt.text() == "up\n"

@@ -87,6 +87,7 @@ def _severity(outcome: WorkloadOutcome) -> int:
 
 def _message(ending: Ending) -> str:
     outcome = ending.outcome
-    if is_good(outcome) or outcome.ended_by is EndedBy.CANCELLED:
+    is_named = f"{ending.machine}: " in outcome.message
+    if is_good(outcome) or outcome.ended_by is EndedBy.CANCELLED or is_named:
         return outcome.message
     return f"{ending.machine}: {outcome.message or f'exit status {outcome.exit_code}'}"

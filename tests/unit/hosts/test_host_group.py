@@ -179,6 +179,13 @@ def test_a_lost_machine_is_worse_than_the_failures_that_follow(group: Group) -> 
     assert outcome.message == "worker 2: no route to host"
 
 
+def test_a_machine_that_names_itself_is_not_named_twice(group: Group) -> None:
+    group.submit()
+    group.machines[2].is_deaf = True
+    group.machines[2].lose("tpus, worker 2: the host cannot be reached")
+    assert group.end().message == "tpus, worker 2: the host cannot be reached"
+
+
 def test_of_two_failures_the_first_in_time_counts(group: Group) -> None:
     group.submit()
     group.machines[0].is_deaf = True
