@@ -198,7 +198,7 @@ def test_a_dry_run_says_what_would_happen_and_why(team: Team) -> None:
     would, kept, fresh = team.resources("reap", "makers", "--dry_run").stdout.splitlines()
     assert would == "would delete thing a"
     assert kept == "kept thing kept: it is to be kept; --older_than deletes it"
-    assert fresh.startswith("kept thing fresh: it expires in 59 min ")
+    assert fresh.startswith("kept thing fresh: it expires in ")
     assert team.things == before
     outcomes = team.resources("reap", "--dry_run", "--format=json").json
     assert [each["outcome"] for each in outcomes] == ["would delete", "kept"]
