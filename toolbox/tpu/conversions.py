@@ -68,6 +68,7 @@ def queued_resource_of(message: tpu_v2.QueuedResource) -> QueuedResource:
         tuple(names),
         dict(specs[0].node.labels) if specs else {},
         specs[0].node.accelerator_type if specs else "",
+        specs[0].node.runtime_version if specs else "",
         _time(raw),
         Tier.SPOT if raw.HasField("spot") else Tier.RESERVED if raw.reservation_name else Tier.ON_DEMAND,
         _enum(raw.state, "state_initiator") == "SERVICE",

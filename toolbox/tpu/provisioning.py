@@ -141,14 +141,16 @@ class Provisioning:
         return max(indices, default=0)
 
     def _request(self) -> None:
-        self._ledger.plan(resource_of(self.request))
+        resource = resource_of(self.request)
+        is_first = all(entry.resource.key != resource.key for entry in self._ledger.open_resources())
+        self._ledger.plan(resource)
         self._operation = None
         try:
             self._operation = self._api.create(self.request)
         except TpuApiError as error:
             if not error.is_there:
                 if error.cause is Cause.CONFIGURATION:
-                    self._close_if_absent()
+                    self._close_if_absent(is_first=is_first)
                 raise
             self._adopt()
         self._operation_read = time.monotonic()
@@ -184,6 +186,8 @@ class Provisioning:
         """
         if (kind := existing.accelerator_type) not in {"", self.request.description.tpu_type.name}:
             raise DifferentTpu(existing.name, f"is a {kind}")
+        if (version := existing.runtime_version) not in {"", self.request.description.runtime_version}:
+            raise DifferentTpu(existing.name, f"has the runtime version {version}")
         slices = len(existing.nodes) if isinstance(existing, QueuedResource) else 1
         if slices != self.request.description.slices:
             raise DifferentTpu(existing.name, f"has {counted(slices, 'node')}")
@@ -192,13 +196,17 @@ class Provisioning:
         is_queued = self.request.description.is_queued
         return (self._api.queued_resource if is_queued else self._api.node)(self.request.full_name)
 
-    def _close_if_absent(self) -> None:
-        """Close the entry of the ledger if the refused request created nothing. Otherwise, the entry stays open."""
+    def _close_if_absent(self, *, is_first: bool = False) -> None:
+        """Close the entry of the ledger if the refused request created nothing. Otherwise, the entry stays open.
+
+        Args:
+            is_first: whether no request for the object was sent before the refused one. Then a zone or a project that
+                the account may not use does not contain the object.
+        """
         try:
             self._object()
         except TpuApiError as error:
-            # A zone or a project that the account may not use does not contain the object either.
-            if error.cause is Cause.CONFIGURATION:
+            if error.is_absent or (is_first and error.cause is Cause.CONFIGURATION):
                 self._ledger.mark_deleted(resource_of(self.request))
 
     def _refuse(self, error: CapacityError) -> None:

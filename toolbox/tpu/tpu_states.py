@@ -189,6 +189,7 @@ class QueuedResource:
     nodes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     accelerator_type: str = ""
+    runtime_version: str = ""
     created: datetime | None = None
     tier: Tier = Tier.ON_DEMAND
     is_by_service: bool = False

@@ -27,6 +27,7 @@ QUEUED = PLACE.queued_resource("tpu")
 OTHER_NODE = Location(PROJECT, OTHER_ZONE).node("tpu")
 STRANGER = Owner("run-2", "project", "eve", "elsewhere")
 ZONES = {"zone": [ZONE, OTHER_ZONE]}
+OTHER_RUNTIME = "tpu-ubuntu2204-base"
 
 Follow = Callable[[Provisioning], Progress]
 
@@ -135,6 +136,8 @@ def test_a_node_of_another_owner_is_not_adopted(
     ("before", "after", "difference"),
     [
         ({"accelerator_type": "v6e-1"}, {}, "nodes/tpu exists already, and is a v6e-1: delete it"),
+        ({"runtime_version": OTHER_RUNTIME}, {}, f"has the runtime version {OTHER_RUNTIME}"),
+        ({"spot": True, "runtime_version": OTHER_RUNTIME}, {"spot": True}, f"has the runtime version {OTHER_RUNTIME}"),
         ({"slices": 2}, {"slices": 3}, "queuedResources/tpu exists already, and has 2 nodes"),
         ({"spot": True}, {}, "nodes/tpu exists already, and belongs to .*/queuedResources/tpu"),
     ],
@@ -223,6 +226,17 @@ def test_a_failed_creation_stays_in_the_ledger_unless_nothing_was_created(
     with pytest.raises(kind):
         follow(start())
     assert bool(ledger.open_resources()) is is_open
+
+
+@pytest.mark.parametrize("code", ["UNAUTHENTICATED", "PERMISSION_DENIED"])
+def test_a_tpu_of_an_earlier_session_stays_in_the_ledger_if_the_credentials_have_expired(
+    server: Server, start: Start, ledger: MemoryLedger, code: str
+) -> None:
+    start()
+    server.add_fault(Fault("*", code, times=None))
+    with pytest.raises(RejectedRequest):
+        start()
+    assert [entry.resource.name for entry in ledger.open_resources()] == [NODE]
 
 
 def test_a_slow_operation_does_not_end_the_wait(server: Server, start: Start, api: TpuApi, follow: Follow) -> None:
