@@ -49,6 +49,7 @@ _LONGEST_NAME: Final = 2000
 _LONGEST_TEXT: Final = 20_000
 _LONGEST_SECONDS: Final = 10 * 365 * 86400.0
 _LONGEST_MESSAGE: Final = 2000
+_DIRECTORY_NAME: Final = r"^([^/.\x00][^/\x00]*)?$"  # names of runs become parts of paths
 _USER_LEDGER: Final = "commands.jsonl"
 _FOLDER: Final = "ledgers"
 _POINTER: Final = ".run"
@@ -66,7 +67,7 @@ class _Line(BaseModel):
 class _Owner(BaseModel):
     model_config = ConfigDict(strict=True)
 
-    run: str = Field(max_length=_LONGEST_NAME)
+    run: str = Field(max_length=_LONGEST_NAME, pattern=_DIRECTORY_NAME)
     project: str = Field(max_length=_LONGEST_NAME)
     user: str = Field(max_length=_LONGEST_NAME)
     host: str = Field(max_length=_LONGEST_NAME)
@@ -207,9 +208,11 @@ class Ledger:
 
     def _forget(self, descriptor: int, contents: Contents) -> None:
         """Remove the pointer to the run, or empty the ledger of the user, because no resource is open."""
+        if contents.damage:  # a damaged line may be that of an open resource
+            return
         if self._run is not None:
             remove_pointer(self._run)
-        elif not contents.damage and not contents.resources:
+        elif not contents.resources:
             os.ftruncate(descriptor, 0)
             os.fsync(descriptor)
 

@@ -159,6 +159,8 @@ def test_a_last_line_that_was_not_written_to_the_disk_is_torn(run: Path) -> None
 
 GOOD = {"time": "2026-01-01T00:00:00+00:00", "event": "created", "kind": "k", "name": "n"}
 
+PLANNED = GOOD | {"event": "planned", "deletion": {}, "ttl": 1, "command": "", "keep": False}
+
 
 @pytest.mark.parametrize(
     ("line", "reason"),
@@ -173,6 +175,7 @@ GOOD = {"time": "2026-01-01T00:00:00+00:00", "event": "created", "kind": "k", "n
         (json.dumps(GOOD | {"name": 3}), "name: must be a valid string"),
         (json.dumps(GOOD | {"name": "n" * 3000}), "name: must have at most"),
         (json.dumps(GOOD | {"event": "planned"}), "deletion: Field required"),
+        (json.dumps(PLANNED | {"owner": {"run": "../..", "project": "", "user": "", "host": ""}}), "owner.run: "),
     ],
 )
 def test_damage_is_reported_with_its_file_and_line(run: Path, line: str, reason: str) -> None:
@@ -237,6 +240,15 @@ def test_a_run_can_be_found_while_something_is_open(run: Path) -> None:
     assert ledger.runs() == [run]
     opened.mark_deleted(OTHER)
     assert ledger.runs() == []
+
+
+def test_a_run_whose_ledger_is_damaged_can_still_be_found(run: Path) -> None:
+    opened = ledger.of_run(run, "p")
+    opened.plan(NODE)
+    with opened.file.open("a") as stream:
+        stream.write("nonsense\n")
+    opened.mark_deleted(NODE)
+    assert ledger.runs() == [run]
 
 
 def test_a_resumed_run_can_be_found_again(run: Path, state: Path) -> None:
