@@ -1,7 +1,7 @@
 """Remote resources of the kind `thing`: each is a file, which contains its labels as JSON.
 
 A thing whose name begins with `stuck` cannot be deleted, and one that begins with `slow` only at the second try. The
-deletion of the thing `deadly` kills the process.
+deletion of the thing `endless` does not end by itself, and that of the thing `deadly` kills the process.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.errors import InfrastructureError
+from toolbox.system import cancellation
 
 
 class Resource(BaseModel):
@@ -43,6 +44,9 @@ class Resource(BaseModel):
         if file.name.startswith("slow") and not tried.exists():
             tried.touch()
             raise InfrastructureError(f"{file} is slow")
+        if file.name == "endless":
+            tried.touch()
+            cancellation.current().sleep(600)
         existed = file.exists()
         file.unlink(missing_ok=True)
         if existed and file.name == "deadly":

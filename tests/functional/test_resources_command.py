@@ -295,6 +295,16 @@ def test_two_processes_that_reap_at_once_delete_everything_once(team: Team) -> N
     assert team.resources("list", "--format=json").json == []
 
 
+def test_a_signal_ends_a_deletion_that_takes_long(team: Team) -> None:
+    team.kill("endless")
+    with team.workspace.start("resources", "reap") as reaping:
+        wait(lambda: "endless.tried" in team.things, "the deletion")
+        reaping.send(signal.SIGINT)
+        outcome = reaping.wait(20)
+    assert outcome.exit_code == 130, str(outcome)
+    assert [row["name"] for row in team.resources("list", "--format=json").json] == ["endless"]
+
+
 def test_a_damaged_ledger_is_reported_with_its_line(team: Team) -> None:
     run = team.kill("a")
     file = RunDirectory(run).ledger

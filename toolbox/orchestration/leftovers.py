@@ -6,6 +6,7 @@ resources of a run that is being executed on this machine are never deleted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Step
 from toolbox.system import places
 from toolbox.system.redaction import Redactor
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,21 @@ def reap(leftovers: Iterable[Leftover], older_than: float | None, redactor: Reda
 
 
 def _reap_run(run: Path, group: Sequence[Leftover], redactor: Redactor) -> list[Reaped]:
+    """Delete resources on the ledger of a run. An error, such as a full disk, does not affect other runs."""
+    try:
+        return _reap_ended_run(run, group, redactor)
+    except (ToolboxError, OSError) as error:
+        message = f"{run} cannot be read or written: {describe(error)}"
+        try:
+            contents = ledger.load(RunDirectory(run).ledger)
+        except InfrastructureError:
+            return [Reaped(leftover, Outcome.FAILED, message) for leftover in group]
+        log.warning("%s", message)
+        remaining = [leftover for leftover in group if contents.find(leftover.entry.resource) is not None]
+        return _results(group, [Failure(leftover.entry, message) for leftover in remaining])
+
+
+def _reap_ended_run(run: Path, group: Sequence[Leftover], redactor: Redactor) -> list[Reaped]:
     """Delete resources on the ledger of a run, while the journal is locked so that the run is not resumed."""
     try:
         opened = Journal(run)

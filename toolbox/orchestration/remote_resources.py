@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,7 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import journal, run_reader, steps
 from toolbox.runs.run_state import DELETION
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, environ
+from toolbox.system import cancellation, environ, signals
 from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
@@ -109,9 +109,10 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
     clusters = {_kubeconfig(entry): entry for entry in entries if entry.resource.kind == CLUSTER and entry.is_sealed}
     others = [entry for entry in (ledger.open_resources() if clusters else ()) if entry.resource.kind != CLUSTER]
     inside = [entry for entry in others if _kubeconfig(entry) in clusters]
+    scope = CancelScope()  # not the scope of the run, which may be cancelled
 
     def work(entry: OpenResource) -> list[Failure]:
-        with cancellation.entered(CancelScope()):
+        with cancellation.entered(scope):
             message = _delete(entry)
         together = [entry, *(each for each in inside if clusters[_kubeconfig(each)] is entry)]
         for each in together:
@@ -123,9 +124,26 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
 
     keys = {entry.resource.key for entry in entries}
     separate = [entry for entry in entries if entry.resource.kind == CLUSTER or _kubeconfig(entry) not in clusters]
-    with ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="delete") as threads:
-        futures = [threads.submit(contextvars.copy_context().run, work, entry) for entry in separate]
+    with signals.deferred(), ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="delete") as threads:
+        try:
+            futures = [threads.submit(contextvars.copy_context().run, work, entry) for entry in separate]
+            _await(futures)
+        except BaseException as error:
+            scope.cancel(str(error))  # otherwise, the end of the block would wait for all deletions
+            raise
         return [failure for future in futures for failure in future.result()]
+
+
+def _await(futures: Iterable[Future[list[Failure]]]) -> None:
+    """Wait for all futures.
+
+    Raises:
+        Interrupted: a signal has arrived that ends the deletion.
+    """
+    pending = set(futures)
+    while pending:
+        _, pending = wait(pending, timeout=signals.WAIT_SECONDS)
+        signals.check()
 
 
 def _delete(entry: OpenResource) -> str:
@@ -134,6 +152,7 @@ def _delete(entry: OpenResource) -> str:
     if not entry.is_sealed:
         return _UNSEALED
     for tries in range(_MOST_TRIES):
+        cancellation.current().check()
         try:
             loading.parse(RESOURCES, {**resource.deletion, RESOURCES.key: resource.kind}).delete(entry.owner)
         except Exception as error:  # the code of an extension may raise any error

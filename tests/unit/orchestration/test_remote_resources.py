@@ -25,7 +25,8 @@ from toolbox.model.events import (
 )
 from toolbox.model.resources import Resource
 from toolbox.model.verdicts import Verdict
-from toolbox.orchestration import project_run, remote_resources
+from toolbox.orchestration import leftovers, project_run, remote_resources
+from toolbox.orchestration.leftovers import Search
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs import ledger, steps
 from toolbox.runs.journal import Journal
@@ -179,6 +180,28 @@ def test_a_resource_is_deleted_although_the_step_cannot_be_recorded(
     monkeypatch.setattr(Journal, "append", record)
     _, code = project.run("def test(): make('a')")
     assert (code, project.things) == (3, [])
+
+
+def test_a_run_that_cannot_be_written_does_not_keep_the_resources_of_other_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = [project.run(f"def test(): make('stuck{number}')")[0].directory for number in range(2)]
+    for file in (project.root / "remote").iterdir():
+        file.unlink()
+
+    def append(self: Journal, event: JournalEvent, *, sync: bool = True) -> None:
+        if isinstance(event, StepStarted) and self._file.is_relative_to(runs[0]):
+            raise OSError(28, "No space left on device")
+        original(self, event, sync=sync)
+
+    original = Journal.append
+    monkeypatch.setattr(Journal, "append", append)
+    found = Search()
+    found.add_ledgers()
+    reaped = leftovers.reap(found.leftovers, None, Redactor())
+    assert [each.outcome for each in reaped] == ["deleted", "deleted"]
+    assert "[Errno 28] No space left on device" in caplog.text
+    assert ledger.runs() == []
 
 
 def test_a_resumed_run_repeats_what_the_deletion_has_undone(project: Project) -> None:
