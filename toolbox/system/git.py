@@ -7,6 +7,7 @@ cannot take them for options, for other transports (`ext::`), or for several rev
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,9 @@ from toolbox.system import environ, processes
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REVISION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")  # `git check-ref-format` allows a few more characters
-_SCP = re.compile(r"(?:[\w.-]+@)?[\w][\w.-]*:[^\s:][^\s]*", re.ASCII)
+_SCP = re.compile(r"(?:\w[\w.-]*@)?\w[\w.-]*:[^\s:][^\s]*", re.ASCII)
+_OF_REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+_MOST_LINES: Final = 100
 _SCHEMES: Final = ("https", "ssh", "git+ssh")
 _VARIABLE: Final = "TOPGALLANT_GIT_TOKEN"
 _ASKED: Final = ("refs/tags/{}^{{}}", "refs/tags/{}", "refs/heads/{}")  # of an annotated tag, `^{}` is the commit
@@ -140,15 +143,28 @@ def _git(arguments: list[str], repository: str, variables: Mapping[str, str] | N
         ConfigurationError: git is not installed.
         InfrastructureError: git failed.
     """
-    environment = processes.environment(environ.state_directory(), {**_ENVIRONMENT, **(variables or {})})
+    inherited = processes.environment(environ.state_directory())
+    # A git hook sets these variables, and they name another repository.
+    environment = {name: value for name, value in inherited.items() if name not in _OF_REPOSITORY}
+    lines: list[str] = []
+    errors: deque[str] = deque(maxlen=_MOST_LINES)
+
+    def collect(line: str) -> None:
+        if len(lines) == _MOST_LINES:
+            raise InfrastructureError(f"{repository} cannot be read: git printed more than {_MOST_LINES} lines")
+        lines.append(line)
+
     try:
         completed = processes.run(
-            ["git", *arguments], env=environment, on_line=lambda _: None, capture_stdout=True, capture_stderr=True
+            ["git", *arguments],
+            env={**environment, **_ENVIRONMENT, **(variables or {})},
+            on_line=collect,
+            on_error_line=errors.append,
         )
     except FileNotFoundError:
         raise ConfigurationError("git is not installed: install it, or write the complete id of the commit") from None
     if completed.returncode == 0:
-        return completed.stdout or ""
-    lines = [printable(line) for line in (completed.stderr or "").splitlines() if line.strip()]
-    reason = truncate(lines[-1] if lines else f"git ended with status {completed.returncode}", 300)
+        return "\n".join(lines)
+    texts = [printable(line) for line in errors if line.strip()]
+    reason = truncate(texts[-1] if texts else f"git ended with status {completed.returncode}", 300)
     raise InfrastructureError(f"{repository} cannot be read: {reason}")

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 WRONG_SETTINGS, NO_ENVIRONMENT = 2, 3
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-ADDRESS = re.compile(r"(https://|ssh://|git\+ssh://|/)[^\s\x00-\x1f]+|([\w.-]+@)?\w[\w.-]*:[^\s:-][^\s]*", re.ASCII)
+ADDRESS = re.compile(r"(https://|ssh://|git\+ssh://|/)[^\s\x00-\x1f]+|(\w[\w.-]*@)?\w[\w.-]*:[^\s:-][^\s]*", re.ASCII)
 REFERENCE = re.compile(r"refs/[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")
 # Without --norc, bash reads /etc/bash.bashrc if SSH started it, and "nounset" makes that file fail.
 STRICT_BASH = ["bash", "--norc", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"]
 TOKEN = "REPOSITORY_TOKEN"  # noqa: S105  # the name of the environment variable
-NO_TOKEN = (None, "", "null")  # a field of the configuration that is null becomes the text "null"
+TOKEN_PIPE = "REPOSITORY_TOKEN_PIPE"  # noqa: S105  # the name of the environment variable
+NO_TOKEN = ("", "null")  # a field of the configuration that is null becomes the text "null"
 # A repository must not execute anything when it is fetched: no hooks, no file monitors, no other transports.
 GIT_OPTIONS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false"]
 # The directories for downloads and caches that tools of this field keep in these variables.
@@ -92,13 +93,33 @@ class Settings:
         return list(commands)
 
 
-def fetch(settings: Settings, checkout: Path) -> None:
+def take_token() -> str:
+    """Return the token for the repository; an empty text if there is none.
+
+    The commands of the repository can read the environment with which this process started, in `/proc`. So this
+    program executes itself again without the token in its environment, and receives the token by a pipe.
+    """
+    pipe, token = os.environ.pop(TOKEN_PIPE, ""), os.environ.pop(TOKEN, "")
+    if not pipe and token not in NO_TOKEN:
+        reader, writer = os.pipe()
+        with os.fdopen(writer, "w", encoding="utf-8") as stream:
+            stream.write(token)
+        os.set_inheritable(reader, True)
+        variables = {**os.environ, TOKEN_PIPE: str(reader)}
+        os.execve(sys.executable, [sys.executable, *sys.argv], variables)  # noqa: S606  # this program
+    if not pipe:
+        return ""
+    with os.fdopen(int(pipe), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def fetch(settings: Settings, checkout: Path, token: str) -> None:
     """Fetch the commit into a new directory, without its history if the server allows this."""
     environment = dict(os.environ)
     for name in [name for name in environment if name.startswith("GIT_") and not name.startswith("GIT_CONFIG_")]:
         del environment[name]
-    environment.update({"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file"})
-    git = ["git", *GIT_OPTIONS, *credentials(settings.repository)]
+    environment.update({"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file", TOKEN: token})
+    git = ["git", *GIT_OPTIONS, *credentials(settings.repository, token)]
     run_git([*git, "init", "--quiet", "--template=", str(checkout)], environment)
     inside = [*git, "-C", str(checkout)]
     options = ["--quiet", "--no-tags", "--no-recurse-submodules"]
@@ -115,9 +136,9 @@ def fetch(settings: Settings, checkout: Path) -> None:
         run_git([*inside, "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1"], environment)
 
 
-def credentials(repository: str) -> list[str]:
-    """Return the options of git that give the token to the host of the repository, and to no other host."""
-    if os.environ.get(TOKEN) in NO_TOKEN or not repository.startswith("https://"):
+def credentials(repository: str, token: str) -> list[str]:
+    """Return the options of git that give the token in `$REPOSITORY_TOKEN` to the host of the repository only."""
+    if not token or not repository.startswith("https://"):
         return []
     origin = f"credential.https://{urlsplit(repository).netloc}"
     helper = '!f() { test "$1" = get && printf "username=x-access-token\\npassword=%s\\n" "$' + TOKEN + '"; }; f'
@@ -144,7 +165,6 @@ def run_git(arguments: Sequence[str], environment: dict[str, str], check: bool =
 def make_environment(settings: Settings, work: Path, results: Path) -> dict[str, str]:
     """Make the virtual environment and the directories for caches, and return the variables of the commands."""
     variables = {**os.environ, **settings.env, "RESULTS": str(results), "COMMIT": settings.commit}
-    variables.pop(TOKEN, None)
     if settings.cache:
         root = Path(str(settings.cache)).expanduser()
         for name, folder in CACHES.items():
@@ -174,10 +194,10 @@ def execute(command: Command, variables: dict[str, str], directory: Path) -> int
     return completed.returncode if completed.returncode >= 0 else 128 - completed.returncode
 
 
-def run_suite(settings: Settings, work: Path, results: Path) -> int:
+def run_suite(settings: Settings, work: Path, results: Path, token: str) -> int:
     """Fetch, install and test, and return the exit status of the first command that failed."""
     checkout = work / "repository"
-    fetch(settings, checkout)
+    fetch(settings, checkout, token)
     say(f"the commit is {settings.commit} ({settings.revision}) of {settings.repository}")
     variables = make_environment(settings, work, results)
     for command in settings.install:
@@ -199,6 +219,7 @@ def say(text: str) -> None:
 
 def main(settings_file: str | None = None) -> int:
     """Run the suite of `settings.json`, and remove the checkout and the environment at the end."""
+    token = take_token()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     file = Path(settings_file or Path(__file__).resolve().parent.parent / "settings.json")
     work, results = Path("work").absolute(), Path("results").absolute()
@@ -206,7 +227,7 @@ def main(settings_file: str | None = None) -> int:
         settings = Settings(json.loads(file.read_text(encoding="utf-8")))
         results.mkdir(exist_ok=True)
         work.mkdir()
-        return run_suite(settings, work, results)
+        return run_suite(settings, work, results, token)
     except Failure as failure:
         print(failure, file=sys.stderr, flush=True)
         return failure.status

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.model.errors import ConfigurationError
+from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.secrets import Secret
 from toolbox.system import git
 
@@ -76,6 +76,7 @@ def test_a_missing_revision_of_a_directory_is_named(repository: Path) -> None:
         "https:///x",
         "ssh://-oProxyCommand=x/y",
         "-host:path",
+        "-oProxyCommand@host:path",
         "relative/path",
         "https://a/b\nc",
         "https://[::1/x",
@@ -106,3 +107,18 @@ def test_only_the_host_of_the_repository_gets_the_token_and_not_by_argv() -> Non
     assert "hunter2" not in " ".join(options)
     assert all(option == "-c" or option.startswith("credential.https://h.example:8443.helper=") for option in options)
     assert git._credentials("git@h:a", Secret("hunter2")) == ([], {})
+
+
+def test_endless_output_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "git").write_text("#!/bin/sh\nexec yes\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(InfrastructureError, match="more than 100 lines"):
+        git.commit_of("https://a.invalid/b", "main")
+
+
+def test_the_variables_of_a_git_hook_do_not_name_another_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "another"))
+    assert git.commit_of(str(repository), "main") == (repository / ".git/refs/heads/main").read_text().strip()

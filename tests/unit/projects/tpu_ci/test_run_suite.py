@@ -111,8 +111,25 @@ def test_caches_are_kept_in_the_given_directory(run: Run, tmp_path: Path) -> Non
 
 
 def test_the_token_is_not_given_to_the_commands(run: Run) -> None:
-    ended = run(env={"REPOSITORY_TOKEN": "hunter2"}, commands=["echo ${REPOSITORY_TOKEN-none}"])
-    assert ended.stdout.splitlines()[-1] == "none"
+    ended = run(env={"REPOSITORY_TOKEN": "hunter2"}, commands=["env; echo none"])
+    assert (ended.stdout.splitlines()[-1], "hunter2" in ended.stdout, "TOKEN" in ended.stdout) == ("none", False, False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_commands_cannot_read_the_token_from_the_process_that_starts_them(run: Run) -> None:
+    look = "cat /proc/$PPID/environ /proc/$PPID/cmdline | tr '\\0' '\\n'; ls -l /proc/$PPID/fd; echo none"
+    ended = run(env={"REPOSITORY_TOKEN": "hunter2"}, commands=[look])
+    assert ended.stdout.splitlines()[-1] == "none", ended.stderr
+    assert "hunter2" not in ended.stdout
+    assert "PATH=" in ended.stdout
+
+
+def test_git_gets_the_token(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "git").write_text('#!/bin/sh\ntest "$1" = -c || exit 1\necho "token: $REPOSITORY_TOKEN"\n')
+    (tmp_path / "git").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    ended = run(env={"REPOSITORY_TOKEN": "hunter2", "PATH": path}, commands=["echo none"])
+    assert "token: hunter2" in ended.stdout
 
 
 @pytest.mark.parametrize(("host", "answer"), [("h.example", "hunter2"), ("other.example", "")])
@@ -121,7 +138,7 @@ def test_only_the_host_of_the_repository_gets_the_token(
 ) -> None:
     monkeypatch.setenv("REPOSITORY_TOKEN", "hunter2")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    options = runpy.run_path(str(SCRIPT))["credentials"]("https://h.example/a/b.git")
+    options = runpy.run_path(str(SCRIPT))["credentials"]("https://h.example/a/b.git", "hunter2")
     assert "hunter2" not in " ".join(options)
     ended = subprocess.run(
         ["git", *options, "credential", "fill"],
@@ -138,7 +155,7 @@ def test_only_the_host_of_the_repository_gets_the_token(
 @pytest.mark.parametrize("token", ["", "null"])
 def test_a_token_that_is_not_configured_is_not_used(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     monkeypatch.setenv("REPOSITORY_TOKEN", token)
-    assert runpy.run_path(str(SCRIPT))["credentials"]("https://h.example/a/b.git") == []
+    assert runpy.run_path(str(SCRIPT))["take_token"]() == ""
 
 
 def test_a_hook_and_the_settings_of_the_repository_are_not_executed(run: Run, repository: Path, tmp_path: Path) -> None:
