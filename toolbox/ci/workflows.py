@@ -240,7 +240,8 @@ def _condition(workflow: Workflow) -> list[str]:
             "      && github.event.pull_request.head.repo.full_name == github.repository"
         )
     if workflow.comment:
-        parts.append("needs.gate.outputs.revision != ''")
+        # A runner also takes outputs from commands in the log of a step, where the comment may be quoted.
+        parts.append("needs.gate.result == 'success' && needs.gate.outputs.revision != ''")
     first, *others = parts
     lines = [first, *(f"|| {part}" for part in others)]
     # Without a status function such as `cancelled`, GitHub skips a job if a job that it needs was skipped.

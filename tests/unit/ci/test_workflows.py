@@ -214,6 +214,25 @@ def test_any_label_starts_exactly_its_own_workflow(label: str) -> None:
         assert github_expressions.evaluate(condition, contexts, {}) is is_started
 
 
+@pytest.mark.parametrize(("result", "starts"), [("success", True), ("failure", False), ("cancelled", False)])
+def test_a_revision_from_a_gate_that_failed_starts_nothing(texts: dict[str, str], result: str, starts: bool) -> None:
+    contexts = {
+        "github": {"event_name": "issue_comment", "event": {}, "repository": "owner/name"},
+        "needs": {"gate": {"result": result, "outputs": {"revision": "a" * 40}}},
+    }
+    functions = {"cancelled": lambda: False, "always": lambda: True}
+    jobs = yaml.safe_load(texts["tpu_ci-on_demand.yml"])["jobs"]
+    for name in ("run", "status"):
+        assert github_expressions.evaluate(jobs[name]["if"], contexts, functions) is starts
+
+
+def test_a_comment_in_a_message_of_the_gate_gives_no_commands_to_the_runner(texts: dict[str, str]) -> None:
+    job = yaml.safe_load(texts["tpu_ci-on_demand.yml"])["jobs"]["gate"]
+    script = next(step["run"] for step in job["steps"] if step.get("id") == "pin").splitlines()
+    commands = [line for line in script if not line.startswith("#")]
+    assert commands[0].startswith('echo "::stop-commands::$RANDOM')
+
+
 @pytest.mark.parametrize(
     ("workflow", "message"),
     [
