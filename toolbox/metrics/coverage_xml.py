@@ -20,7 +20,7 @@ from toolbox.model.text import truncate
 from toolbox.runs.evidence_files import RelativeFile, readable
 
 _LARGEST: Final = 1 << 27  # bytes
-_CHUNK: Final = 1 << 16
+_CHUNK: Final = 1 << 20  # the parser reads an unfinished attribute again with each chunk
 _MOST_PACKAGES: Final = 100_000
 _DEEPEST: Final = 100
 _COUNTS: Final = {"line": ("lines-covered", "lines-valid"), "branch": ("branches-covered", "branches-valid")}
@@ -72,6 +72,7 @@ class Source(BaseModel):
         target = _Target()
         # gcovr writes a reference to the DTD, which the parser does not load.
         parser = XMLParser(target=target, forbid_dtd=False, forbid_entities=True, forbid_external=True)
+        parser.parser.StartDoctypeDeclHandler = self._refuse_declarations
         try:
             with readable(directory, self.file) as path:
                 if path.stat().st_size > _LARGEST:
@@ -87,6 +88,13 @@ class Source(BaseModel):
         except LookupError as error:
             raise ValueError(f"{self.file} has an unknown encoding: {truncate(clean(str(error)))}") from None
         return target
+
+    def _refuse_declarations(
+        self, _name: str, _system: str | None, _public: str | None, has_declarations: bool
+    ) -> None:
+        """Refuse a DTD inside the file: each element would get the attributes that the DTD declares."""
+        if has_declarations:
+            raise ValueError(f"{self.file} has declarations in its DTD, which a coverage file must not have")
 
 
 class _Target:

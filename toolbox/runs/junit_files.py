@@ -35,7 +35,7 @@ MOST_FILES: Final = 10_000
 MOST_CASES: Final = 200_000
 MOST_FAILURES: Final = 50  # failures of a report, which the journal contains
 _LARGEST_FILE: Final = 1 << 27  # bytes
-_CHUNK: Final = 1 << 16  # bytes
+_CHUNK: Final = 1 << 20  # bytes; the parser reads an unfinished attribute again with each chunk
 _DEEPEST: Final = 50
 _LONGEST_NAME: Final = 300  # characters
 _LONGEST_MESSAGE: Final = 300
@@ -199,6 +199,8 @@ class _Target:
             raise ValueError(f"elements are nested more than {_DEEPEST} deep")
         if name == "testsuite" and self._case is None:
             self._suites.append(_Suite(_line(attributes.get("name", "")), _declared(attributes)))
+        elif name == "testsuite":
+            raise ValueError("a <testsuite> is inside a <testcase>")
         elif name == "testcase":
             self._case = self._entered(attributes)
         elif name in _OUTCOMES:

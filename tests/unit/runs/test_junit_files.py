@@ -155,6 +155,7 @@ def test_hostile_names_and_texts_are_short_and_printable(tmp_path: Path) -> None
         (b"<testsuite>" * 60 + b"</testsuite>" * 60, "elements are nested more than 50 deep", None),
         (b'<?xml version="1.0" encoding="klingon"?><testsuite/>', "unknown encoding", None),
         (b"<testsuite><testcase><testcase/></testcase></testsuite>", "a <testcase> is inside another", None),
+        (b"<testsuite><testcase><testsuite/></testcase></testsuite>", "a <testsuite> is inside a <testcase>", None),
     ],
 )
 def test_a_broken_file_is_a_fault(tmp_path: Path, content: bytes, message: str, line: int | None) -> None:
