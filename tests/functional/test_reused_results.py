@@ -110,6 +110,20 @@ def test_whatever_changes_the_result_is_executed(grid: Reusing, change: dict[str
     assert grid.executions == 2
 
 
+def test_the_result_of_another_commit_is_not_reused(grid: Reusing) -> None:
+    grid.run()
+    grid.set(revision="2" * 40)
+    assert grid.run().exit_code == 0
+    assert grid.executions == 2
+
+
+def test_an_imported_result_is_not_reused(grid: Reusing) -> None:
+    grid.run()
+    assert grid.workspace.run("results", "import", str(grid.newest)).exit_code == 0
+    assert grid.run().exit_code == 0
+    assert grid.executions == 2
+
+
 def test_a_failed_result_is_not_reused(grid: Reusing) -> None:
     grid.mark("fail")
     assert grid.run().exit_code == 1

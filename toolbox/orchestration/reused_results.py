@@ -44,7 +44,7 @@ def find(plan: Plan, configuration: Configuration, project: str, days: float) ->
         from toolbox.results.store import Store
 
         with Store(storing.location(configuration), may_create=False) as store, store.reading() as connection:
-            results = queries.reusable(connection, project, keys, since)
+            results = queries.reusable(connection, project, block.revision, keys, since)
     except Exception as error:  # noqa: BLE001  # without the store, all cells are executed
         log.info("no result is reused, because the store cannot be read: %s", describe(error))
         return plan

@@ -72,7 +72,7 @@ def record(configuration: Configuration, directory: Path) -> None:
             from toolbox.results.store import Store
 
         with Store(location(configuration)) as store:
-            recording.record(store, directory)
+            recording.record(store, directory, is_reusable=True)
     except Exception as error:  # noqa: BLE001  # an error here must not change the verdict of the run
         hint = f"record it later with `{environ.program()} results import {directory}`"
         log.warning("the run is not in the store: %s; %s", describe(error), hint)

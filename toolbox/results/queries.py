@@ -216,15 +216,17 @@ def _kind() -> ColumnElement[str]:
     )
 
 
-def reusable(connection: Connection, project: str, keys: Iterable[str], since: datetime) -> dict[str, RunRow]:
-    """Return the newest run of a project that executed and passed a cell with each of these keys.
+def reusable(
+    connection: Connection, project: str, revision: str, keys: Iterable[str], since: datetime
+) -> dict[str, RunRow]:
+    """Return the newest run of a project that tested a revision, and passed a cell with each of these keys.
 
     Args:
         since: the earliest start of the runs.
     """
     query = select(Result.reuse_key, Result.run_id).join(Run, Run.id == Result.run_id)
-    query = query.where(Run.project == project, Run.started >= since, Result.verdict == Verdict.PASSED)
-    query = query.order_by(Run.started)
+    query = query.where(Run.project == project, Run.revision == revision, Run.started >= since)
+    query = query.where(Result.verdict == Verdict.PASSED).order_by(Run.started)
     newest: dict[str, int] = {}
     listed = sorted(set(keys))
     for begin in range(0, len(listed), _FEW):

@@ -50,8 +50,11 @@ class Recorded:
     is_outdated: bool = False
 
 
-def record(store: Store, directory: Path) -> Recorded:
+def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recorded:
     """Write a run into the store. If the store has the run, replace it.
+
+    Args:
+        is_reusable: whether later runs may reuse the results. A directory from elsewhere may claim that a cell passed.
 
     Raises:
         UsageError: the directory is not the directory of a run.
@@ -71,7 +74,7 @@ def record(store: Store, directory: Path) -> Recorded:
         )
         writer = _Writer(connection, run.project, run_id, is_newest=is_newest)
         judged = [step for step in run.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
-        samples = writer.write(run, judged, RunDirectory(directory).read_plan())
+        samples = writer.write(run, judged, RunDirectory(directory).read_plan(), is_reusable=is_reusable)
     return Recorded(run.run, run.project, len(judged), samples, is_new=stored is None)
 
 
@@ -128,13 +131,13 @@ class _Writer:
     run_id: int
     is_newest: bool
 
-    def write(self, run: RunState, steps: Sequence[StepState], plan: Mapping[str, Any]) -> int:
+    def write(self, run: RunState, steps: Sequence[StepState], plan: Mapping[str, Any], *, is_reusable: bool) -> int:
         """Write the results of the steps of a run, and return the number of samples.
 
         Args:
             plan: the content of `plan.json`.
         """
-        targets, keys = plan.get("targets", {}), _reuse_keys(plan)
+        targets, keys = plan.get("targets", {}), _reuse_keys(plan) if is_reusable else {}
         if not steps:
             return 0
         by_identity = self._cells(steps)
