@@ -45,6 +45,11 @@ def test_plan_as_json_equals_plan_json(grid: Grid) -> None:
     assert {name: value for name, value in found.items() if name != "expected"} == json.loads(frozen)
 
 
+def test_plan_as_json_does_not_control_the_terminal(grid: Grid) -> None:
+    grid.configure("a\x9b\u202e")
+    assert not {"\x9b", "\u202e"} & set(plan(grid, "--format=json").stdout)
+
+
 def test_plan_applies_presets_and_overrides(grid: Grid) -> None:
     grid.configure("ab", timeouts={"run": 9}, blocks={"ci_presets": {"short": {"matrix.axes.x": ["a"]}}})
     assert len(planned(grid, "--presets=short")) == 1

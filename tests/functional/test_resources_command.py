@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 
 from tests.fakes import things
 from tests.functional.grid import wait
-from toolbox.model.resources import Owner
+from toolbox.model.resources import Owner, Resource
 from toolbox.runs import ledger, ledger_seal
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.ledger import Ledger
@@ -244,6 +245,15 @@ def test_an_entry_that_somebody_else_wrote_is_never_executed(team: Team) -> None
     assert "could not delete thing victim: its entry was written by another user" in reaped.stdout
     assert "curl evil" not in reaped.stdout + team.resources("list", "--format=json").stdout
     assert team.things == ["victim"]
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "csv"])
+def test_a_ledger_does_not_control_the_terminal_or_the_ci_system(team: Team, format_: str) -> None:
+    hostile = "=cmd|' /c calc'!A0\x1b[2J\x9b31m\u202e\n::set-output name=x::y"
+    team.user_ledger.plan(Resource("thing", hostile, {"file": "/nowhere/x"}, 0, hostile))
+    for flags in (["list"], ["reap", "--dry_run"]):
+        outcome = team.workspace.run("resources", *flags, f"--format={format_}", env={"GITHUB_ACTIONS": "true"})
+        assert not re.search(r"[\x1b\x9b\u202e]|^::", outcome.stdout + outcome.stderr, re.MULTILINE), str(outcome)
 
 
 def test_what_a_command_created_is_reaped_after_its_time_to_live(team: Team) -> None:

@@ -25,7 +25,7 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
         return result
     if result is not None:
         text = result if isinstance(result, str) else yaml_text(result)
-        print(_escaped(redactor(text), is_json=values.get("format") == "json"))
+        print(escaped(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
 
 
@@ -34,7 +34,7 @@ def yaml_text(value: object) -> str:
     return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")
 
 
-def _escaped(text: str, *, is_json: bool) -> str:
+def escaped(text: str, *, is_json: bool) -> str:
     """Escape terminal control sequences and CI workflow commands in a result, unless a program reads the result."""
     if is_json:
         return printable_json(text)

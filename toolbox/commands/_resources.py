@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from toolbox.commands import _invoke
 from toolbox.config import overrides as overrides_text
 from toolbox.model.errors import UsageError
-from toolbox.model.foreign_text import printable, printable_json
+from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.text import duration
 from toolbox.model.verdicts import ExitCode
@@ -90,7 +91,7 @@ def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: b
         lines = [_line(each) for each in reaped] or [_NOTHING]
         print(printable(redaction.current()("\n".join(lines))))
     else:
-        print(_dump(reaped, format_))
+        print(_invoke.escaped(_dump(reaped, format_), is_json=format_ == "json"))
     has_failed = any(each.outcome is Outcome.FAILED for each in reaped)
     return ExitCode.ERROR if has_failed or found.faults else ExitCode.PASSED
 
@@ -138,5 +139,4 @@ def _dump(reaped: Sequence[Reaped], format_: Format, *, is_list: bool = False) -
         for each in reaped
     ]
     assert format_ != "text", "text is printed as a table"
-    text = rows.dump(found, _JSON_COLUMNS[: -2 if is_list else None], format_)
-    return printable_json(redaction.current()(text)) if format_ == "json" else redaction.current()(text)
+    return redaction.current()(rows.dump(found, _JSON_COLUMNS[: -2 if is_list else None], format_))

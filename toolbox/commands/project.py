@@ -17,6 +17,7 @@ from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
+from toolbox.model.foreign_text import printable_json
 from toolbox.model.quantities import Cost, Count
 from toolbox.orchestration import project_run, projects, request, spending
 from toolbox.orchestration.request import RunRequest
@@ -80,7 +81,7 @@ class Project:
         costs = spending.expected(loaded.configuration, name, loaded.plan)
         if format == "json":
             content = {**loaded.plan.as_json(), "expected": costs.as_json()}
-            print(json.dumps(content, indent=2, default=str, ensure_ascii=False))
+            print(printable_json(json.dumps(content, indent=2, default=str, ensure_ascii=False)))
         else:
             with live_view.view(sys.stdout) as view:
                 plan_table.show(loaded.plan, costs, view.console)
