@@ -252,11 +252,15 @@ class RemoteResource(Protocol):
     open, because a resumed run collects their results. A resource that costs money must not wait.
     """
 
-    def delete(self, owner: Owner) -> None:
+    def delete(self, owner: Owner) -> bool | None:
         """Delete the resource, and return when it no longer exists. A resource that does not exist is no error.
 
         Args:
             owner: the owner of the resource. A resource whose labels are not `owner.labels()` is not deleted.
+
+        Returns:
+            False if the resource did not exist. If it was requested only a moment ago, the deletion is repeated later,
+            because the request may still be carried out.
 
         Raises:
             ToolboxError: the resource may still exist, or belongs to another owner.

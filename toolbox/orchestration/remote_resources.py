@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from toolbox.extensions import loading
@@ -34,6 +35,7 @@ _MOST_THREADS: Final = 16
 _MOST_TRIES: Final = 3
 _FIRST_PAUSE: Final = 2.0
 _LONGEST_PAUSE: Final = 10.0
+_LATE_SECONDS: Final = 10.0  # how late a request that creates a resource may be carried out
 _MOST_LINES: Final = 3
 _LONGEST_LINE: Final = 600
 _UNSEALED: Final = "its entry was written by another user or on another machine, so that Topgallant does not execute it"
@@ -154,7 +156,7 @@ def _delete(entry: OpenResource) -> str:
     for tries in range(_MOST_TRIES):
         cancellation.current().check()
         try:
-            loading.parse(RESOURCES, {**resource.deletion, RESOURCES.key: resource.kind}).delete(entry.owner)
+            _delete_once(entry)
         except Exception as error:  # the code of an extension may raise any error
             message = describe(error)
             if outcome_of(error)[1] in {Cause.CONFIGURATION, Cause.INTERNAL}:
@@ -166,6 +168,17 @@ def _delete(entry: OpenResource) -> str:
         if tries < _MOST_TRIES - 1:
             cancellation.current().sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
     return message or "the deletion failed without a message"
+
+
+def _delete_once(entry: OpenResource) -> None:
+    """Delete a resource. If it does not exist yet, delete it again when a late request must have been carried out."""
+    resource = entry.resource
+    loaded = loading.parse(RESOURCES, {**resource.deletion, RESOURCES.key: resource.kind})
+    existed = loaded.delete(entry.owner)
+    seconds = _LATE_SECONDS - (datetime.now(UTC) - entry.planned).total_seconds()
+    if existed is False and not entry.is_created and 0 < seconds <= _LATE_SECONDS:
+        cancellation.current().sleep(seconds)
+        loaded.delete(entry.owner)
 
 
 def _kubeconfig(entry: OpenResource) -> object:

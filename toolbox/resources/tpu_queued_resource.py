@@ -25,7 +25,7 @@ class Resource(BaseModel):
     name: Annotated[str, full_name("queuedResources")]
     api_endpoint: Annotated[str, AfterValidator(is_endpoint)]
 
-    def delete(self, owner: Owner) -> None:
+    def delete(self, owner: Owner) -> bool:
         """See `toolbox.extensions.protocols.RemoteResource`."""
         with TpuApi(api_endpoint.parse(self.api_endpoint)) as api:
-            deletion.delete_queued_resource(api, self.name, owner)
+            return deletion.delete_queued_resource(api, self.name, owner)

@@ -359,6 +359,15 @@ def test_nothing_is_deleted_on_a_cluster_whose_lease_was_lost(project: Project) 
     assert [entry.resource.name for entry in top.recorder.ledger.open_resources()] == ["lost"]
 
 
+def test_what_a_late_request_creates_is_deleted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_resources, "_LATE_SECONDS", 2.0)
+    (project.root / "remote").mkdir()
+    top = top_with([things.thing(project.root / "remote" / "late")], project.root)
+    with steps.entered(top):
+        remote_resources.delete_at_end(top)
+    assert (project.things, top.recorder.ledger.open_resources()) == (["late.tried"], [])
+
+
 @pytest.mark.parametrize("is_open", [False, True])
 def test_the_owner_of_open_attempts_waits_for_a_resumed_run(project: Project, is_open: bool) -> None:
     kind = f"from typing import ClassVar\n{things.KIND}\n    waits_for_attempts: ClassVar[bool] = True\n"
