@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from toolbox.commands import project
 from toolbox.system import places
 from toolbox.testing import Outcome, Workspace
 
@@ -259,3 +260,8 @@ def test_a_run_passes_even_if_its_reports_cannot_be_written(small: Workspace) ->
     assert "passed  small in" in outcome.stdout
     for name in reports.values():
         assert f"warning: {name} of this run could not be written: IsADirectoryError" in outcome.stderr
+
+
+def test_the_name_of_a_run_does_not_depend_on_how_its_path_is_written(tmp_path: Path) -> None:
+    (tmp_path / "run/step").mkdir(parents=True)
+    assert project._run_directory(f"{tmp_path}/run/step/..").name == "run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from functools import partial
@@ -212,7 +213,8 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
     if run is None:
         return _run_directories.newest()
     if Path(run).is_dir():
-        return Path(run).absolute()
+        # Without `..`, because the name of the directory is the name of the run. Links stay, as in the run's journal.
+        return Path(os.path.abspath(run))  # noqa: PTH100
     base = places.artifacts()
     runs = [directory for directory in layout.runs(base) if directory.name.startswith(run)]
     if len(runs) > 1:

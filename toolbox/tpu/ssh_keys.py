@@ -7,7 +7,9 @@ is resumed on another machine does not have its key there, and cannot reach the 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -23,6 +25,7 @@ from toolbox.system import environ, filesystem, processes
 
 _FOLDER: Final = "tpu-keys"
 _COMMANDS: Final = "commands"  # the key of the commands outside a run; the name of a run begins with a date
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _KEY: Final = "id_ed25519"
 _KNOWN_HOSTS: Final = "known_hosts"
 _ABANDONED_SECONDS: Final = 86400.0
@@ -80,7 +83,11 @@ def remove(owner: Owner) -> None:
 
 
 def _folder(owner: Owner) -> Path:
-    return environ.state_directory() / _FOLDER / (owner.run or _COMMANDS)
+    """Return the directory of a key. A name such as `..`, which could lead elsewhere, is replaced by its digest."""
+    name = owner.run or _COMMANDS
+    if not _NAME.fullmatch(name):
+        name = hashlib.sha256(filesystem.encode(name)).hexdigest()
+    return environ.state_directory() / _FOLDER / name
 
 
 def _remove_abandoned() -> None:

@@ -75,3 +75,11 @@ def test_the_key_of_a_killed_run_is_removed_when_another_key_is_made(tmp_path: P
     ledgers.of_run(directory, "project").plan(Resource("tpu_node", "x", {}, 60, "delete x"))
     ssh_keys.of_owner(RUN, tmp_path)
     assert {name for name, folder in folders.items() if folder.exists()} == {"in_use", "new", "commands"}
+
+
+@pytest.mark.parametrize("run", ["..", "../..", "/", ".", "a/b", "x" * 300, "a\nb"])
+def test_the_name_of_a_run_does_not_lead_to_another_directory(state: Path, tmp_path: Path, run: str) -> None:
+    owner = Owner(run, "project", "ann", "laptop")
+    assert ssh_keys.of_owner(owner, tmp_path).private.parent.parent == state
+    ssh_keys.remove(owner)
+    assert (state.exists(), list(state.iterdir())) == (True, [])
