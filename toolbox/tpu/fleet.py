@@ -389,6 +389,11 @@ class Fleet:
         except StepError as error:
             self._end(tpu, _ENDINGS.get(error.cause, EndedBy.LOST), str(error))
             return
+        except Exception as error:  # without an ending, the cells of the TPU would wait forever
+            if not isinstance(error, ToolboxError):  # for example, the ledger cannot be written
+                log.exception("%s: the state of %s could not be handled", self._label, tpu.name)
+            self._end(tpu, EndedBy.LOST, describe(error))
+            return
         self._note(tpu, progress)
 
     def _still_awaits_deletions(self, tpu: Tpu) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import pytest
 
 from tests.fakes.ledger import MemoryLedger
 from tests.servers.tpu import Server
-from tests.unit.tpu.conftest import PLACE, ZONE, Request
+from tests.unit.tpu.conftest import OTHER_ZONE, PLACE, ZONE, Request
+from toolbox.model.errors import InfrastructureError
+from toolbox.model.workloads import EndedBy
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import ApiUnavailable
 from toolbox.tpu.fleet import Fleet, Tpu
@@ -30,7 +33,7 @@ class Changes:
 
     def wait_for(self, predicate: Callable[[], object]) -> None:
         with self._changed:
-            assert self._changed.wait_for(predicate, WAIT)
+            assert self._changed.wait_for(predicate, 20)
 
 
 @pytest.fixture
@@ -68,6 +71,18 @@ def test_a_tpu_is_not_lost_if_its_zone_does_not_answer(fleet: Fleet, tpu: Tpu, s
     server.preempt("tpu")
     fleet.check(tpu)
     assert tpu.ending is not None
+
+
+def test_a_tpu_that_cannot_be_put_on_the_ledger_is_lost(
+    fleet: Fleet, server: Server, ledger: MemoryLedger, changes: Changes, request_for: Request
+) -> None:
+    server.set_capacity(ZONE, nodes=0)
+    tpu = fleet.request(request_for(zone=[ZONE, OTHER_ZONE]), WAIT)
+    ledger.plan = Mock(side_effect=InfrastructureError("the disk is full"))  # type: ignore[method-assign]
+    server.advance(60)
+    changes.wait_for(lambda: tpu.ending)
+    assert tpu.ending is not None
+    assert (tpu.ending.ended_by, tpu.ending.message) == (EndedBy.LOST, "the disk is full")
 
 
 class SlowEvent(threading.Event):
