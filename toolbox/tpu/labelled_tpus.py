@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
+from toolbox.model.errors import ToolboxError
 from toolbox.model.resources import OpenResource, Owner, Resource, expiry_of
 from toolbox.tpu import provisioning
 from toolbox.tpu.api import TpuApi
@@ -12,17 +13,21 @@ from toolbox.tpu.tpu_description import TpuDescription
 from toolbox.tpu.tpu_states import Location
 
 
-def find(description: TpuDescription) -> list[OpenResource]:
-    """Return the nodes and queued resources in the zones of a description that have labels of Topgallant.
+def find(description: TpuDescription) -> Iterator[OpenResource]:
+    """Yield the nodes and queued resources in the zones of a description that have labels of Topgallant.
 
     Raises:
-        ToolboxError: the API does not answer, or refuses the request.
+        ToolboxError: the API does not answer, or refuses the request, in one of the zones. All others are searched.
     """
-    api = TpuApi(description.endpoint)
-    try:
-        return [found for zone in description.zone for found in _in_zone(api, description, zone)]
-    finally:
-        api.close()
+    errors: list[ToolboxError] = []
+    with TpuApi(description.endpoint) as api:
+        for zone in description.zone:
+            try:
+                yield from list(_in_zone(api, description, zone))
+            except ToolboxError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _in_zone(api: TpuApi, description: TpuDescription, zone: str) -> Iterator[OpenResource]:

@@ -10,6 +10,7 @@ from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.resources import Owner
 from toolbox.tpu import labelled_tpus, verification
 from toolbox.tpu.api import TpuApi
+from toolbox.tpu.api_errors import ApiUnavailable
 
 EVE = Owner("run-2", "project", "eve", "elsewhere")
 
@@ -50,7 +51,7 @@ def test_tpus_of_any_owner_are_found_by_their_labels(
     api.create(request_for("own"))
     api.create(request_for("waiting", owner=EVE, spot=True))
     server.advance(10)
-    found = labelled_tpus.find(request_for().description)
+    found = list(labelled_tpus.find(request_for().description))
     assert {(each.resource.kind, each.resource.name.rpartition("/")[2], each.owner.user) for each in found} == {
         ("tpu_node", "own", owner.user),
         ("tpu_queued_resource", "waiting", "eve"),  # its node is deleted with it, and is not listed
@@ -59,3 +60,15 @@ def test_tpus_of_any_owner_are_found_by_their_labels(
     assert "tpu delete own --project=my-project" in next(
         each.resource.command for each in found if each.resource.kind == "tpu_node"
     )
+
+
+def test_a_zone_that_does_not_answer_does_not_hide_the_tpus_of_others(
+    server: Server, api: TpuApi, request_for: Request
+) -> None:
+    zones = [ZONE, OTHER_ZONE]
+    api.create(request_for(zone=OTHER_ZONE))
+    server.set_unreachable(ZONE)
+    found = labelled_tpus.find(request_for(zone=zones).description)
+    assert next(found).resource.name.split("/")[3] == OTHER_ZONE
+    with pytest.raises(ApiUnavailable, match=f"{ZONE} did not answer"):
+        next(found)
