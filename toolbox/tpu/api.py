@@ -20,7 +20,7 @@ from toolbox.model import backoff
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
-from toolbox.system import cancellation, extras
+from toolbox.system import cancellation, extras, signals
 from toolbox.tpu import api_endpoint, api_errors
 from toolbox.tpu.api_endpoint import ApiEndpoint
 from toolbox.tpu.api_errors import LOGIN_HINT, TpuApiError
@@ -296,6 +296,13 @@ class TpuApi:
         Raises:
             Cancelled: the scope of this thread was cancelled.
         """
+        # The library has locks that its threads need, so a signal must not raise an error in there.
+        with signals.deferred():
+            result = self._try_undisturbed(method, request, routing, seconds)
+        signals.check()
+        return result
+
+    def _try_undisturbed(self, method: str, request: Any, routing: dict[str, str], seconds: float) -> Any:
         import grpc
 
         scope = cancellation.current()
@@ -306,7 +313,10 @@ class TpuApi:
         is_done = threading.Event()
         call.add_done_callback(lambda _: is_done.set())
         try:
-            scope.wait(is_done, seconds + _GRACE_SECONDS)
+            deadline = time.monotonic() + seconds + _GRACE_SECONDS
+            while not is_done.wait(signals.WAIT_SECONDS) and time.monotonic() < deadline:
+                scope.check()
+                signals.check()
             return call.result(timeout=0)
         except grpc.FutureTimeoutError:
             return Fault("DEADLINE_EXCEEDED", f"there was no response in {seconds:.0f} s")

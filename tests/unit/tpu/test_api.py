@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.servers.tpu import Fault, Server
 from tests.unit.tpu.conftest import OTHER_ZONE, PLACE, PROJECT, Request
-from toolbox.model.errors import Cancelled, ConfigurationError
+from toolbox.model.errors import Cancelled, ConfigurationError, Interrupted
 from toolbox.model.prices import Tier
 from toolbox.model.verdicts import Cause
-from toolbox.system import cancellation
+from toolbox.system import cancellation, signals
 from toolbox.tpu import api_endpoint
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import ApiUnavailable, CapacityError, RejectedRequest, TpuApiError
@@ -207,3 +210,27 @@ def test_zones_are_separate(api: TpuApi, request_for: Request) -> None:
     api.create(request_for(zone=OTHER_ZONE))
     assert api.nodes(PLACE) == []
     assert len(api.nodes(Location(PROJECT, OTHER_ZONE))) == 1
+
+
+def test_a_signal_ends_a_request_but_not_inside_the_library(
+    server: Server, api: TpuApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "_state", signals._State())
+    previous = signal.signal(signal.SIGINT, signals._handle)
+    stub: Any = api._transport.list_nodes
+    sent: list[Any] = []
+
+    def future(*arguments: Any, **options: Any) -> Any:
+        call = stub.future(*arguments, **options)
+        signal.raise_signal(signal.SIGINT)
+        sent.append(call)
+        return call
+
+    monkeypatch.setattr(api, "_transport", Mock(list_nodes=Mock(future=future), close=api._transport.close))
+    server.add_fault(Fault("ListNodes", hang=True))
+    try:
+        with pytest.raises(Interrupted):
+            api.nodes(PLACE)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert [call.cancelled() for call in sent] == [True]
