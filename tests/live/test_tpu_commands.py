@@ -305,3 +305,12 @@ def test_a_command_line_passes_the_words_after_two_dashes(server: tpu.Server, tm
     assert re.search(r"artifacts: .*tpu__run", outcome.stdout)
     assert workspace.run("tpu", "delete", "y").exit_code == 0
     assert server.leftovers() == []
+
+
+def test_a_command_cannot_find_the_word_that_marks_its_status(
+    server: tpu.Server, create: Create, notes: list[str]
+) -> None:
+    create()
+    run(server, "tr '\\0' '\\n' </proc/$PPID/cmdline; tr '\\0' '\\n' </proc/$PPID/environ; env; ls -l /proc/$$/fd")
+    assert not any(re.search(r"topgallant-[0-9a-f]{32}", note) for note in notes)
+    assert any("IFS= read" in note for note in notes)

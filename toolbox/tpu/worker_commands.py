@@ -1,7 +1,8 @@
 """Runs a command on workers by SSH, and keeps the output and the exit status of each worker.
 
 The exit status 255 of `ssh` means that the connection failed, or that the command itself ended with 255. Therefore the
-worker prints the status of the command after its output, on a line that begins with a random word.
+worker prints the status of the command after its output, on a line that begins with a random word. The worker gets this
+word by standard input. In the arguments of a process, the command could find it, and print a false status.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ _FULL: Final = "-- the log is full: the rest is dropped --\n"
 # The command runs in a session of its own. When the connection ends, `cat` reaches the end of its input, and the
 # command is ended with all processes of its session.
 _SCRIPT: Final = """\
+IFS= read -r mark
 exec 3<&0
-setsid bash -c "$1" </dev/null &
+setsid bash -c "$1" </dev/null 3<&- &
 command=$!
 { cat <&3; kill -TERM -- "-$command"; sleep 5; kill -KILL -- "-$command"; } >/dev/null 2>&1 &
 wait "$command"
 status=$?
 kill "$!" 2>/dev/null
-printf '\\n%s %d\\n' "$2" "$status"
+printf '\\n%s %d\\n' "$mark" "$status"
 """
 
 
@@ -100,12 +102,12 @@ class _Execution:
     def run(self) -> WorkerResult:
         files = AttemptDirectory(filesystem.make_directory(worker_directory(self.directory, self.worker)))
         files.exit_code.unlink(missing_ok=True)
-        remote = shlex.join(["bash", "-c", _SCRIPT, "topgallant", self.command, self._mark])
+        remote = shlex.join(["bash", "-c", _SCRIPT, "topgallant", self.command])
         errors: list[str] = []
         with ExitStack() as stack:
             stdout = stack.enter_context(_Log.opened(files.stdout))
             stderr = stack.enter_context(_Log.opened(files.stderr))
-            reader = stack.enter_context(_empty_input())
+            reader = stack.enter_context(_open_input(f"{self._mark}\n"))
 
             def on_error_line(line: str) -> None:
                 errors[:] = [*errors[-2:], line]
@@ -171,10 +173,11 @@ class _Log:
 
 
 @contextmanager
-def _empty_input() -> Iterator[IO[bytes]]:
-    """Yield an input for `ssh` that stays open and empty until the block ends."""
+def _open_input(text: str) -> Iterator[IO[bytes]]:
+    """Yield an input for `ssh` that contains a short text, and then stays open and empty until the block ends."""
     reader, writer = os.pipe()
     try:
+        os.write(writer, text.encode())
         with os.fdopen(reader, "rb") as stream:
             yield stream
     finally:
