@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
@@ -95,7 +95,12 @@ def _read(root: Path, step: StepState, report: CaseReport, withheld: Collection[
     if not step.attempts:
         return None
     directory = RunDirectory(root).attempt(step.step, step.attempts[-1].attempt).path
-    if withheld and any(str(file.relative_to(root)) in withheld for file in matching(directory, report.glob)):
+    if ".." in PurePath(step.step, report.glob).parts or PurePath(report.glob).is_absolute():
+        return None  # the journal of a run from elsewhere may name files outside the run
+    files = matching(directory, report.glob)
+    if not all(file.resolve().is_relative_to(root.resolve()) for file in files):
+        return None
+    if withheld and any(str(file.relative_to(root)) in withheld for file in files):
         return None
     try:
         cases = _masked(junit_files.read(directory, report.glob))

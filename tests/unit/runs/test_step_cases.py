@@ -1,6 +1,7 @@
 """The test cases of a step come from its JUnit files, or else from the journal."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,25 @@ def test_a_step_without_a_suite_has_no_test_cases(run: Run) -> None:
     run.cell(x=1)
     state = run.write()
     assert step_cases.read(state.directory, state.cells[0]) is None
+
+
+@pytest.mark.parametrize("where", ["a pattern", "an absolute pattern", "a step", "a link"])
+def test_files_outside_the_run_are_not_read(run: Run, tmp_path: Path, where: str) -> None:
+    attempt = run.cell(junit=suite(3), x=1)
+    outside = tmp_path / "outside" / attempt.name / "files"
+    outside.mkdir(parents=True)
+    (outside / "junit.xml").write_text(suite(3))
+    state = run.write()
+    step = state.cells[0]
+    (report,) = step.cases
+    if where == "a step":
+        step = replace(step, step="../outside")
+    elif where == "a link":
+        (attempt / "files/junit.xml").unlink()
+        (attempt / "files/junit.xml").symlink_to(outside / "junit.xml")
+    else:
+        up = str(tmp_path) if where == "an absolute pattern" else "../" * 4
+        step = replace(step, cases=(replace(report, glob=f"{up}/outside/*/files/*.xml"),))
+    cases = step_cases.read(state.directory, step)
+    assert cases is not None
+    assert (cases.is_complete, cases.cases) == (False, [])
