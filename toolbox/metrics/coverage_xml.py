@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 from xml.etree.ElementTree import ParseError
@@ -22,6 +23,7 @@ from toolbox.runs.evidence_files import RelativeFile, readable
 _LARGEST: Final = 1 << 27  # bytes
 _CHUNK: Final = 1 << 20  # the parser reads an unfinished attribute again with each chunk
 _MOST_PACKAGES: Final = 100_000
+_MOST_SUGGESTED: Final = 1000  # packages that are compared with an unknown name
 _DEEPEST: Final = 100
 _COUNTS: Final = {"line": ("lines-covered", "lines-valid"), "branch": ("branches-covered", "branches-valid")}
 
@@ -50,7 +52,8 @@ class Source(BaseModel):
         if self.package is None:
             return self._percent(target.root, f"{self.file}", may_have_counts=True)
         if (attributes := target.packages.get(self.package)) is None:
-            hint = did_you_mean(self.package, target.packages, label="packages")
+            names = [truncate(clean(name)) for name in islice(target.packages, _MOST_SUGGESTED)]
+            hint = did_you_mean(self.package, names, label="packages")
             raise ValueError(f"{self.file} has no package `{self.package}`: {hint}")
         return self._percent(attributes, f"the package `{self.package}` of {self.file}")
 

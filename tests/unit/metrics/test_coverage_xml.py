@@ -58,3 +58,11 @@ def test_the_percentage_is_read(tmp_path: Path, content: str, spec: dict[str, An
 def test_a_file_without_the_rate_is_a_fault(tmp_path: Path, content: str, spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read(tmp_path, content, **spec)
+
+
+def test_the_message_about_an_unknown_package_is_short(tmp_path: Path) -> None:
+    packages = "".join(f"<package name='{number}\x9b31m{'x' * 100_000}'/>" for number in range(20))
+    with pytest.raises(ValueError, match="has no package `src`") as error:
+        read(tmp_path, f"<coverage>{packages}</coverage>", package="src")
+    assert len(str(error.value)) < 10_000
+    assert "\x9b" not in str(error.value)
