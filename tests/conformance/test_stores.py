@@ -130,6 +130,15 @@ def test_without_the_files_the_counts_and_the_failures_are_recorded(store: Store
         assert [case.title for case in queries.cases(connection, [row], "*")] == ["n.b"]
 
 
+@pytest.mark.parametrize("targets", [[1], 7, {"local": "x"}, {"local": {"cost_per_hour": "x"}}])
+def test_a_plan_with_wrong_targets_does_not_prevent_the_recording(
+    store: Store, tmp_path: Path, targets: object
+) -> None:
+    directory = past().write(tmp_path)
+    (directory / "plan.json").write_text(json.dumps({"targets": targets}))
+    assert recording.record(store, directory).is_new
+
+
 def test_a_run_that_is_recorded_again_counts_once(store: Store, tmp_path: Path) -> None:
     directory = past().write(tmp_path)
     assert recording.record(store, directory).is_new

@@ -137,7 +137,7 @@ class _Writer:
         Args:
             plan: the content of `plan.json`.
         """
-        targets, keys = plan.get("targets", {}), _reuse_keys(plan) if is_reusable else {}
+        targets, keys = _targets(plan), _reuse_keys(plan) if is_reusable else {}
         if not steps:
             return 0
         by_identity = self._cells(steps)
@@ -290,6 +290,13 @@ def _confirmed(step: StepState) -> set[str]:
     if step.verdict not in _FAILED or not is_accepted(step):
         return set()
     return {check.metric for check in step.checks if check.passed is False} - _noisy(step)
+
+
+def _targets(plan: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the targets of a plan by name. The plan of a run from elsewhere may contain anything."""
+    found = plan.get("targets")
+    items = found.items() if isinstance(found, dict) else ()
+    return {name: target for name, target in items if isinstance(target, dict)}
 
 
 def _reuse_keys(plan: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
