@@ -391,3 +391,28 @@ def test_a_request_that_fails_leaves_no_node(cells: Callable[..., Cells], server
     with pytest.raises(StepError, match="PERMISSION_DENIED"):
         bench.start("true")
     wait_for(lambda: not server.leftovers() and not bench.ledger.open_resources(), "the deletion of the node")
+
+
+def test_a_tpu_of_the_run_is_replaced_before_anybody_may_delete_it(
+    cells: Callable[..., Cells], server: tpu.Server
+) -> None:
+    bench = cells(reuse="run", ttl=3600)
+    for name, seconds, nodes in (("a", 60, 1), ("b", 60, 1), ("c", 3595, 2)):
+        assert bench.run("true", name=name, run=seconds)[1].exit_code == 0
+        assert len(server.history()) == nodes
+
+
+def test_a_tpu_of_the_run_is_not_replaced_while_it_runs_a_cell(cells: Callable[..., Cells], server: tpu.Server) -> None:
+    bench = cells(reuse="run")
+    first = bench.begin()
+    backend: Any = bench.shared.backend
+    (machines,) = backend._machines.values()
+    machines.is_broken = True
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(bench.start, "true", name="b")
+        wait_for(backend._requesting.locked, "the next request")
+        assert first.by.status(first.handle).state is AttemptState.RUNNING
+        backend.cancel(first.handle)
+        assert first.wait().ended_by is EndedBy.CANCELLED
+        assert starting.result().wait().exit_code == 0
+    assert len(server.history()) == 2

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, Literal
@@ -26,7 +27,7 @@ from toolbox.extensions.protocols import Backend
 from toolbox.hosts import group_endings
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, FilesLost, StepError, ToolboxError, describe
-from toolbox.model.resources import OpenResource
+from toolbox.model.resources import OpenResource, expiry_of
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
@@ -163,7 +164,7 @@ class _TpuVm:
         """See `Backend`. The cell is in the queue of the target when its TPU is requested."""
         wait = workload.timeouts.wait
         with self._turn():
-            tpu = self._requested(name, wait)
+            tpu = self._requested(name, workload.timeouts)
         attempt = self._add(Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait))
         try:
             self._await_start(attempt)
@@ -301,19 +302,28 @@ class _TpuVm:
         target = self._target
         return GroupSettings(target.selection, target.python, target.directory, target.ssh, self._key())
 
-    def _requested(self, attempt: str, wait: float) -> Tpu:
+    def _requested(self, attempt: str, timeouts: Timeouts) -> Tpu:
         """Request the TPU of an attempt. Delete the TPU of the run first if it cannot be used any more."""
         request = self._request(attempt)
         with self._lock:
             machines = self._machines.get(request.name)
-        if machines is not None and not machines.is_usable:
+        if machines is not None and not (machines.is_usable and _lasts(machines.tpu, timeouts)):
+            self._await_attempts(machines.tpu, timeouts.wait)
             self._delete(attempt)
         try:
-            return self._fleet.request(request, wait)
+            return self._fleet.request(request, timeouts.wait)
         except StepError:
             if self._target.reuse == "cell":  # the next attempt uses another name, so nothing else deletes the TPU soon
                 self._do(partial(self._discard, attempt))
             raise
+
+    def _await_attempts(self, tpu: Tpu, seconds: float) -> None:
+        """Wait for the end of the attempts on a TPU that is to be deleted."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if tpu.ending is not None or all(each.status.state.is_over for each in self._attempts_on(tpu)):
+                return
+            cancellation.current().sleep(_LOOK_SECONDS)
 
     def _discard(self, attempt: str) -> None:
         """Delete what a failed request may have created. Otherwise, the end of the run deletes it."""
@@ -326,7 +336,12 @@ class _TpuVm:
         """Delete the TPU of an attempt, or of the run, and return when it no longer exists."""
         request = self._request_without_metadata(attempt)
         with self._lock:
-            machines = self._machines.pop(request.name, None)
+            machines = self._machines.get(request.name)
+        if machines is not None:
+            deleted = WorkloadOutcome(EndedBy.LOST, message=f"the TPU {request.name} was deleted by the run")
+            self._end_on(machines, self._attempts_on(machines.tpu), deleted)
+            with self._lock:
+                self._machines.pop(request.name, None)
         if machines is not None and machines.group is not None:
             machines.group.close()
         self._fleet.delete_named(request)
@@ -582,3 +597,9 @@ class _TpuVm:
             if attempt.tpu.ending is not None or time.monotonic() >= deadline:
                 return ""
             cancellation.current().sleep(_LOOK_SECONDS)
+
+
+def _lasts(tpu: Tpu, timeouts: Timeouts) -> bool:
+    """Return whether an attempt must end before anybody may delete a TPU that is up."""
+    expiry = expiry_of(tpu.nodes[0].labels) if tpu.nodes else None
+    return expiry is None or datetime.now(UTC) + timedelta(seconds=(timeouts.run or 0) + timeouts.grace) < expiry
