@@ -52,7 +52,10 @@ class Worker:
             f"UserKnownHostsFile={_quoted(key.known_hosts)}",
             "StrictHostKeyChecking=accept-new",
             f"HostKeyAlias={self.alias}",
+            # Whatever the user's SSH configuration says: code under test must not reach this machine.
             "ForwardAgent=no",
+            "ForwardX11=no",
+            "ClearAllForwardings=yes",
             "LogLevel=ERROR",
         )
         return Login(self.address, ssh.user, ssh.port, options)
