@@ -92,6 +92,13 @@ def run(server: tpu.Server, *command: str, name: str = "x", workers: str = "all"
     return Tpu().run(name, *command, workers=workers, ssh_port=server.ssh_port)
 
 
+def test_a_tpu_is_requested_in_the_next_zone_if_the_first_one_refuses(server: tpu.Server, create: Create) -> None:
+    other = "us-east5-b"
+    server.add_fault(tpu.Fault("CreateNode", "RESOURCE_EXHAUSTED"))
+    assert f"/locations/{other}/nodes/x is requested" in create(zone=[ZONE, other], wait=False)
+    assert Tpu().delete("x", project=PROJECT, zone=other, api_endpoint=server.endpoint).endswith("is deleted")
+
+
 def test_a_tpu_is_ready_when_all_startup_scripts_have_ended(
     server: tpu.Server, create: Create, tmp_path: Path, notes: list[str]
 ) -> None:

@@ -145,6 +145,7 @@ class Tpu:
             created = provisioning.Provisioning(api, request, ledger)
             created.begin()
             if not wait:
+                provisioning.await_request(api, created)
                 return f"{created.request.full_name} is requested; `tpu wait_ready {name}` waits until it is ready"
             up = provisioning.follow(api, created, timeout=timeout, report=_tpu.reporter(step))
             named = NamedTpu(name, created.request.location, tpu.api_endpoint)

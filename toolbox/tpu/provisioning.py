@@ -91,6 +91,11 @@ class Provisioning:
         return self._requests[self._index]
 
     @property
+    def is_requested(self) -> bool:
+        """Whether the TPU is requested in the current zone, which has not refused the request."""
+        return not self._is_leaving
+
+    @property
     def is_adopted(self) -> bool:
         """Whether `begin` has found the TPU, because an earlier session created it."""
         return self._is_adopted
@@ -349,6 +354,19 @@ def provision(
     provisioning = Provisioning(api, request, ledger)
     provisioning.begin()
     return follow(api, provisioning, timeout=timeout, report=report)
+
+
+def await_request(api: TpuApi, provisioning: Provisioning) -> None:
+    """Wait until a zone has accepted the request.
+
+    Raises:
+        StepError: no zone has accepted it.
+    """
+    while not provisioning.is_requested:
+        location, is_queued = provisioning.request.location, provisioning.request.description.is_queued
+        provisioning.step(api.view(location, queued=is_queued))
+        if not provisioning.is_requested:
+            cancellation.current().sleep(_FIRST_PAUSE)
 
 
 def follow(api: TpuApi, provisioning: Provisioning, *, timeout: float, report: Callable[[str], None]) -> Progress:
