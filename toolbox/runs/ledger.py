@@ -53,7 +53,7 @@ _DIRECTORY_NAME: Final = r"^([^/.\x00][^/\x00]*)?$"  # names of runs become part
 _USER_LEDGER: Final = "commands.jsonl"
 _FOLDER: Final = "ledgers"
 _POINTER: Final = ".run"
-_UNSEALED_COMMAND: Final = "(look at the ledger, and run its command only if you trust its author)"
+_UNSEALED_COMMAND: Final = "(run the command in the ledger only if you trust its author, then remove the line)"
 
 
 class _Line(BaseModel):
