@@ -116,8 +116,8 @@ def test_a_tpu_is_ready_when_all_startup_scripts_have_ended(
     assert Tpu().wait_ready("x", ssh_port=server.ssh_port) == "x is ready with 4 workers"
 
 
-def _when(condition: Callable[[], bool], act: Callable[[], object]) -> None:
-    """Call a function in another thread as soon as a condition is true."""
+def _when(condition: Callable[[], bool], act: Callable[[], object]) -> threading.Thread:
+    """Call a function in another thread as soon as a condition is true, and return the thread."""
 
     def wait() -> None:
         deadline = time.monotonic() + 60
@@ -125,7 +125,9 @@ def _when(condition: Callable[[], bool], act: Callable[[], object]) -> None:
             time.sleep(0.01)
         act()
 
-    threading.Thread(target=wait).start()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
 
 
 def test_a_startup_script_that_fails_is_reported_with_its_output(create: Create, tmp_path: Path) -> None:
@@ -177,9 +179,10 @@ def test_a_lost_worker_is_a_fault_of_the_infrastructure(server: tpu.Server, step
 def test_a_cancelled_command_ends_on_the_worker(server: tpu.Server, create: Create, notes: list[str]) -> None:
     create()
     with cancellation.opened() as scope:
-        _when(lambda: "[0] begun" in notes, lambda: scope.cancel("enough"))
+        canceller = _when(lambda: "[0] begun" in notes, lambda: scope.cancel("enough"))
         with pytest.raises(Cancelled):
             run(server, "echo begun; sleep 1234")
+    canceller.join()  # until then, it ends all processes of this step
     run(server, "for i in $(seq 200); do pgrep -f 'sleep [1]234' || exit 0; sleep 0.05; done; exit 1")
 
 
