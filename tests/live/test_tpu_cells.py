@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -417,3 +418,22 @@ def test_a_tpu_of_the_run_is_not_replaced_while_it_runs_a_cell(cells: Callable[.
         assert first.wait().ended_by is EndedBy.CANCELLED
         assert starting.result().wait().exit_code == 0
     assert len(server.history()) == 2
+
+
+def test_work_that_the_end_of_the_run_interrupts_is_no_error(
+    cells: Callable[..., Cells], caplog: pytest.LogCaptureFixture
+) -> None:
+    backend: Any = cells().shared.backend
+    begun, closed = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert closed.wait(60)
+        backend._requests.submit(print)
+
+    backend._do(work)
+    assert begun.wait(60)
+    backend.close()
+    closed.set()
+    backend._starters.shutdown()
+    assert caplog.text == ""

@@ -442,6 +442,8 @@ class _TpuVm:
             except Cancelled:
                 return  # the target is closed
             except Exception as error:
+                if self._is_closed:  # `close` has ended the threads that the work needs
+                    return
                 log.exception("%s: an attempt could not be started or ended", self._context.name)
                 for attempt in attempts:
                     self._conclude(attempt, outcome_of_failed_start(error))
