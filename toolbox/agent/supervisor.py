@@ -47,6 +47,9 @@ _POLL_SECONDS = 0.05
 _DRAIN_SECONDS = 2.0
 _ECHO_SECONDS = 10.0
 _STUCK_SECONDS = 30.0
+# The connection of the agent. With these variables, a bash without a terminal reads startup files, in which the option
+# `nounset` causes errors on Debian.
+_SSH_VARIABLES = ("SSH_CLIENT", "SSH2_CLIENT", "SSH_CONNECTION")
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGXFSZ)
 
 
@@ -172,7 +175,7 @@ class Supervisor:
                 os.dup2(writer, target)
             cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
             variables = {
-                **os.environ,
+                **{name: value for name, value in os.environ.items() if name not in _SSH_VARIABLES},
                 "ARTIFACT_DIR": self._path(RESULTS),
                 "TOPGALLANT_SRC": self._path(SOURCES),
                 **self._order["env"],

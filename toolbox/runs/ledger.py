@@ -5,7 +5,7 @@ directory, which several processes may use at the same time. While a run has ope
 directory names the directory of the run, so that `resources list` finds the ledger wherever the run is.
 
 A line that plans a resource carries a seal of this user (`ledger_seal.py`). A resource without a seal is listed, and is
-never deleted: its line may have been written by somebody else, and its deletion may execute a program.
+never deleted: its line may come from another user, and its deletion may execute a program.
 
 A line is on the disk before the request that it announces is sent. A crash may leave a torn last line, which readers
 ignore and the next writer cuts off. Any other line that cannot be read is damage, and is reported with its number.

@@ -1,4 +1,4 @@
-"""Seals lines of a ledger, so that this user can tell them from lines that somebody else has written.
+"""Seals lines of a ledger, so that this user can tell them from lines that other people have written.
 
 A run directory may come from elsewhere, for example as an artifact of a CI job. A line of its ledger describes how to
 delete a resource: by a program, with a kubeconfig, or with the credentials of this user. The seal is a keyed digest

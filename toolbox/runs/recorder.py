@@ -16,7 +16,6 @@ from toolbox.model import events
 from toolbox.model.events import AttemptReleased, Event, JournalEvent, Note, SecretLeft
 from toolbox.model.resources import ResourceLedger
 from toolbox.runs import layout
-from toolbox.runs import ledger as ledgers
 from toolbox.runs.journal import Journal
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system.redaction import Redactor
@@ -25,6 +24,12 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
 _KEPT = get_args(JournalEvent)
+
+
+def _ledger_of_user() -> ResourceLedger:
+    from toolbox.runs import ledger
+
+    return ledger.of_user()
 
 
 @dataclass(slots=True)
@@ -45,7 +50,7 @@ class Recorder:
     listeners: Sequence[Listener] = ()
     journal: Journal | None = None
     past: RunState = field(default_factory=RunState)
-    ledger: ResourceLedger = field(default_factory=ledgers.of_user)
+    ledger: ResourceLedger = field(default_factory=_ledger_of_user)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _released: set[tuple[str, int]] = field(default_factory=set, repr=False)
     _unmasked: set[str] = field(default_factory=set, repr=False)

@@ -26,11 +26,8 @@ import psutil
 from toolbox.system import cancellation, environ, signals
 
 MARK: Final = "TOPGALLANT_STEP"
-STRICT_BASH: Final = ("bash", "--norc", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
-"""The first arguments of a command line whose last argument is the text of a bash script.
-
-Without `--norc`, a bash that SSH has started reads `/etc/bash.bashrc`, in which `nounset` causes errors on Debian.
-"""
+STRICT_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
+"""The first arguments of a command line whose last argument is the text of a bash script."""
 GRACE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.02
 _DRAIN_SECONDS: Final = 2.0

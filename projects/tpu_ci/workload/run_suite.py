@@ -28,8 +28,7 @@ WRONG_SETTINGS, NO_ENVIRONMENT = 2, 3
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 ADDRESS = re.compile(r"(https://|ssh://|git\+ssh://|/)[^\s\x00-\x1f]+|(\w[\w.-]*@)?\w[\w.-]*:[^\s:-][^\s]*", re.ASCII)
 REFERENCE = re.compile(r"refs/[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")
-# Without --norc, bash reads /etc/bash.bashrc if SSH started it, and "nounset" makes that file fail.
-STRICT_BASH = ["bash", "--norc", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"]
+STRICT_BASH = ["bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c"]
 TOKEN = "REPOSITORY_TOKEN"  # noqa: S105  # the name of the environment variable
 TOKEN_PIPE = "REPOSITORY_TOKEN_PIPE"  # noqa: S105  # the name of the environment variable
 NO_TOKEN = ("", "null")  # a field of the configuration that is null becomes the text "null"

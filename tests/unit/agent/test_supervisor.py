@@ -119,6 +119,13 @@ def test_variables_of_the_order_override_those_of_the_agent_but_not_the_mark(scr
     assert (tmp_path / "attempt/stdout.log").read_text() == f"/given {tmp_path}/attempt\n"
 
 
+def test_a_bash_of_a_workload_does_not_find_that_ssh_started_the_agent(script: Script, tmp_path: Path) -> None:
+    before = "os.environ.update(SSH_CLIENT='10.0.0.1 22 22', SSH_CONNECTION='10.0.0.1 22 10.0.0.2 22', SHLVL='0')\n"
+    run(script, before, command=["bash", "-o", "nounset", "-c", 'echo "${SSH_CLIENT-unset} ${SSH_CONNECTION-unset}"'])
+    assert (tmp_path / "attempt/stdout.log").read_text() == "unset unset\n"
+    assert (tmp_path / "attempt/stderr.log").read_text() == ""
+
+
 def test_the_program_is_searched_in_the_path_of_its_own_variables(script: Script, tmp_path: Path) -> None:
     (tmp_path / "own-program").write_text("#!/bin/sh\necho found\n")
     (tmp_path / "own-program").chmod(0o755)

@@ -86,7 +86,7 @@ def test_an_unknown_setting_of_a_cell_is_named(planned: Planned) -> None:
 def test_a_text_is_run_by_a_strict_bash_and_a_list_is_a_command(planned: Planned) -> None:
     text, words = ({"axes": {"x": [1]}, "workload": {"command": command}} for command in ("a | b", ["a", 1.5]))
     assert only(planned(text)).workload.command == (
-        "bash", "--norc", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c", "a | b",
+        "bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c", "a | b",
     )  # fmt: skip
     assert only(planned(words)).workload.command == ("a", "1.5")
 

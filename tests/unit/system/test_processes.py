@@ -473,9 +473,3 @@ def test_processes_that_are_forked_during_the_search_are_ended_too(start: Start,
     lines.wait_for("up")
     processes.end_marked(tmp_path, grace=0.3)
     assert processes.marked(tmp_path) == []
-
-
-def test_a_strict_bash_that_ssh_has_started_reads_no_startup_file() -> None:
-    variables = {"PATH": os.environ["PATH"], "SSH_CLIENT": "10.0.0.1 22 22"}  # bash recognises SSH by this variable
-    ended = subprocess.run([*processes.STRICT_BASH, "true"], env=variables, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
