@@ -18,12 +18,18 @@ _SIGNALLED: Final = 128
 
 
 class Check(BaseModel):
-    """The file that contains the exit status, and the expected status."""
+    """The file that contains the exit status, and the expected status.
+
+    Args:
+        infrastructure: the statuses with which the workload reports that it could not test the product, for example
+            because a server did not answer.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     file: RelativeFile = AttemptDirectory.exit_code
     expected: int = 0
+    infrastructure: tuple[int, ...] = ()
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Compare the recorded status with the expected status."""
@@ -39,10 +45,12 @@ class Check(BaseModel):
         message = f"exit status {text}{_signal(int(text))}, expected {self.expected}"
         if text == str(self.expected):
             return Judgement(True, message)
+        is_infrastructure = int(text) in self.infrastructure
         last_error = last_line(evidence.directory / _ERRORS)
         if not last_error:
-            return Judgement(False, message)
-        return Judgement(False, f"{message}; the last line of stderr: {last_error}", file=_ERRORS)
+            return Judgement(False, message, is_infrastructure=is_infrastructure)
+        message = f"{message}; the last line of stderr: {last_error}"
+        return Judgement(False, message, file=_ERRORS, is_infrastructure=is_infrastructure)
 
 
 def _signal(status: int) -> str:

@@ -152,10 +152,16 @@ def outcome_without_checks(outcome: WorkloadOutcome) -> Outcome | None:
 
 
 def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
-    """Return the outcome that the judgements decide. If `exit_status` failed, the cause is always `product`."""
+    """Return the outcome that the judgements decide.
+
+    If the workload reports a failure of the infrastructure, the other checks had nothing to judge. If `exit_status`
+    failed for another reason, the cause is always `product`.
+    """
     failed = [(name, judgement) for name, judgement in judgements if judgement.passed is False]
     if not failed:
         return Outcome(Verdict.PASSED)
+    if prevented := next(((name, judgement) for name, judgement in failed if judgement.is_infrastructure), None):
+        return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, f"{prevented[0]}: {prevented[1].message}")
     deviations = [judgement.deviation for _, judgement in failed]
     cause = Cause.CHECK
     if any(name == _EXIT_STATUS for name, _ in failed):

@@ -89,6 +89,7 @@ class Judgement:
         out_of_range: whether the check failed only because a value is out of a configured range or the range of
             earlier runs.
         cases: the test cases that the check has counted; None if the check does not judge test cases.
+        is_infrastructure: whether the attempt could not test the product, because its infrastructure failed.
     """
 
     passed: bool | None
@@ -98,6 +99,7 @@ class Judgement:
     deviation: Deviation | None = None
     out_of_range: bool = False
     cases: CaseReport | None = None
+    is_infrastructure: bool = False
 
 
 def deviations_of(judgements: Iterable[Judgement]) -> dict[str, Deviation]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Command = Union[str, List[str]]
 
 WRONG_SETTINGS, NO_ENVIRONMENT = 2, 3
+NO_REPOSITORY = 75  # EX_TEMPFAIL of sysexits.h. No command of a suite ends with this status: see `run_suite`
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 ADDRESS = re.compile(r"(https://|ssh://|git\+ssh://|/)[^\s\x00-\x1f]+|(\w[\w.-]*@)?\w[\w.-]*:[^\s:-][^\s]*", re.ASCII)
 REFERENCE = re.compile(r"refs/[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")
@@ -157,7 +158,7 @@ def run_git(arguments: Sequence[str], environment: dict[str, str], check: bool =
     if check and completed.returncode:
         word = next(word for word in arguments if word in ("init", "fetch", "checkout", "submodule"))
         reason = next((line for line in text.splitlines() if line.startswith(("fatal:", "error:"))), "see the log")
-        raise Failure(f"`git {word}` ended with status {completed.returncode}: {reason}")
+        raise Failure(f"`git {word}` ended with status {completed.returncode}: {reason}", NO_REPOSITORY)
     return completed.returncode
 
 
@@ -207,7 +208,7 @@ def run_suite(settings: Settings, work: Path, results: Path, token: str) -> int:
         if status := execute(command, variables, checkout):
             message = f"command {number} of {len(settings.commands)} ended with status {status}"
             print(message, file=sys.stderr, flush=True)
-            failed = failed or status
+            failed = failed or (1 if status == NO_REPOSITORY else status)
     return failed
 
 

@@ -36,6 +36,14 @@ def test_a_status_other_than_zero_may_be_expected(judge: Judge, tmp_path: Path) 
     assert judge(check="exit_status", file="status.txt", expected=3).passed
 
 
+@pytest.mark.parametrize(("status", "is_infrastructure"), [("75", True), ("1", False), ("0", False)])
+def test_a_workload_reports_by_its_status_that_it_could_not_test(
+    judge: Judge, tmp_path: Path, status: str, is_infrastructure: bool
+) -> None:
+    (tmp_path / "exit_code").write_text(status)
+    assert judge(check="exit_status", infrastructure=[75]).is_infrastructure is is_infrastructure
+
+
 def test_a_missing_exit_status_fails(judge: Judge) -> None:
     assert judge(check="exit_status") == Judgement(
         False, "exit_code does not exist: the workload did not end by itself"

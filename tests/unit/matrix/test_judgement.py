@@ -146,6 +146,15 @@ def test_a_metric_out_of_its_range_is_a_regression_if_nothing_else_failed(
     assert deviations_of(judged for _, judged in judgements) == deviations
 
 
+def test_a_workload_that_could_not_test_is_an_error_whatever_the_other_checks_say() -> None:
+    judged = [
+        ("files", Judgement(False, "no file")),
+        ("exit_status", Judgement(False, "exit status 75, expected 0", is_infrastructure=True)),
+    ]
+    expected = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "exit_status: exit status 75, expected 0")
+    assert judgement.verdict(judged) == expected
+
+
 def test_a_failed_workload_is_no_regression() -> None:
     judgements = [("exit_status", WRONG), ("metric", SLOW)]
     assert judgement.verdict(judgements).cause is Cause.PRODUCT

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[4] / "projects/tpu_ci/workload/run_suite.py"
+NO_REPOSITORY = 75
 IDENTITY = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -80,6 +81,10 @@ def test_all_commands_run_and_the_first_failure_is_the_exit_status(run: Run) -> 
         "command 2 of 3 ended with status 4",
         "command 3 of 3 ended with status 1",
     ]
+
+
+def test_no_command_can_end_as_a_repository_that_cannot_be_fetched(run: Run) -> None:
+    assert run(commands=[f"exit {NO_REPOSITORY}"]).returncode == 1
 
 
 def test_a_command_that_a_signal_ended_has_failed(run: Run) -> None:
@@ -169,7 +174,7 @@ def test_a_hook_and_the_settings_of_the_repository_are_not_executed(run: Run, re
 
 def test_a_commit_that_the_server_does_not_have_is_named(run: Run) -> None:
     ended = run(commit="1" * 40)
-    assert ended.returncode == 3
+    assert ended.returncode == NO_REPOSITORY
     assert "fetching all branches" in ended.stdout
     assert ended.stderr.splitlines()[-1].startswith("`git checkout` ended with status 128: fatal: ")
 
