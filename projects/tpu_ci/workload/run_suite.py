@@ -206,8 +206,8 @@ def run_suite(settings: Settings, work: Path, results: Path, token: str) -> int:
     failed = 0
     for number, command in enumerate(settings.commands, 1):
         if status := execute(command, variables, checkout):
-            message = f"command {number} of {len(settings.commands)} ended with status {status}"
-            print(message, file=sys.stderr, flush=True)
+            # Not on stderr, whose last line shall be the error of the command.
+            say(f"command {number} of {len(settings.commands)} ended with status {status}")
             failed = failed or (1 if status == NO_REPOSITORY else status)
     return failed
 
