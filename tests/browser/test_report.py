@@ -327,6 +327,7 @@ def test_all_tests_of_a_cell_are_shown_page_by_page(visit: Visit, tmp_path: Path
     page = visit(run_page.write(run.write(Verdict.FAILED)))
     tests = page.locator("details.all-tests")
     tests.locator("summary").click()
+    tests.locator("tbody tr").nth(99).wait_for()
     assert tests.locator("tbody tr").count() == 100
     tests.get_by_text("Later").click()
     tests.get_by_text("Later").click()

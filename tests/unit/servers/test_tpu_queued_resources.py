@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -95,15 +96,16 @@ def test_the_freed_capacity_goes_to_the_next_in_the_queue(
 @pytest.mark.parametrize(
     "policy",
     [
-        {"valid_until_duration": timedelta(hours=1)},
-        {"valid_until_time": datetime.now(UTC) + timedelta(hours=1)},
+        lambda: {"valid_until_duration": timedelta(hours=1)},
+        lambda: {"valid_until_time": datetime.now(UTC) + timedelta(hours=1)},
     ],
+    ids=["duration", "time"],
 )
 def test_a_queued_resource_that_waits_too_long_fails(
-    server: Server, client: TpuClient, wanted: types.QueuedResource, policy: dict[str, Any]
+    server: Server, client: TpuClient, wanted: types.QueuedResource, policy: Callable[[], dict[str, Any]]
 ) -> None:
     server.set_capacity(ZONE, nodes=0)
-    wanted.queueing_policy = types.QueuedResource.QueueingPolicy(policy)
+    wanted.queueing_policy = types.QueuedResource.QueueingPolicy(policy())
     create(client, wanted)
     server.advance(3500)
     assert state(client) == "WAITING_FOR_RESOURCES"
