@@ -14,9 +14,10 @@ from pydantic import AfterValidator
 
 from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
-from toolbox.model.errors import CheckFailed, ConfigurationError
+from toolbox.model.errors import CheckFailed, ConfigurationError, StepError
 from toolbox.model.events import CheckJudged, MetricMeasured, Note, case_events
 from toolbox.model.evidence import Judgement, Metric
+from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import session
 from toolbox.runs.layout import StepDirectory
 from toolbox.system import filesystem
@@ -49,6 +50,7 @@ def judge(
     Raises:
         ConfigurationError: the description of a check or a metric is wrong.
         CheckFailed: checks did not pass. The message names each failed check with its reason.
+        StepError: the workload has reported that its infrastructure failed.
     """
     try:
         named = tuple(NamedCheck.parse(spec) for spec in checks)
@@ -69,18 +71,24 @@ def judge(
         for event in case_events(step.identity, judgement_.cases) if judgement_.cases is not None else ():
             step.recorder.record(event)
     content = {
-        "metrics": {name: _without_nulls(metric, "direction") for name, metric in measured.items()},
+        "metrics": {name: _without_empty(metric, "direction") for name, metric in measured.items()},
         "checks": [
-            {"check": name, **_without_nulls(replace(judgement_, cases=None), "deviation", "cases")}
+            {
+                "check": name,
+                **_without_empty(replace(judgement_, cases=None), "deviation", "cases", "is_infrastructure"),
+            }
             for name, judgement_ in results
         ],
     }
     filesystem.write_json(
         StepDirectory(step.directory).checks, step.recorder.redactor.redact_nested(content, keep_keys=True)
     )
+    outcome = judgement.verdict(results)
+    if outcome.verdict is Verdict.ERROR:
+        raise StepError(outcome.message, directory=directory)
     if failed := [f"{name}: {result.message}" for name, result in results if result.passed is False]:
         raise CheckFailed("\n".join(failed), directory=directory)
 
 
-def _without_nulls(value: Metric | Judgement, *names: str) -> dict[str, Any]:
-    return {name: field for name, field in asdict(value).items() if field is not None or name not in names}
+def _without_empty(value: Metric | Judgement, *names: str) -> dict[str, Any]:
+    return {name: field for name, field in asdict(value).items() if field or name not in names}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.model.errors import CheckFailed, ConfigurationError
+from toolbox.model.errors import CheckFailed, ConfigurationError, StepError
 from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import judging
@@ -59,6 +59,14 @@ def test_passing_checks_are_reported_and_written(attempt: Path, tmp_path: Path, 
             },
         ],
     }
+
+
+def test_a_workload_that_could_not_test_is_an_error_of_the_infrastructure(attempt: Path) -> None:
+    filesystem.write_text(attempt / "exit_code", "75\n")
+    with pytest.raises(StepError) as caught:
+        judging.judge(attempt, [SLOW, {**STATUS, "infrastructure": [75]}], METRICS)
+    assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, Cause.INFRASTRUCTURE)
+    assert str(caught.value) == "exit_status: exit status 75, expected 0"
 
 
 def test_all_checks_run_and_failed_ones_show_value_and_bound(attempt: Path, seen: Seen) -> None:
