@@ -395,9 +395,7 @@ def test_a_request_that_fails_leaves_no_node(cells: Callable[..., Cells], server
     wait_for(lambda: not server.leftovers() and not bench.ledger.open_resources(), "the deletion of the node")
 
 
-def test_a_tpu_of_the_run_is_replaced_before_anybody_may_delete_it(
-    cells: Callable[..., Cells], server: tpu.Server
-) -> None:
+def test_a_tpu_of_the_run_is_replaced_before_it_expires(cells: Callable[..., Cells], server: tpu.Server) -> None:
     bench = cells(reuse="run", ttl=3600)
     for name, seconds, nodes in (("a", 60, 1), ("b", 60, 1), ("c", 3595, 2)):
         assert bench.run("true", name=name, run=seconds)[1].exit_code == 0

@@ -109,13 +109,13 @@ class Target(TpuDescription):
         return f"tpu_vm {self.model_dump_json(include=fields | {'selection', 'python'})}"
 
     def accept(self, workload: Workload) -> None:
-        """Raise ValueError if a cell may take longer than the time after which anybody may delete its TPU."""
+        """Raise ValueError if a cell may take longer than the time after which `resources reap` may delete its TPU."""
         times = workload.timeouts
         if times.run is None or times.wait + times.run >= self.ttl:
             limit = "no limit" if times.run is None else f"{times.wait + times.run:.0f} s with timeouts.wait"
             raise ValueError(
-                f"timeouts.run ({limit}) must end before the `ttl` of the TPU ({self.ttl:.0f} s), after which anybody "
-                "may delete the TPU: raise `ttl`, or lower the limit"
+                f"timeouts.run ({limit}) must end before the `ttl` of the TPU ({self.ttl:.0f} s), after which any "
+                "user may delete the TPU with `resources reap`: raise `ttl`, or lower the limit"
             )
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:  # noqa: ARG002
@@ -602,6 +602,6 @@ class _TpuVm:
 
 
 def _lasts(tpu: Tpu, timeouts: Timeouts) -> bool:
-    """Return whether an attempt must end before anybody may delete a TPU that is up."""
+    """Return whether an attempt must end before the expiry of a TPU that is up."""
     expiry = expiry_of(tpu.nodes[0].labels) if tpu.nodes else None
     return expiry is None or datetime.now(UTC) + timedelta(seconds=(timeouts.run or 0) + timeouts.grace) < expiry

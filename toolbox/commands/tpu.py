@@ -104,7 +104,7 @@ class Tpu:
             data_disks: existing persistent disks, as in [{source: weights, mode: read-only}].
             valid_until: how long the request may wait for capacity, in seconds.
             slices: the number of nodes of a multislice TPU.
-            ttl: the time from now until anybody may delete the TPU, in seconds.
+            ttl: the time in seconds from now until `resources reap` of any user may delete the TPU.
             wait: wait until all workers are ready.
             timeout: how long to wait, in seconds.
         """

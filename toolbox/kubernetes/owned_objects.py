@@ -91,8 +91,8 @@ def labels(owner: Owner, ttl: float | None = None) -> dict[str, str]:
     """Return the labels of an object on the ledger.
 
     Args:
-        ttl: the time until anybody may delete the object, in seconds; None for an object that is deleted with its
-            owner object.
+        ttl: the time until any user may delete the object with `resources reap`, in seconds; None for an object that is
+            deleted with its owner object.
     """
     return {MANAGED_BY: MANAGER, **owner.labels(ttl, prefix=PREFIX)}
 

@@ -27,7 +27,7 @@ class Resource:
         name: the full name on the remote side, unique among the resources of the kind. It is derived from the run, the
             cell and the attempt, so that a resumed run computes the same name.
         deletion: what the module needs to delete the resource, as JSON values without secrets.
-        ttl: the number of seconds after which anybody may delete the resource, counted from its planning.
+        ttl: the number of seconds from the planning of the resource until any user may delete it with `resources reap`.
         command: a command line with which a person can delete the resource.
         keep: whether the end of the run leaves the resource, once it was created completely.
     """
@@ -64,7 +64,7 @@ class Owner:
         """Return the labels of a resource. Their values are valid in Kubernetes and in Google Cloud.
 
         Args:
-            ttl: the time from now until anybody may delete the resource, in seconds. The label of the expiry contains
+            ttl: the time from now until any user may delete the resource, in seconds. The label of the expiry contains
                 the number of seconds since 1970. None for the labels of the owner only.
             prefix: the prefix of the keys.
         """
@@ -90,7 +90,7 @@ class OpenResource:
 
     Args:
         planned: when the resource was planned, or created if only its labels are known.
-        expires: when anybody may delete the resource.
+        expires: when any user may delete the resource.
         is_created: whether the resource was created completely.
         failure: why the latest deletion failed; empty if none was tried.
         is_sealed: whether this user wrote the entry on this machine, or the resource was found by its labels. Other

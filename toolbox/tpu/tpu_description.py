@@ -217,7 +217,7 @@ class TpuDescription(_Part):
             by a queued resource.
         slices: the number of nodes of a multislice TPU.
         api_endpoint: the address of the TPU API: `HOST[:PORT]`, or `http://127.0.0.1:PORT` for a test server.
-        ttl: the seconds from the request until anybody may delete the TPU.
+        ttl: the seconds from the request until `resources reap` of any user may delete the TPU.
     """
 
     project: Project

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class Worker:
     is_running: bool
 
 
-class Control:
+class Control(ABC):
     """A test server as tests see it. A node or queued resource can be given by its name or its id.
 
     Args:
@@ -68,9 +69,9 @@ class Control:
         """The API over REST, as CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU takes it."""
         return f"http://127.0.0.1:{self.rest_port}/"
 
+    @abstractmethod
     def send(self, verb: str, **arguments: Any) -> Any:
         """Execute a verb of the console."""
-        raise NotImplementedError
 
     # Faults and limits
 
