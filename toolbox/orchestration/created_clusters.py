@@ -18,7 +18,6 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, InfrastructureError, StepError
 from toolbox.model.events import ClusterChosen, StepKind
 from toolbox.model.resources import OpenResource, Resource, ResourceLedger
-from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import remote_resources, run, session
 from toolbox.resources import cluster as kind
 from toolbox.runs import steps
@@ -67,21 +66,31 @@ class CreatedCluster:
         """Create the cluster if the run does not have it already. A cluster that exists in part is removed first.
 
         Raises:
-            StepError: the command failed, or did not write a kubeconfig.
+            StepError: a cluster that exists in part could not be removed, the command failed, or the command did not
+                write a kubeconfig.
         """
-        if (entry := self._entry) is not None:
-            if entry.is_created and self._kubeconfig.exists():
-                self._redact_secrets()
-                return
-            remote_resources.delete(self._recorder.ledger, [entry])
+        earlier, ledger = self._entry, self._recorder.ledger
+        if earlier is not None and earlier.is_created and self._kubeconfig.exists():
+            self._redact_secrets()
+            return
         with steps.opened(f"create_{self.name}", kind=StepKind.GROUP) as step:
-            filesystem.make_directory(self._kubeconfig.parent)
             resource = self._resource(step.directory)
-            self._recorder.ledger.plan(resource)
+            ledger.plan(resource)  # also replaces an entry of another machine, which would not be deleted
+            if earlier is not None:
+                self._remove_remains()
+                ledger.plan(resource)
+            filesystem.make_directory(self._kubeconfig.parent)
             run.run(self._settings.command, env=self._variables)
             self._check_kubeconfig()
-            self._recorder.ledger.mark_created(resource)
+            ledger.mark_created(resource)
             self._recorder.record(ClusterChosen(self.name, kubeconfig=str(self._kubeconfig)))
+
+    def _remove_remains(self) -> None:
+        """Remove a cluster that exists in part, which stays on the ledger if this fails."""
+        entries = [entry for entry in [self._entry] if entry is not None]
+        if failures := remote_resources.delete(self._recorder.ledger, entries):
+            reason = "it exists in part, and could not be removed, so it was not created again"
+            raise StepError("\n".join([f"clusters.{self.name}: {reason}", *map(str, failures)]))
 
     @property
     def _entry(self) -> OpenResource | None:
@@ -120,8 +129,7 @@ class CreatedCluster:
             raise self._fault(str(error)) from None
 
     def _fault(self, text: str) -> StepError:
-        message = f"clusters.{self.name}.create.command: {text}"
-        return StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+        return StepError(f"clusters.{self.name}.create.command: {text}")
 
     def _redact_secrets(self) -> None:
         """Mask the credentials of the kubeconfig in all logs from now on."""

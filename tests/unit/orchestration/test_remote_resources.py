@@ -323,6 +323,47 @@ def test_a_cluster_that_cannot_be_removed_is_an_error(project: Project) -> None:
     assert [entry.resource.kind for entry in state.remaining_resources] == ["cluster"]
 
 
+def left_incomplete(project: Project) -> RunState:
+    """Return a run that has left an incomplete cluster, because neither its creation nor its removal succeeded."""
+    for name in ("fail", "stuck"):
+        (project.root / name).touch()
+    state, _ = project.run("def test(): ...", clusters())
+    (project.root / "fail").unlink()
+    (project.root / "lines").unlink()
+    return state
+
+
+def test_an_incomplete_cluster_that_cannot_be_removed_is_not_created_again(project: Project) -> None:
+    state = left_incomplete(project)
+    state, code = project.resume(state.directory)
+    assert (code, lines(project)) == (3, ["destroy"] * 6)  # before the creation, and at the end of the run
+    heading, cause = message(state).splitlines()[:2]
+    assert heading == "clusters.sut: it exists in part, and could not be removed, so it was not created again"
+    (entry,) = state.remaining_resources
+    assert cause.startswith(f"cluster sut-{state.run}: `bash ")
+    assert cause.endswith(f"ended with status 1; by hand: {entry.resource.command}")
+    assert (entry.is_created, "ended with status 1" in entry.failure) == (False, True)
+
+
+def test_an_incomplete_cluster_is_removed_before_it_is_created_again(project: Project) -> None:
+    state = left_incomplete(project)
+    (project.root / "stuck").unlink()
+    state, code = project.resume(state.directory)
+    assert (code, lines(project), state.resources) == (0, ["destroy", "create", "destroy"], ())
+
+
+def test_a_run_resumed_on_another_machine_removes_its_incomplete_cluster_with_its_own_command(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = left_incomplete(project)
+    (project.root / "stuck").unlink()
+    monkeypatch.setenv("XDG_STATE_HOME", str(project.root / "another-state"))
+    file = RunDirectory(state.directory).ledger
+    file.write_text(file.read_text().replace("destroy >>lines", "evil >>lines"))
+    state, code = project.resume(state.directory)
+    assert (code, lines(project), state.resources) == (0, ["destroy", "create", "destroy"], ())
+
+
 @pytest.mark.parametrize("is_made", [False, True])
 def test_a_cluster_in_the_journal_of_an_earlier_version_is_put_on_the_ledger(project: Project, is_made: bool) -> None:
     state, _ = project.run("def test():\n    if not Path('go').exists(): raise Interrupted(2)", clusters())
