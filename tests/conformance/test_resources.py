@@ -23,7 +23,7 @@ from toolbox.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ToolboxError
 from toolbox.model.resources import Owner, Resource
-from toolbox.runs import steps
+from toolbox.runs import ledger, steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Step
 from toolbox.system.redaction import Redactor
@@ -175,3 +175,19 @@ def test_a_resource_has_a_command_for_people(site: ResourceSite) -> None:
     resource = site.create(OWNER)
     assert "it" in resource.command
     assert resource.ttl > 0
+
+
+def test_a_ledger_of_an_earlier_version_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "topgallant").mkdir()
+    (tmp_path / "topgallant" / "ledger.key").write_bytes(bytes(range(32)))
+    contents = ledger.load(Path(__file__).parent / "data" / "ledger.jsonl")
+    assert contents.damage == ()
+    assert sorted(entry.resource.kind for entry in contents.resources) == KINDS
+    for entry in contents.resources:
+        assert entry.is_sealed, "the seal must not change, or the resources of earlier runs are not deleted"
+        assert entry.owner == Owner("20261121-021705-us5v", "tpu_ci", "ann", "laptop")
+        loaded(entry.resource)
+    states = {entry.resource.kind: entry.state for entry in contents.resources}
+    assert states["tpu_node"] == "could not be deleted: no answer"
+    assert states["kubernetes_namespace"] == "kept"

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from toolbox.model import backoff
 from toolbox.model.errors import StepError
@@ -17,15 +19,36 @@ from toolbox.model.resources import Owner
 from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation
-from toolbox.tpu import api_errors
+from toolbox.tpu import api_endpoint, api_errors
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import TpuApiError
+from toolbox.tpu.tpu_description import is_endpoint
 from toolbox.tpu.tpu_states import Operation
 
 TIMEOUT: Final = 900.0
 """The default time limit of a deletion, in seconds. Google Cloud needs a few minutes for a large slice."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 10.0
+_QUEUED: Final = "/queuedResources/"
+
+
+class TpuObject(BaseModel):
+    """A node or a queued resource on a ledger: the fields of `toolbox.model.resources.Resource.deletion`.
+
+    Args:
+        name: the full name.
+        api_endpoint: the address of the TPU API.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str
+    api_endpoint: Annotated[str, AfterValidator(is_endpoint)]
+
+    def delete(self, owner: Owner) -> bool:
+        """See `toolbox.extensions.protocols.RemoteResource`."""
+        with TpuApi(api_endpoint.parse(self.api_endpoint)) as api:
+            return delete(api, self.name, owner)
 
 
 class ForeignObject(StepError):
@@ -53,31 +76,26 @@ def check_owner(name: str, labels: Mapping[str, str], owner: Owner) -> None:
         raise ForeignObject(name, labels)
 
 
-def delete_node(api: TpuApi, name: str, owner: Owner, *, timeout: float = TIMEOUT) -> bool:
-    """Delete the node with a full name, and return when it no longer exists.
+def delete(api: TpuApi, name: str, owner: Owner, *, timeout: float = TIMEOUT) -> bool:
+    """Delete the node or the queued resource with a full name, and return when it no longer exists.
+
+    A queued resource is deleted with its nodes.
 
     Returns:
-        Whether the node existed.
+        Whether the object existed.
 
     Raises:
-        ForeignObject: the node belongs to another owner.
-        StepError: the node may still exist.
+        ForeignObject: the object belongs to another owner.
+        StepError: the object may still exist.
     """
+    if _QUEUED in name:
+        return _delete_queued_resource(api, name, owner, timeout)
     return _Deletion(name, owner, lambda: api.node(name).labels, lambda: api.delete_node(name), api.operation).run(
         timeout
     )
 
 
-def delete_queued_resource(api: TpuApi, name: str, owner: Owner, *, timeout: float = TIMEOUT) -> bool:
-    """Delete the queued resource with a full name and its nodes, and return when they no longer exist.
-
-    Returns:
-        Whether the queued resource existed.
-
-    Raises:
-        ForeignObject: the nodes of the queued resource belong to another owner.
-        StepError: the queued resource may still exist.
-    """
+def _delete_queued_resource(api: TpuApi, name: str, owner: Owner, timeout: float) -> bool:
     deadline = time.monotonic() + timeout
     try:
         queued = api.queued_resource(name)
@@ -95,9 +113,9 @@ def delete_queued_resource(api: TpuApi, name: str, owner: Owner, *, timeout: flo
     )
     deletion.run(deadline - time.monotonic())
     # The API deletes the nodes with their queued resource. This confirms it, and deletes a node that is left.
-    location = name.partition("/queuedResources/")[0]
+    location = name.partition(_QUEUED)[0]
     for node in queued.nodes:
-        delete_node(api, f"{location}/nodes/{node}", owner, timeout=max(1.0, deadline - time.monotonic()))
+        delete(api, f"{location}/nodes/{node}", owner, timeout=max(1.0, deadline - time.monotonic()))
     return True
 
 

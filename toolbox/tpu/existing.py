@@ -110,10 +110,7 @@ def delete(api: TpuApi, tpu: ExistingTpu, owner: Owner, *, timeout: float = dele
         ForeignObject: the TPU belongs to another owner.
         StepError: the TPU may still exist.
     """
-    if tpu.queued is not None:
-        deletion.delete_queued_resource(api, tpu.queued.name, owner, timeout=timeout)
-    else:
-        deletion.delete_node(api, tpu.full_name, owner, timeout=timeout)
+    deletion.delete(api, tpu.full_name, owner, timeout=timeout)
 
 
 def _node(api: TpuApi, name: str) -> Node | None:

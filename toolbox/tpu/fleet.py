@@ -255,10 +255,8 @@ class Fleet:
 
     def _delete(self, entry: OpenResource) -> None:
         resource, owner = entry.resource, self._ledger.owner
-        is_queued = resource.kind == provisioning.QUEUED_RESOURCE
-        delete = deletion.delete_queued_resource if is_queued else deletion.delete_node
         try:
-            delete(self._api, resource.name, owner)
+            deletion.delete(self._api, resource.name, owner)
         except (ToolboxError, OSError) as error:
             self._ledger.mark_failed(resource, describe(error))
             raise

@@ -38,9 +38,9 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_is_gone_after_its_deletion(server: Server, api: TpuApi, owner: Owner, request_for: Request) -> None:
     api.create(request_for())
     server.wait_for_state("tpu", "READY")
-    assert deletion.delete_node(api, NODE, owner)
+    assert deletion.delete(api, NODE, owner)
     assert server.leftovers() == []
-    assert not deletion.delete_node(api, NODE, owner)
+    assert not deletion.delete(api, NODE, owner)
 
 
 def test_a_queued_resource_is_gone_with_its_nodes(
@@ -48,9 +48,9 @@ def test_a_queued_resource_is_gone_with_its_nodes(
 ) -> None:
     api.create(request_for(slices=2))
     server.wait_for_state("tpu-1", "READY")
-    assert deletion.delete_queued_resource(api, QUEUED, owner)
+    assert deletion.delete(api, QUEUED, owner)
     assert server.leftovers() == []
-    assert not deletion.delete_queued_resource(api, QUEUED, owner)
+    assert not deletion.delete(api, QUEUED, owner)
 
 
 @pytest.mark.parametrize("fields", [{}, {"spot": True}])
@@ -59,16 +59,16 @@ def test_a_tpu_that_is_being_created_is_deleted(
 ) -> None:
     api.create(request_for(**fields))
     if fields:
-        deletion.delete_queued_resource(api, QUEUED, owner)
+        deletion.delete(api, QUEUED, owner)
     else:
-        deletion.delete_node(api, NODE, owner)
+        deletion.delete(api, NODE, owner)
     assert server.leftovers() == []
 
 
 def test_a_waiting_queued_resource_is_deleted(server: Server, api: TpuApi, owner: Owner, request_for: Request) -> None:
     server.set_capacity(PLACE.zone, nodes=0)
     api.create(request_for(spot=True))
-    deletion.delete_queued_resource(api, QUEUED, owner)
+    deletion.delete(api, QUEUED, owner)
     assert server.leftovers() == []
 
 
@@ -76,7 +76,7 @@ def test_a_preempted_node_is_deleted(server: Server, api: TpuApi, owner: Owner, 
     api.create(request_for(spot=True))
     server.wait_for_state(NODE, "READY")
     server.preempt("tpu")
-    deletion.delete_queued_resource(api, QUEUED, owner)
+    deletion.delete(api, QUEUED, owner)
     assert server.leftovers() == []
 
 
@@ -99,7 +99,7 @@ def test_a_deletion_survives_faults(
     api.create(request_for())
     server.wait_for_state("tpu", "READY")
     server.add_fault(fault)
-    deletion.delete_node(api, NODE, owner, timeout=20)
+    deletion.delete(api, NODE, owner, timeout=20)
     assert server.leftovers() == []
 
 
@@ -109,7 +109,7 @@ def test_a_deletion_that_takes_too_long_is_an_error(
     api.create(request_for())
     server.add_fault(Fault("DeleteNode", "FAILED_PRECONDITION", "locked", times=None))
     with pytest.raises(StepError, match=r"still exists .*locked"):
-        deletion.delete_node(api, NODE, owner, timeout=0.2)
+        deletion.delete(api, NODE, owner, timeout=0.2)
 
 
 def test_a_deletion_that_is_not_permitted_is_an_error_at_once(
@@ -118,7 +118,7 @@ def test_a_deletion_that_is_not_permitted_is_an_error_at_once(
     api.create(request_for())
     server.add_fault(Fault("DeleteNode", "PERMISSION_DENIED", times=None))
     with pytest.raises(RejectedRequest, match="permissions"):
-        deletion.delete_node(api, NODE, owner)
+        deletion.delete(api, NODE, owner)
 
 
 @pytest.mark.parametrize("fields", [{}, {"slices": 2}])
@@ -126,7 +126,6 @@ def test_a_tpu_of_another_owner_is_not_deleted(
     server: Server, api: TpuApi, owner: Owner, request_for: Request, fields: dict[str, int]
 ) -> None:
     api.create(request_for(owner=STRANGER, **fields))
-    delete, name = (deletion.delete_queued_resource, QUEUED) if fields else (deletion.delete_node, NODE)
     with pytest.raises(ForeignObject, match="another owner"):
-        delete(api, name, owner)
+        deletion.delete(api, QUEUED if fields else NODE, owner)
     assert server.requests("DeleteNode") == server.requests("DeleteQueuedResource") == []
