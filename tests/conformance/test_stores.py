@@ -286,6 +286,26 @@ def test_a_directory_without_a_run_is_refused(store: Store, tmp_path: Path) -> N
     assert count(store)["runs"] == 0
 
 
+def test_a_run_outside_of_the_baseline_is_stored_and_can_be_left_out(store: Store, tmp_path: Path) -> None:
+    recording.record(store, past(1.0).write(tmp_path))
+    recording.record(store, past(9.0, days=1, is_baseline=False).write(tmp_path))
+    with store.reading() as connection:
+        assert [row.baseline for row in queries.runs(connection, ALL)] == [False, True]
+        for where, values in ((ALL, [1.0, 9.0]), (Filter(baseline=True), [1.0])):
+            (series,) = queries.series(connection, replace(where, cells=SMALL))
+            assert series.values.tolist() == values
+            assert len(queries.results(connection, where)) == 2 * len(values)
+
+
+def test_a_run_outside_of_the_baseline_makes_no_cell_flaky(store: Store, tmp_path: Path) -> None:
+    for days in range(20):
+        cells = {SMALL: [replace(FAILED, cause=Cause.CHECK), Tried()]}
+        written = past(days=days, cells=cells, revision=f"{days % 2:040x}", is_baseline=False).write(tmp_path)
+        recording.record(store, written)
+    with store.reading() as connection:
+        assert queries.flaky_cells(connection, "training", START + timedelta(days=30)) == set()
+
+
 def test_a_failed_recording_changes_nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording.record(store, past().write(tmp_path))
     before = count(store)
@@ -394,6 +414,7 @@ ADDED: Final[dict[str, list[str | tuple[str, str]]]] = {  # the tables, indexes 
     "0004": ["TABLE case_results", "TABLE case_counts", "TABLE cases"],
     "0005": [("attempts", "purpose"), ("attempts", "charged_seconds"), ("attempts", "cost")],
     "0006": ["INDEX ix_results_reuse_key", ("results", "reuse_key"), ("results", "reused_from")],
+    "0007": [("runs", "baseline")],
 }
 
 

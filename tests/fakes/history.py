@@ -64,6 +64,7 @@ class Past:
         cells: attempts of each cell, by the cell's labels in the form `model=small,batch=8`.
         targets: targets by name, as in `plan.json`.
         is_over: whether the run has ended.
+        is_baseline: whether the run is part of the baseline.
     """
 
     cells: Mapping[str, Sequence[Tried]]
@@ -75,6 +76,7 @@ class Past:
     targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     quarantined: Sequence[str] = ()
     is_over: bool = True
+    is_baseline: bool = True
     message: str = ""
 
     def write(self, parent: Path) -> Path:
@@ -82,11 +84,15 @@ class Past:
         name = self.run or self.started.strftime("%Y%m%d-%H%M%S-test")
         directory = parent / self.project / name
         directory.mkdir(parents=True)
-        (directory / "run.json").write_text(
-            json.dumps(
-                {"project": self.project, "revision": self.revision, "host": "ci-1", "user": "ci", "versions": {}}
-            )
-        )
+        request: dict[str, Any] = {
+            "project": self.project,
+            "revision": self.revision,
+            "host": "ci-1",
+            "user": "ci",
+            "versions": {},
+        }
+        request["baseline"] = self.is_baseline
+        (directory / "run.json").write_text(json.dumps(request))
         cells = [
             {"id": identity(cell), "name": cell, "settings": labels(cell), "labels": labels(cell)}
             for cell in self.cells

@@ -62,6 +62,13 @@ def test_run_executes_the_request_and_saves_the_overrides(small: Workspace) -> N
     assert yaml.safe_load((first / "config.yaml").read_text())["greeting"] == "a: b"
 
 
+def test_a_run_that_a_comment_requests_is_not_part_of_the_baseline(small: Workspace) -> None:
+    assert small.run("ci", "run", "--text=/test small").exit_code == 0
+    assert small.run("project", "run", "small").exit_code == 0
+    rows = small.run("results", "list", "--format=json").json
+    assert [row["baseline"] for row in rows] == [True, False]
+
+
 def test_only_runs_the_given_phases(small: Workspace) -> None:
     outcome = small.run("ci", "run", "--text=/test small\n/only post_cleanup\n", "--format=json")
     assert [step["name"] for step in outcome.json["steps"]] == ["post_cleanup"]

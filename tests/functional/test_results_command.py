@@ -297,6 +297,27 @@ def test_confirmed_failures_do_not_change_bounds(results: Results, workspace: Wo
     assert file.read_text() == before
 
 
+def test_runs_outside_of_the_baseline_are_compared_but_change_nothing(results: Results, workspace: Workspace) -> None:
+    file = workspace.directory / "config/bounds/training.yaml"
+    argv = ("update_bounds", "training", "--cells=*small*", "--format=json")
+    (before,) = loaded(results(*argv))
+    bounds, changes = file.read_text(), loaded(results("changes", "--format=json"))
+    runs = []
+    for number in range(20):
+        moment = START + timedelta(days=40, hours=number)
+        cells = {SMALL: [Tried(metrics={"time": 2.0 + 0.001 * (number % 7)})]}
+        past = Past(cells, started=moment, revision="c" * 40, presets=["on_demand"], is_baseline=False)
+        runs.append(str(past.write(workspace.directory / "runs")))
+    assert results("import", *runs).exit_code == 0
+    (after,) = loaded(results(*argv))
+    assert (after["mean"], after["samples"], after["action"]) == (before["mean"], before["samples"], "kept")
+    assert file.read_text() == bounds
+    assert loaded(results("changes", "--format=json")) == changes
+    (compared,) = loaded(results("compare", "20260409", "latest", "--cells=*small*", "--format=json"))
+    assert compared["change"] == "worse"
+    assert loaded(results("list", "--limit=1", "--format=json"))[0]["baseline"] is False
+
+
 def test_impossible_acceptances_are_reported(results: Results, workspace: Workspace) -> None:
     mistakes = {
         ("--accept=*:time",): "needs a --reason of one line",

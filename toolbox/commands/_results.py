@@ -65,6 +65,7 @@ def run_filter(
     presets: Sequence[str] | None = None,
     since: str | None = None,
     until: str | None = None,
+    baseline: bool = False,
 ) -> Filter:
     """Return the filter that the flags of a command describe.
 
@@ -75,7 +76,7 @@ def run_filter(
     end = _moments.parse(until, flag="until", is_end=True) if until is not None else None
     if begin is not None and end is not None and begin > end:
         raise UsageError(f"--since={since} --until={until}: the period ends before it begins")
-    return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or ())
+    return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or (), baseline=baseline)
 
 
 def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter) -> Filter:

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -198,7 +199,7 @@ class Results:
             old = _results.side_filter(connection, before, "before", selection)
             new = _results.side_filter(connection, after, "after", selection)
             failed = queries.failed_cells(connection, old), queries.failed_cells(connection, new)
-            history = queries.series(connection, selection)
+            history = queries.series(connection, replace(selection, baseline=True))
             comparisons = comparison.compare(
                 queries.series(connection, old), queries.series(connection, new), history, failed=failed
             )
@@ -229,6 +230,8 @@ class Results:
         """
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
 
+        Runs with `results.baseline: false`, such as those of pull requests, are left out.
+
         If the level of a metric has changed, its bounds change only after a person accepts the new level with --accept.
         Values that were out of their bounds in two attempts of a cell are left out. The manual bounds of
         config/bounds/PROJECT.manual.yaml replace computed bounds, and are never changed by this command.
@@ -251,7 +254,14 @@ class Results:
         how = Update(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
         selection = _results.run_filter(
-            project=project, cells=cells, metric=metric, revision=revision, presets=presets, since=since, until=until
+            project=project,
+            cells=cells,
+            metric=metric,
+            revision=revision,
+            presets=presets,
+            since=since,
+            until=until,
+            baseline=True,
         )
         with _results.opened(database, selection) as (store, connection):
             rows, remarks = _bounds_update.update(connection, selection, files, how, dry_run=dry_run)
@@ -287,7 +297,9 @@ class Results:
                 raise UsageError("results changes: with --csv, only --column and --format are allowed")
             return _changes_of_csv(csv, column, format)
         period = _results.run_filter(since=since, until=until)
-        selection = _results.run_filter(project=project, cells=cells, settings=settings, metric=metric, presets=presets)
+        selection = _results.run_filter(
+            project=project, cells=cells, settings=settings, metric=metric, presets=presets, baseline=True
+        )
         with _results.opened(database, selection) as (store, connection):
             series = queries.series(connection, selection)
         rows = [
@@ -320,7 +332,13 @@ class Results:
             format: the format of the output; with `text`, healthy cells are left out.
         """
         selection = _results.run_filter(
-            project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
+            project=project,
+            cells=cells,
+            settings=settings,
+            since=since,
+            until=until,
+            presets=presets,
+            baseline=True,
         )
         with _results.opened(database, selection) as (store, connection):
             results = queries.results(connection, selection, with_metrics=False)

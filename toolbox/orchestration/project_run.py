@@ -295,6 +295,7 @@ def _create(request: RunRequest) -> Path:
 def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
     """Write the files that record the request. Names are not masked, because a resumed run needs them."""
     request, configuration = loaded.request, loaded.configuration
+    results = configuration.block(storing.BLOCK, Results)
     overrides = redactor.redact_nested(dict(request.overrides), keep_keys=True)
     run = {
         "run": directory.name,
@@ -310,7 +311,8 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
         "user": _user(),
-        "currency": configuration.block(storing.BLOCK, Results).currency,
+        "currency": results.currency,
+        "baseline": results.baseline and not request.is_from_outside,
         "argv": redactor.redact_nested(sys.argv),
         "changes": [_change_json(change, redactor) for change in configuration.changes],
     }

@@ -102,8 +102,8 @@ class Project:
     """A project.
 
     Args:
-        runs: the recent runs, newest first.
-        count: the number of all runs.
+        runs: the recent runs of the baseline, newest first.
+        count: the number of all runs of the baseline.
         cells: the cells, the most urgent first.
         flakiness_runs: the number of runs from which flakiness is computed.
         spendings: what the attempts of all runs have cost.
@@ -187,13 +187,14 @@ def slowest(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
 def collect(
     connection: Connection, where: Filter, bounds: Mapping[str, BoundsInForce], *, now: datetime
 ) -> list[Project]:
-    """Return the projects, sorted by name."""
-    runs = _grouped(queries.runs(connection, where), lambda row: row.project)
+    """Return the projects, sorted by name, from the runs of the baseline. The costs are those of all runs."""
+    baseline = dataclasses.replace(where, baseline=True)
+    runs = _grouped(queries.runs(connection, baseline), lambda row: row.project)
     spendings = _grouped(queries.spendings(connection, where), lambda spending: spending.project)
     return [
         _project(
             connection,
-            dataclasses.replace(where, project=name),
+            dataclasses.replace(baseline, project=name),
             runs[name],
             spendings.get(name, ()),
             bounds.get(name, {}),

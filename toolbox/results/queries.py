@@ -49,6 +49,7 @@ class Filter:
         until: the latest start of runs.
         presets: presets; a run must have used all of them.
         run: the id of the row of one run.
+        baseline: whether to select only runs of the baseline.
     """
 
     project: str | None = None
@@ -60,6 +61,7 @@ class Filter:
     until: datetime | None = None
     presets: Sequence[str] = ()
     run: int | None = None
+    baseline: bool = False
 
 
 def runs(
@@ -237,8 +239,8 @@ def reusable(
 
 
 def flaky_cells(connection: Connection, project: str, until: datetime) -> set[str]:
-    """Return the ids of the cells that were flaky in the 90 days before `until`."""
-    lately = Filter(project=project, since=until - _LATELY, until=until)
+    """Return the ids of the cells that were flaky in the baseline in the 90 days before `until`."""
+    lately = Filter(project=project, since=until - _LATELY, until=until, baseline=True)
     return observations.known_flaky(results(connection, lately, with_metrics=False))
 
 
@@ -380,6 +382,8 @@ def _of_runs(where: Filter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if where.run is not None:
         conditions.append(Run.id == where.run)
+    if where.baseline:
+        conditions.append(Run.baseline.is_(True))
     if where.project is not None:
         conditions.append(Run.project == where.project)
     if where.since is not None:

@@ -106,6 +106,7 @@ def _put_run(connection: Connection, state: RunState, request: Mapping[str, Any]
         "versions": request.get("versions") or {},
         "directory": str(state.directory),
         "currency": request.get("currency") or CURRENCY,
+        "baseline": request.get("baseline") is not False,
         "updated": state.updated,
         "recorded": datetime.now(UTC),
     }

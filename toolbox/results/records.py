@@ -34,6 +34,7 @@ class RunRow:
     host: str | None
     directory: str
     currency: str
+    baseline: bool = True
     cells: Mapping[str, int] = field(default_factory=dict)
     cost: float | None = None
     unpriced: int = 0

@@ -61,6 +61,8 @@ class Run(Base):
         updated: when the journal was last written. An older copy of the run does not replace the row.
         recorded: when the row was written.
         currency: the currency of the costs of the cells.
+        baseline: whether bounds, changes and flakiness are computed from the run. A run of a pull request is only
+            compared with the baseline.
     """
 
     __tablename__ = "runs"
@@ -83,6 +85,7 @@ class Run(Base):
     versions: Mapped[dict[str, Any]]
     directory: Mapped[str]
     currency: Mapped[str]
+    baseline: Mapped[bool]
     updated: Mapped[datetime]
     recorded: Mapped[datetime]
 

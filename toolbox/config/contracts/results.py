@@ -28,6 +28,10 @@ class Contract(BaseModel):
         min_length=1,
         description="the revision under test, for the records; null for that of the configuration's checkout",
     )
+    baseline: bool = Field(
+        default=True,
+        description="whether bounds, changes, flakiness and the dashboard use the runs; not for pull requests",
+    )
     currency: str = Field(default=CURRENCY, min_length=1, description="the currency of `cost_per_hour`")
 
     @model_validator(mode="before")

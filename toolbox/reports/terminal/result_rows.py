@@ -81,6 +81,7 @@ def of_runs(runs: Iterable[RunRow]) -> list[Row]:
             "directory": run.directory,
             "message": run.message,
             "currency": run.currency,
+            "baseline": run.baseline,
         }
         for run in runs
     ]

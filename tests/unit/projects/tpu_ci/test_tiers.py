@@ -43,6 +43,12 @@ def test_tiers_on_tpus_run_the_same_cells_so_that_they_share_their_history() -> 
     assert [cell.id for cell in plan("nightly").cells] == [cell.id for cell in plan("on_demand").cells]
 
 
+@pytest.mark.parametrize(("presets", "is_baseline"), [(["nightly"], True), (["on_demand"], False)])
+def test_a_pull_request_does_not_change_the_bounds_of_the_nightly_runs(presets: list[str], is_baseline: bool) -> None:
+    _, configuration = request.configure(RunRequest("tpu_ci", presets))
+    assert configuration.get("results.baseline") is is_baseline
+
+
 def test_only_the_suite_with_coverage_has_the_metric() -> None:
     assert {tuple(cell.expectations.sources) for cell in plan("cpu").cells} == {("test_seconds",)}
     assert {tuple(cell.expectations.sources) for cell in plan("nightly").cells} == {("test_seconds", "coverage")}

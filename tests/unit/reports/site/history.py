@@ -65,6 +65,7 @@ class Past:
             "versions": {},
             "directory": "",
             "currency": "USD",
+            "baseline": True,
             "recorded": started,
         }
         self._add(tables.Run, **(row | columns))

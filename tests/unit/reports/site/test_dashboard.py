@@ -79,6 +79,15 @@ def test_one_run_is_on_all_pages(past: Past, tmp_path: Path) -> None:
     assert "2026-11-21 07:00 UTC 0.25 r-1 abc1" in text_of(found["cells/grid~small-id.html"])
 
 
+def test_a_run_outside_of_the_baseline_has_a_cost_and_no_other_effect(past: Past, tmp_path: Path) -> None:
+    past.run({"small": Ended(metrics={"step_time": 0.25}, cost=2.0)}, days_ago=1)
+    past.run({"small": Ended("failed", "product", "broken by a pull request", cost=3.0)}, baseline=False)
+    found = {path: text_of(page) for path, page in pages(site(past, tmp_path)).items()}
+    assert "grid ✓ passed" in found["index.html"]
+    assert "5.00 USD" in found["projects/grid.html"]
+    assert not any("broken by a pull request" in text for text in found.values())
+
+
 def test_all_links_lead_to_existing_files(past: Past, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "a #1 100%?"
     run.mkdir(parents=True)
