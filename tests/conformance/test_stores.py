@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +22,7 @@ from toolbox.model.bounds import Direction, Side
 from toolbox.model.errors import UsageError
 from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.results import earlier_times, queries, recording, tables
+from toolbox.results import case_recording, earlier_times, queries, recording, tables
 from toolbox.results.queries import Filter
 from toolbox.results.records import AttemptRow, EarlierTime
 from toolbox.results.store import Store, StoreError
@@ -118,6 +119,40 @@ def test_the_test_cases_of_a_cell_are_recorded(store: Store, tmp_path: Path) -> 
             START + timedelta(days=1),
             START,
         ]
+
+
+def suite_of(*cases: str) -> str:
+    """Return a JUnit file with these test cases. One whose name begins with `bad` has failed."""
+    elements = [f'<testcase name="{name}">{"<failure/>" * name.startswith("bad")}</testcase>' for name in cases]
+    return f"<testsuite>{''.join(elements)}</testsuite>"
+
+
+def test_test_cases_with_random_names_do_not_fill_the_store(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(case_recording, "MOST_NAMES", 4)
+    for days in range(5):
+        junit = suite_of("steady", f"good-{days}", f"bad-{days}")
+        recording.record(store, past(days=days, cells={SMALL: [replace(FAILED, junit=junit)]}).write(tmp_path))
+    with store.reading() as connection:
+        rows = queries.results(connection, Filter())
+        assert [row.tests for row in rows] == [{"passed": 2, "failed": 1}] * 5
+        names = Counter(case.name for case in queries.cases(connection, rows, "*"))
+    assert names == {"steady": 5, "good-4": 1, **{f"bad-{days}": 1 for days in range(5)}}
+    assert f"{SMALL} has more than 4 different test cases" in caplog.text
+
+
+def test_all_test_cases_of_a_run_are_stored_however_many_there_are(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(case_recording, "MOST_NAMES", 4)
+    for days in range(2):
+        junit = suite_of(*map(str, range(days, 9 + days)))
+        recording.record(store, past(days=days, cells={SMALL: [Tried(junit=junit)]}).write(tmp_path))
+    with store.reading() as connection:
+        newest, oldest = queries.results(connection, Filter())
+        names = [[case.name for case in queries.cases(connection, [row], "*")] for row in (newest, oldest)]
+    assert [len(each) for each in names] == [9, 8]
 
 
 def test_without_the_files_the_counts_and_the_failures_are_recorded(store: Store, tmp_path: Path) -> None:

@@ -1,19 +1,31 @@
-"""Writes the test cases of a run into the store, for `recording.py`."""
+"""Writes the test cases of a run into the store, for `recording.py`.
+
+A test case whose name contains an address, an identifier or a temporary path has another name in each run. So that such
+names do not fill the store, the test cases of a cell that no run has for the longest time are removed when the cell has
+too many. The counts of their runs stay, and so do test cases that ever failed, and all test cases of the latest run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, func, select
 
-from toolbox.model.cases import CaseResult
+from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.results import tables
 from toolbox.runs import step_cases
 from toolbox.runs.run_state import RunState, StepState
 from toolbox.runs.step_cases import StepCases
 
+log = logging.getLogger(__name__)
+
+MOST_NAMES: Final = 100_000  # different test cases of a cell
+_SPARE: Final = 10  # one of this many is removed in addition, so that not every run removes test cases
+_FEW: Final = 500  # ids in one statement
+_HARMLESS: Final = (CaseOutcome.PASSED, CaseOutcome.SKIPPED)
 _MOST_TEXTS: Final = 100  # test cases of a result whose whole text is stored
 _Key = tuple[int, str, str]  # the id of the row of the cell, the suite and the name
 Insert = Callable[[type[tables.Base], Sequence[Mapping[str, Any]]], None]
@@ -41,6 +53,8 @@ def write(
             keyed = {(cell_id, fit(case.suite), fit(case.name)): case for case in cases.cases}
             ids = _ids(connection, insert, cell_id, keyed)
             insert(tables.CaseResult, list(_rows(result_id, ids, keyed)))
+            if len(ids) > MOST_NAMES:
+                _remove_oldest(connection, step.name, cell_id, len(ids) - MOST_NAMES, {ids[key] for key in keyed})
 
 
 def _cases(directory: Path, step: StepState, run: RunState) -> StepCases | None:
@@ -71,3 +85,31 @@ def _ids(connection: Connection, insert: Insert, cell_id: int, keyed: Mapping[_K
         return stored
     insert(case, [{"cell_id": cell, "suite": suite, "name": name} for cell, suite, name in missing])
     return {(row.cell_id, row.suite, row.name): row.id for row in connection.execute(query)}
+
+
+def _remove_oldest(connection: Connection, name: str, cell_id: int, excess: int, latest: Collection[int]) -> None:
+    """Remove test cases of a cell that never failed, with their results, those of the oldest runs first.
+
+    Args:
+        name: the name of the cell, for a warning.
+        excess: how many test cases are too many.
+        latest: the ids of the rows of the test cases of the latest run, which stay.
+    """
+    case, result = tables.Case, tables.CaseResult
+    failures = func.count().filter(result.outcome.not_in(_HARMLESS))
+    query = select(case.id).outerjoin(result, result.case_id == case.id).where(case.cell_id == cell_id)
+    query = query.group_by(case.id).having(failures == 0).order_by(func.max(result.result_id).nulls_first())
+    oldest = [identity for identity in connection.scalars(query) if identity not in latest]
+    removed = oldest[: excess + MOST_NAMES // _SPARE]
+    for begin in range(0, len(removed), _FEW):
+        some = removed[begin : begin + _FEW]
+        connection.execute(delete(result).where(result.case_id.in_(some)))
+        connection.execute(delete(case).where(case.id.in_(some)))
+    if removed:
+        log.warning(
+            "%s has more than %s different test cases: the store forgets %s that no run has for the longest time and "
+            "that never failed. Do their names contain random parts, such as addresses or temporary paths?",
+            name,
+            MOST_NAMES,
+            len(removed),
+        )
