@@ -116,6 +116,28 @@ def opened() -> Iterator[CancelScope]:
         scope.close()
 
 
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Open a scope inside the current scope, and cancel it if the body does not end within `seconds`.
+
+    Raises:
+        TimeoutError: the time is over, and the tasks of the scope have ended.
+    """
+    over = f"the time limit of {seconds:g} s is over"
+    with opened() as scope:
+        timer = threading.Timer(seconds, scope.cancel, [over])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Cancelled:
+            if scope.reason != over:
+                raise
+            raise TimeoutError(over) from None
+        finally:
+            timer.cancel()
+
+
 def _end(ending: Callable[[], object]) -> None:
     try:
         ending()

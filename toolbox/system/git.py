@@ -17,13 +17,14 @@ from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.foreign_text import printable
 from toolbox.model.secrets import Secret
 from toolbox.model.text import abbreviated, truncate
-from toolbox.system import environ, processes
+from toolbox.system import cancellation, environ, processes
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REVISION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")  # `git check-ref-format` allows a few more characters
 _SCP = re.compile(r"(?:\w[\w.-]*@)?\w[\w.-]*:[^\s:][^\s]*", re.ASCII)
 _OF_REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 _MOST_LINES: Final = 100
+_MOST_SECONDS: Final = 120.0
 _SCHEMES: Final = ("https", "ssh", "git+ssh")
 _VARIABLE: Final = "TOPGALLANT_GIT_TOKEN"
 _ASKED: Final = ("refs/tags/{}^{{}}", "refs/tags/{}", "refs/heads/{}")  # of an annotated tag, `^{}` is the commit
@@ -141,7 +142,7 @@ def _git(arguments: list[str], repository: str, variables: Mapping[str, str] | N
 
     Raises:
         ConfigurationError: git is not installed.
-        InfrastructureError: git failed.
+        InfrastructureError: git failed, or the server did not answer in time.
     """
     inherited = processes.environment(environ.state_directory())
     # A git hook sets these variables, and they name another repository.
@@ -155,12 +156,15 @@ def _git(arguments: list[str], repository: str, variables: Mapping[str, str] | N
         lines.append(line)
 
     try:
-        completed = processes.run(
-            ["git", *arguments],
-            env={**environment, **_ENVIRONMENT, **(variables or {})},
-            on_line=collect,
-            on_error_line=errors.append,
-        )
+        with cancellation.limited(_MOST_SECONDS):
+            completed = processes.run(
+                ["git", *arguments],
+                env={**environment, **_ENVIRONMENT, **(variables or {})},
+                on_line=collect,
+                on_error_line=errors.append,
+            )
+    except TimeoutError:
+        raise InfrastructureError(f"{repository} cannot be read: git did not end within {_MOST_SECONDS:g} s") from None
     except FileNotFoundError:
         raise ConfigurationError("git is not installed: install it, or write the complete id of the commit") from None
     if completed.returncode == 0:

@@ -2,7 +2,7 @@
 
 The script needs git and Python 3.8 or later, and no package. It reads `settings.json` beside it, works in the current
 directory, and leaves there `results/`, the directory `$RESULTS` of the commands. The exit status is that of the first
-command that failed; 2 for wrong settings; 3 if the commit cannot be fetched or the environment cannot be made.
+command that failed; 2 for wrong settings; 3 if the environment cannot be made; 75 if the commit cannot be fetched.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
@@ -65,6 +66,7 @@ class Settings:
         self.commands = self._commands(content, "commands")
         self.env = {str(name): str(value) for name, value in (content.get("env") or {}).items()}
         self.cache = content.get("cache")
+        self.timeout = self._seconds(content, "timeout")
         self.submodules = content.get("submodules") is True
         self.makes_venv = content.get("venv") is True
         if not ADDRESS.fullmatch(self.repository) or "::" in self.repository:
@@ -83,6 +85,12 @@ class Settings:
         if not isinstance(value, str) or not value or "\0" in value or "\n" in value:
             self._refuse(name, "must be a line of text")
         return value
+
+    def _seconds(self, content: dict[str, Any], name: str) -> float:
+        value = content.get(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            self._refuse(name, "must be a number of seconds above 0")
+        return float(value)
 
     def _commands(self, content: dict[str, Any], name: str) -> list[Command]:
         commands = content.get(name) or []
@@ -119,21 +127,21 @@ def fetch(settings: Settings, checkout: Path, token: str) -> None:
     for name in [name for name in environment if name.startswith("GIT_") and not name.startswith("GIT_CONFIG_")]:
         del environment[name]
     environment.update({"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file", TOKEN: token})
-    git = ["git", *GIT_OPTIONS, *credentials(settings.repository, token)]
-    run_git([*git, "init", "--quiet", "--template=", str(checkout)], environment)
-    inside = [*git, "-C", str(checkout)]
+    command = ["git", *GIT_OPTIONS, *credentials(settings.repository, token)]
+    git = Git(command, environment, settings.timeout)
+    git.run(["init", "--quiet", "--template=", str(checkout)])
+    git.command += ["-C", str(checkout)]
     options = ["--quiet", "--no-tags", "--no-recurse-submodules"]
     address = ["--", settings.repository]
-    shallow = [*inside, "fetch", *options, "--depth=1", *address, settings.commit]
-    if run_git(shallow, environment, check=False):
+    if git.run(["fetch", *options, "--depth=1", *address, settings.commit], check=False):
         say("the server does not give a single commit: fetching all branches")
         branches = ["+refs/heads/*:refs/remotes/origin/*"]
         branches += [f"+{settings.revision}:refs/remotes/asked"] if REFERENCE.fullmatch(settings.revision) else []
-        run_git([*inside, "fetch", *options, *address, *branches], environment)
-    run_git([*inside, "checkout", "--quiet", "--force", "--detach", settings.commit], environment)
+        git.run(["fetch", *options, *address, *branches])
+    git.run(["checkout", "--quiet", "--force", "--detach", settings.commit])
     if settings.submodules:
         environment["GIT_ALLOW_PROTOCOL"] = "https:ssh"
-        run_git([*inside, "submodule", "update", "--quiet", "--init", "--recursive", "--depth=1"], environment)
+        git.run(["submodule", "update", "--quiet", "--init", "--recursive", "--depth=1"])
 
 
 def credentials(repository: str, token: str) -> list[str]:
@@ -145,21 +153,44 @@ def credentials(repository: str, token: str) -> list[str]:
     return ["-c", f"{origin}.helper=", "-c", f"{origin}.helper={helper}"]
 
 
-def run_git(arguments: Sequence[str], environment: dict[str, str], check: bool = True) -> int:
-    """Run git, and return its exit status. With `check`, a status that is not 0 is a failure."""
-    try:
-        completed = subprocess.run(
-            arguments, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
-        )
-    except FileNotFoundError:
-        raise Failure("git is not installed on this machine: install it, for example in the startup script") from None
-    text = completed.stderr.decode("utf-8", "replace")
-    print(text, end="", file=sys.stderr, flush=True)
-    if check and completed.returncode:
-        word = next(word for word in arguments if word in ("init", "fetch", "checkout", "submodule"))
-        reason = next((line for line in text.splitlines() if line.startswith(("fatal:", "error:"))), "see the log")
-        raise Failure(f"`git {word}` ended with status {completed.returncode}: {reason}", NO_REPOSITORY)
-    return completed.returncode
+class Git:
+    """Runs git. All commands together have a time limit, because a server may accept a request and never answer."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], timeout: float) -> None:
+        self.command = command
+        self._environment = environment
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+
+    def run(self, arguments: Sequence[str], check: bool = True) -> int:
+        """Run a command of git, and return its exit status. With `check`, a status that is not 0 is a failure."""
+        try:
+            process = subprocess.Popen(
+                [*self.command, *arguments],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # with the programs that git starts for a transport
+            )
+        except FileNotFoundError:
+            message = "git is not installed on this machine: install it, for example in the startup script"
+            raise Failure(message) from None
+        try:
+            errors = process.communicate(timeout=max(0.0, self._deadline - time.monotonic()))[1]
+        except subprocess.TimeoutExpired:
+            message = f"the repository was not fetched within {self._timeout:g} s (`repository.timeout`)"
+            raise Failure(message, NO_REPOSITORY) from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        text = errors.decode("utf-8", "replace")
+        print(text, end="", file=sys.stderr, flush=True)
+        if check and process.returncode:
+            reason = next((line for line in text.splitlines() if line.startswith(("fatal:", "error:"))), "see the log")
+            message = f"`git {arguments[0]}` ended with status {process.returncode}: {reason}"
+            raise Failure(message, NO_REPOSITORY)
+        return process.returncode
 
 
 def make_environment(settings: Settings, work: Path, results: Path) -> dict[str, str]:

@@ -1,13 +1,14 @@
 """The commit of a revision is asked from git, which gets no option, no other transport and no password by argv."""
 
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.model.errors import Cancelled, ConfigurationError, InfrastructureError
 from toolbox.model.secrets import Secret
-from toolbox.system import git
+from toolbox.system import cancellation, git
 
 
 @pytest.fixture
@@ -107,6 +108,21 @@ def test_only_the_host_of_the_repository_gets_the_token_and_not_by_argv() -> Non
     assert "hunter2" not in " ".join(options)
     assert all(option == "-c" or option.startswith("credential.https://h.example:8443.helper=") for option in options)
     assert git._credentials("git@h:a", Secret("hunter2")) == ([], {})
+
+
+def test_a_server_that_never_answers_is_an_error_of_the_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git, "_MOST_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"https://127.0.0.1:{server.getsockname()[1]}/a"
+        with pytest.raises(InfrastructureError, match=r"cannot be read: git did not end within 0.5 s"):
+            git.commit_of(address, "main")
+
+
+def test_a_cancellation_is_not_taken_for_a_server_that_never_answers() -> None:
+    with cancellation.opened() as scope:
+        scope.cancel("another task failed")
+        with pytest.raises(Cancelled, match="another task failed"):
+            git.commit_of("https://a.invalid/b", "main")
 
 
 def test_endless_output_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,6 +50,7 @@ def run(tmp_path: Path, repository: Path) -> Run:
             "revision": "main",
             "commit": git(repository, "rev-parse", "main"),
             "python": sys.executable,
+            "timeout": 60,
             "commands": ["true"],
             **settings,
         }
@@ -172,6 +174,13 @@ def test_a_hook_and_the_settings_of_the_repository_are_not_executed(run: Run, re
     assert not (tmp_path / "pwned").exists()
 
 
+def test_a_server_that_never_answers_is_a_repository_that_cannot_be_fetched(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ended = run(repository=f"https://127.0.0.1:{server.getsockname()[1]}/a", timeout=0.5)
+    assert ended.returncode == NO_REPOSITORY
+    assert ended.stderr.splitlines()[-1] == "the repository was not fetched within 0.5 s (`repository.timeout`)"
+
+
 def test_a_commit_that_the_server_does_not_have_is_named(run: Run) -> None:
     ended = run(commit="1" * 40)
     assert ended.returncode == NO_REPOSITORY
@@ -195,6 +204,7 @@ def test_a_commit_that_the_server_does_not_have_is_named(run: Run) -> None:
         ({"commands": [[]]}, "commands"),
         ({"install": [1]}, "install"),
         ({"python": "a\nb"}, "python"),
+        ({"timeout": 0}, "timeout"),
     ],
 )
 def test_wrong_settings_start_nothing(run: Run, tmp_path: Path, settings: dict[str, object], name: str) -> None:
