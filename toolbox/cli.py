@@ -44,7 +44,17 @@ class Context:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit code."""
+    """Run the command line, and return the exit code. After the third signal, end the process at once."""
+    code = _main(argv)
+    if signals.cleanup_has_ended():
+        # When the interpreter ends, it waits for all worker threads, of which one may wait for a remote system.
+        _flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     words, verbatim = _split(list(sys.argv[1:] if argv is None else argv))
     context = Context(debug=_DEBUG in words)
     words = [*(word for word in words if word != _DEBUG), *verbatim]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.grid import Grid, wait
+from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 from toolbox.system import processes
 from toolbox.testing import Running, Workspace
 
@@ -219,3 +221,63 @@ def test_sighup_ends_a_run_like_sigterm(small: Workspace) -> None:
     assert "SIGHUP" in small.summary()["message"]
     assert list(small.run_directory().glob("*__post_cleanup/cleaned"))
     assert processes.marked(small.directory) == []
+
+
+# Its cells run on this machine. Their release waits for a file, and cannot be cancelled.
+STUCK = """
+    import os
+    import time
+
+    from pydantic import ConfigDict
+
+    from toolbox.backends import local
+
+
+    class Target(local.Target):
+        model_config = ConfigDict(extra="forbid")
+        keeps_attempts = True
+        begun: str
+        end: str
+
+        def open(self, context):
+            return Stuck(self, super().open(context))
+
+
+    class Stuck:
+        def __init__(self, target, backend):
+            self.target, self.backend = target, backend
+
+        def __getattr__(self, name):
+            return getattr(self.backend, name)
+
+        def release(self, handle):
+            open(self.target.begun, "w").close()
+            while not os.path.exists(self.target.end):
+                time.sleep(0.02)
+            self.backend.release(handle)
+"""
+
+
+def test_the_third_signal_does_not_wait_for_a_target(grid: Grid) -> None:
+    begun, end = (grid.root / name for name in ("release-begun", "release-end"))
+    grid.workspace.write({"backends/stuck.py": STUCK})
+    grid.configure(
+        "a", target="there", blocks={"targets": {"there": {"backend": "stuck", "begun": str(begun), "end": str(end)}}}
+    )
+    grid.mark("hold-a")
+    with grid.start() as running:
+        grid.wait_for("begin a")
+        running.send(signal.SIGINT)
+        wait(begun.exists, "the release")
+        running.send(signal.SIGTERM)
+        running.wait_for("send 1 more to stop the cleanup")
+        running.send(signal.SIGINT)
+        outcome = running.wait(15)
+    assert outcome.exit_code == 130, str(outcome)
+    assert "Traceback" not in outcome.stdout + outcome.stderr
+    assert (grid.verdicts, grid.phases, grid.alive()) == ({"a": "cancelled"}, ["prepare"], [])
+    assert (grid.directory / "report.html").exists()
+    end.touch()
+    grid.unmark("hold-a")
+    assert grid.resume().exit_code == 0
+    assert (grid.verdicts, grid.phases) == ({"a": "passed"}, ["prepare", "cleanup"])

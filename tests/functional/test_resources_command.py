@@ -315,6 +315,20 @@ def test_a_signal_ends_a_deletion_that_takes_long(team: Team) -> None:
     assert [row["name"] for row in team.resources("list", "--format=json").json] == ["endless"]
 
 
+def test_the_third_signal_ends_a_run_during_its_deletions(team: Team) -> None:
+    team.configure("endless")
+    with team.workspace.start("project", "run", "makers") as running:
+        wait(lambda: "endless.tried" in team.things, "the deletion")
+        for left in (2, 1):
+            running.send(signal.SIGINT)
+            running.wait_for(f"send {left} more to stop the cleanup")
+        running.send(signal.SIGINT)
+        outcome = running.wait(20)
+    assert outcome.exit_code == 130, str(outcome)
+    assert "1 remote resource may still exist, because a signal ended the cleanup: `" in outcome.stdout
+    assert [row["name"] for row in team.resources("list", "--format=json").json] == ["endless"]
+
+
 def test_a_damaged_ledger_is_reported_with_its_line(team: Team) -> None:
     run = team.kill("a")
     file = RunDirectory(run).ledger

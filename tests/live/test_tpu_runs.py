@@ -143,6 +143,34 @@ def test_a_run_that_ends_during_a_creation_leaves_nothing(runs: Runs) -> None:
     runs.check_clean()
 
 
+@pytest.mark.parametrize("moment", ["begin a", "end a"])
+def test_the_third_signal_ends_a_run_whose_deletion_hangs(runs: Runs, moment: str) -> None:
+    runs.server.add_fault(Fault("DeleteNode", hang=True, times=None))
+    runs.configure("a")
+    if moment == "begin a":
+        runs.grid.mark("hold-a")
+    with runs.start() as running:
+        runs.grid.wait_for(moment)
+        if moment == "begin a":
+            running.send(signal.SIGINT)
+        wait(lambda: runs.server.requests("DeleteNode"), "the deletion")
+        if moment == "end a":
+            running.send(signal.SIGINT)
+        running.send(signal.SIGTERM)  # a second SIGINT could arrive together with the first
+        running.wait_for("send 1 more to stop the cleanup")
+        running.send(signal.SIGINT)
+        outcome = running.wait(15)
+    assert outcome.exit_code == 130, str(outcome)
+    assert "1 remote resource may still exist, because a signal ended the cleanup" in str(outcome)
+    assert runs.grid.phases == ["prepare"]
+    (entry,) = runs.grid.workspace.run("resources", "list", "--format=json").json
+    assert (entry["kind"], len(runs.server.leftovers())) == ("tpu_node", 1)
+    runs.server.clear_faults()
+    reaped = runs.grid.workspace.run("resources", "reap")
+    assert reaped.exit_code == 0, str(reaped)
+    assert runs.server.leftovers() == []
+
+
 def test_a_failed_deletion_is_an_error_of_the_run(runs: Runs) -> None:
     runs.server.add_fault(Fault("DeleteNode", "PERMISSION_DENIED", times=None))
     outcome = runs.configure("a").grid.run()

@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -25,6 +25,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.errors import (
     Cancelled,
     FilesLost,
+    Interrupted,
     LimitExceeded,
     StepError,
     SubmissionUnknown,
@@ -37,13 +38,14 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome
-from toolbox.system import cancellation
+from toolbox.system import cancellation, signals
 from toolbox.system.cancellation import CancelScope
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 _MOST_THREADS: Final = 32
+_CANCEL_SECONDS: Final = 2.0  # how long cancelled work may take to end; some targets do not let go sooner
 _JUDGED: Final = (EndedBy.EXIT, EndedBy.SIGNAL)  # the checks decide the outcome, which does not contain the message
 
 
@@ -76,7 +78,10 @@ class Executions:
         self._starters = ThreadPoolExecutor(min(_MOST_THREADS, jobs), thread_name_prefix="start")
         self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
         self._removers = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="remove")
+        self._open_work: set[Future[None]] = set()
         self._starting = CancelScope()
+        self._collecting = CancelScope(cancellation.current())
+        self._removing = CancelScope()  # without a parent, so that the removal continues when the run is cancelled
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()
         self._is_settled = False
@@ -96,7 +101,13 @@ class Executions:
 
     def start(self, run: CellRun, done: Callable[[Handle], None], failed: Callable[[Conclusion], None]) -> None:
         """Start an attempt, or adopt the attempt if an earlier session has started it."""
-        self._do(partial(self._start, run), done, lambda error: failed(_not_started(error)), threads=self._starters)
+        self._do(
+            partial(self._start, run),
+            done,
+            lambda error: failed(_not_started(error)),
+            scope=self._starting,
+            threads=self._starters,
+        )
 
     def status(self, run: CellRun) -> AttemptStatus:
         """Return the status of an attempt that was started."""
@@ -105,23 +116,32 @@ class Executions:
 
     def collect(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
         """Fetch the files of an ended attempt, and run the checks that need no other cell."""
-        self._do(partial(self._collect, run, status), done, lambda error: done(_failure(error)))
+        collect = partial(self._collect, run, status)
+        self._do(collect, done, lambda error: done(_failure(error)), scope=self._collecting)
 
     def cancel(self, run: CellRun) -> None:
         """End an attempt early."""
         if run.handle is not None:
-            cancel = partial(_outside_cancelled_scope, partial(self._backend(run.target).cancel, run.handle))
-            self._do(cancel, _do_nothing, partial(_warn, f"the workload of {run.cell.name} could not be ended"))
+            cancel = partial(self._backend(run.target).cancel, run.handle)
+            failed = partial(_warn, f"the workload of {run.cell.name} could not be ended")
+            self._do(cancel, _do_nothing, failed, scope=self._removing)
 
     def end_open(self, target: str, attempts: Sequence[RemainingAttempt]) -> None:
         """End attempts that may be running, if their target answers now."""
-        end = partial(_outside_cancelled_scope, lambda: abandoned.end_workloads(self._backend(target), attempts))
-        self._do(end, _do_nothing, partial(_warn, f"workloads on {target} may be running"), threads=self._removers)
+        failed = partial(_warn, f"workloads on {target} may be running")
+        self._do(
+            lambda: abandoned.end_workloads(self._backend(target), attempts),
+            _do_nothing,
+            failed,
+            scope=self._removing,
+            threads=self._removers,
+        )
 
     def release(self, target: str, handle: Handle, done: Callable[[], None]) -> None:
         """Remove the remains of an attempt from its target. If that fails, a resumed run tries again."""
-        release = partial(_outside_cancelled_scope, partial(self._backend(target).release, handle))
-        self._do(release, lambda _: done(), partial(_warn, f"files of {handle.name} remain on {target}"))
+        release = partial(self._backend(target).release, handle)
+        failed = partial(_warn, f"files of {handle.name} remain on {target}")
+        self._do(release, lambda _: done(), failed, scope=self._removing)
 
     def discard(
         self,
@@ -138,23 +158,26 @@ class Executions:
         """
 
         def work() -> None:
-            with cancellation.entered(self._starting):
-                backend = self._backend(target)
-                abandoned.discard(backend, attempts, lambda event: self._results.put(partial(removed, event)))
+            backend = self._backend(target)
+            abandoned.discard(backend, attempts, lambda event: self._results.put(partial(removed, event)))
 
         def failed(error: BaseException) -> None:
             _warn(f"files of attempts may remain on {target}", error)
             done()
 
-        self._do(work, lambda _: done(), failed, threads=self._removers)
+        self._do(work, lambda _: done(), failed, scope=self._starting, threads=self._removers)
 
     def stop_starting(self, reason: str) -> None:
         """Stop waiting for targets that do not answer."""
         self._starting.cancel(reason)
 
     def settle(self) -> None:
-        """Wait for the worker threads, and handle their results. From then on, no new work is started."""
-        self._shut_down()
+        """Wait for the worker threads, and handle their results. From then on, no new work is started.
+
+        Raises:
+            Interrupted: a signal has arrived.
+        """
+        self._await_work()
         self._is_settled = True
         self.handle_results(0)
 
@@ -169,40 +192,68 @@ class Executions:
                 _warn(f"files of the run remain on {target}", error)
 
     def close(self) -> None:
-        """Wait for the worker threads, and close the connections to the targets."""
-        self._shut_down()
-        for backend in self._backends.values():
-            backend.close()
+        """Wait for the worker threads, and close the connections to the targets.
 
-    def _shut_down(self) -> None:
-        for threads in (self._starters, self._threads, self._removers):
-            threads.shutdown()
+        Raises:
+            Interrupted: the third signal has arrived, which cancels the work of the threads.
+        """
+        try:
+            with signals.shielded():
+                self._await_work()
+        except Interrupted as error:
+            self._cancel_work(str(error))
+            raise
+        finally:
+            self._collecting.close()
+            for threads in (self._starters, self._threads, self._removers):
+                threads.shutdown(wait=False, cancel_futures=True)
+            for backend in self._backends.values():
+                backend.close()
+
+    def _await_work(self) -> None:
+        """Wait until the worker threads have no work.
+
+        Joining the threads would not do: a signal that interrupts `Thread.join` makes later joins return early.
+        """
+        while self._open_work:
+            signals.check()
+            wait(self._open_work.copy(), timeout=signals.WAIT_SECONDS)
+
+    def _cancel_work(self, reason: str) -> None:
+        """Cancel the work of all threads, and wait a moment for its end. What is not removed yet remains."""
+        for scope in (self._starting, self._collecting, self._removing):
+            scope.cancel(reason)
+        wait(self._open_work.copy(), timeout=_CANCEL_SECONDS)
 
     def _do(
         self,
         work: Callable[[], Result],
         done: Callable[[Result], None],
         failed: Callable[[BaseException], None],
+        *,
+        scope: CancelScope,
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
         """Run `work` in a worker thread, and queue a call of `done` or `failed`. After `settle`, do nothing."""
 
         def call() -> None:
             try:
-                result = partial(done, work())
+                with cancellation.entered(scope):
+                    result = partial(done, work())
             except BaseException as error:  # noqa: BLE001  # the error becomes the outcome of the attempt
                 self._results.put(partial(failed, error))
             else:
                 self._results.put(result)
 
         if not self._is_settled:
-            (threads or self._threads).submit(contextvars.copy_context().run, call)
+            future = (threads or self._threads).submit(contextvars.copy_context().run, call)
+            self._open_work.add(future)
+            future.add_done_callback(self._open_work.discard)
 
     def _start(self, run: CellRun) -> Handle:
-        with cancellation.entered(self._starting):
-            if run.is_adopted and (handle := self._adopt(run)) is not None:
-                return handle
-            return self._backend(run.target).submit(run.cell.workload, run.name, run.directory)
+        if run.is_adopted and (handle := self._adopt(run)) is not None:
+            return handle
+        return self._backend(run.target).submit(run.cell.workload, run.name, run.directory)
 
     def _adopt(self, run: CellRun) -> Handle | None:
         """Return the handle of an attempt that an earlier session submitted; None if the target does not have it.
@@ -288,12 +339,6 @@ def _not_started(error: BaseException) -> Conclusion:
     """Return the conclusion of a failed submission, which is open unless the error proves that nothing was started."""
     is_proof = isinstance(error, ToolboxError | Cancelled | OSError) and not isinstance(error, SubmissionUnknown)
     return replace(_failure(error), is_open=not is_proof)
-
-
-def _outside_cancelled_scope(work: Callable[[], None]) -> None:
-    """Run `work` in a new scope, so that it can clean up although the run was cancelled."""
-    with cancellation.entered(CancelScope()):
-        work()
 
 
 def _do_nothing(*_: object) -> None:

@@ -362,7 +362,7 @@ def _run_phases(
         errors.append(error)
         _cancel_unadopted(top)
     for name, function in phases.items():
-        if errors and not (name == CLEANUP and reservation.is_held):
+        if signals.cleanup_has_ended() or (errors and not (name == CLEANUP and reservation.is_held)):
             continue
         try:
             outcomes[name] = _run_phase(name, function, reservation)
@@ -371,7 +371,7 @@ def _run_phases(
             _cancel_unadopted(top)
             processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger))
     errors += _delete_resources(top, reservation)
-    errors += reservation.release(compare=CLEANUP in phases)
+    errors += reservation.release(compare=CLEANUP in phases and not signals.cleanup_has_ended())
     if (signal_number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
         errors.append(Interrupted(signal_number))
     if count := processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger)):
@@ -381,11 +381,16 @@ def _run_phases(
 
 def _delete_resources(top: Step, reservation: Reservation) -> list[BaseException]:
     """Delete the remote resources of the run, and return the errors."""
-    try:
-        remote_resources.delete_at_end(top, lost_servers=reservation.lost_servers)
-    except BaseException as error:  # noqa: BLE001  # the caller reports the error
-        return [error]
-    return []
+    errors: list[BaseException] = []
+    lost_servers = reservation.lost_servers
+    if not signals.cleanup_has_ended():
+        try:
+            remote_resources.delete_at_end(top, lost_servers=lost_servers)
+        except BaseException as error:  # noqa: BLE001  # the caller reports the error
+            errors.append(error)
+    if signals.cleanup_has_ended() and (entries := remote_resources.to_delete(top, lost_servers=lost_servers)):
+        errors.append(remote_resources.NotDeleted(len(entries)))
+    return errors
 
 
 def _cancel_unadopted(top: Step) -> None:
@@ -394,7 +399,7 @@ def _cancel_unadopted(top: Step) -> None:
     Without the cancellation, the cells would be recorded as failed when the run kills their processes or pods.
     """
     work = session.current()
-    if work.plan is None or work.matrix_has_run:
+    if work.plan is None or work.matrix_has_run or signals.cleanup_has_ended():
         return
     try:
         abandoned.end(work.plan, top.recorder, work.clusters)

@@ -69,22 +69,41 @@ class DeletionFailed(StepError):
         super().__init__("\n".join([heading, *lines]), verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
+class NotDeleted(StepError):
+    """Remote resources were not deleted, because the third signal has ended the cleanup of the run.
+
+    Args:
+        count: the number of resources that remain.
+    """
+
+    def __init__(self, count: int) -> None:
+        remain = f"{counted(count, 'remote resource')} may still exist, because a signal ended the cleanup"
+        hint = f"`{environ.program()} resources reap` deletes what is left, and so does the end of a resumed run"
+        super().__init__(f"{remain}: {hint}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
 def delete_at_end(top: Step, *, lost_servers: Collection[str] = ()) -> None:
     """Delete what the run has created, as a step of the run, except what is to be kept.
+
+    Raises:
+        DeletionFailed: a deletion failed.
+    """
+    if entries := to_delete(top, lost_servers=lost_servers):
+        delete_as_step(top, entries)
+
+
+def to_delete(top: Step, *, lost_servers: Collection[str] = ()) -> list[OpenResource]:
+    """Return the entries of the ledger that are to be deleted at the end of the run.
 
     Args:
         top: the top step of the run.
         lost_servers: the API servers of clusters whose lease the run has lost. Another run may be using them.
-
-    Raises:
-        DeletionFailed: a deletion failed.
     """
     entries = [entry for entry in top.recorder.ledger.open_resources() if not entry.is_kept]
     entries = [entry for entry in entries if entry.resource.deletion.get("server") not in lost_servers]
     if any(map(_waits_for_attempts, entries)) and _has_open_attempts(top):
         entries = [entry for entry in entries if not _waits_for_attempts(entry)]
-    if entries:
-        delete_as_step(top, entries)
+    return entries
 
 
 def delete_as_step(top: Step, entries: Sequence[OpenResource]) -> None:

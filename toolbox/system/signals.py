@@ -62,6 +62,11 @@ def first() -> int | None:
     return _state.received[0] if _state.received else None
 
 
+def cleanup_has_ended() -> bool:
+    """Return whether the third signal has arrived, after which nothing more is cleaned up."""
+    return len(_state.received) >= _SIGNALS_TO_END_CLEANUP
+
+
 @contextmanager
 def shielded() -> Iterator[None]:
     """Only record the signals that arrive while the body runs. The third signal raises `Interrupted` nevertheless."""
@@ -109,9 +114,12 @@ def deferred(wake: Callable[[], object] | None = None) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise `Interrupted` if a signal has arrived. Do nothing outside of the main thread, and in a shielded region."""
+    """Raise `Interrupted` if a signal has arrived, or in a shielded region, if the third signal has arrived.
+
+    Do nothing outside of the main thread.
+    """
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and _state.received and not _state.is_shielded:
+    if is_main and (cleanup_has_ended() if _state.is_shielded else _state.received):
         raise Interrupted(_state.received[0])
 
 
@@ -123,7 +131,7 @@ def _handle(signal_number: int, _frame: FrameType | None) -> None:
             _state.wake()
             return
         raise Interrupted(signal_number)
-    if count >= _SIGNALS_TO_END_CLEANUP:
+    if cleanup_has_ended():
         raise Interrupted(_state.received[0])
     name, signals_left = signal.Signals(signal_number).name, _SIGNALS_TO_END_CLEANUP - count
     log.warning("%s: the run is cleaning up; send %d more to stop the cleanup", name, signals_left)

@@ -1,5 +1,6 @@
 """The blocking parts of an attempt run in threads, and the calling thread handles their results."""
 
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,13 @@ from tests.fakes.backend import BROKEN, NEVER, Ending, FakeBackend, Machines
 from tests.unit.matrix.conftest import Planned
 from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.executions import Executions
-from toolbox.model.errors import Cancelled, FilesLost, LimitExceeded, StepError
+from toolbox.model.errors import Cancelled, FilesLost, Interrupted, LimitExceeded, StepError
 from toolbox.model.events import Event, Note, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation
+from toolbox.system import cancellation, signals
 from toolbox.system.redaction import Redactor
 
 
@@ -222,3 +223,31 @@ def test_a_target_is_opened_once_and_closed_at_the_end(desks: Any) -> None:
     assert (backend.machines.closed, backend.context.name) == (["one"], "one")
     assert backend.context.variables == {"N": "1"}
     assert backend.context.mark.name == "one"
+
+
+def test_a_signal_that_ends_the_wait_for_a_removal_cancels_it(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, errors = threading.Event(), []
+
+    def release(_self: FakeBackend, _handle: Handle) -> None:
+        begun.set()
+        try:
+            cancellation.current().sleep(60)
+        except Cancelled as error:
+            errors.append(str(error))
+
+    def check() -> None:
+        assert begun.wait(60)
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(FakeBackend, "release", release)
+    desk = desks(Ending())
+    desk.start()
+    desk.executions.release("one", desk.run.handle, tuple)
+    monkeypatch.setattr(signals, "check", check)
+    with pytest.raises(Interrupted):
+        desk.executions.settle()
+    assert errors == []
+    with pytest.raises(Interrupted):
+        desk.executions.close()
+    assert errors == ["interrupted by SIGINT"]
+    assert desk.executions._backends["one"].machines.closed == ["one"]

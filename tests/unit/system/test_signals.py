@@ -37,6 +37,14 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         f"try:\n with signals.shielded():\n  for count in (1, 2, 3, 4): send(signal.SIGINT); print(count)\n{CAUGHT}",
         "1\n2\ninterrupted by SIGINT\n",
     ),
+    "after the third signal, `check` raises in a shielded region too": (
+        (
+            "def arrived():\n try: signals.check()\n except Interrupted: return True\n"
+            "def sent():\n try: send(15)\n except Interrupted: pass\n"
+            "with signals.shielded():\n for _ in range(3): sent(); print(arrived(), signals.cleanup_has_ended())"
+        ),
+        "None False\nNone False\nTrue True\n",
+    ),
     "a second signal does not raise after the first one has raised": (
         "try: send(signal.SIGINT)\nexcept Interrupted: print('first')\nsend(signal.SIGTERM)\nprint('cleaned')",
         "first\ncleaned\n",
