@@ -91,6 +91,28 @@ def test_a_cell_that_hangs_is_ended_with_all_its_processes(grid: Grid) -> None:
     assert grid.alive() == []
 
 
+def test_test_cases_that_finished_before_the_time_limit_are_rows_of_the_cell(grid: Grid) -> None:
+    command = """
+        echo '<testsuite><testcase name="good"/><testcase name="bad"><failure/></testcase></testsuite>' >1.xml
+        echo '<testsuite><testcase name="late"/>' >2.xml
+        touch 3.xml
+        echo begun; sleep 300
+    """
+    checks = [{"check": "junit", "glob": "files/*.xml"}]
+    workload = {"command": command, "collect": ["*.xml"], "sample_seconds": None}
+    outcome = grid.configure("a", workload=workload, checks=checks, timeouts={"silence": 2, "grace": 1}).run()
+    assert outcome.exit_code == 1, str(outcome)
+    (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
+    assert (cell["verdict"], cell["cause"], cell["checks"]) == ("failed", "timeout", [])
+    assert (cell["cases"][0]["passed"], cell["cases"][0]["failed"]) == (2, 1)
+    shown = grid.workspace.run("results", "show", "--tests", "--format=json").json
+    assert [(row["test"], row["outcome"]) for row in shown] == [
+        ("bad", "failed"),
+        ("good", "passed"),
+        ("late", "passed"),
+    ]
+
+
 def test_an_axis_with_a_path_sets_the_field_in_each_cell(grid: Grid) -> None:
     block = {"axes": {"model.size": [7, 70]}, "workload": {"command": ["sh", "-c", "echo @$0", "@model.text"]}}
     grid.configure("a", **block, blocks={"model": {"size": 1, "text": "size {@model.size}"}})

@@ -6,6 +6,7 @@ tested nothing, so that skipped test cases do not count for `min_tests`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,6 +47,14 @@ class Check(BaseModel):
             message = f"{counted(report.executed, 'test')} ran ({report}), but at least {self.min_tests} must run"
             return Judgement(False, message, cases=report)
         return Judgement(True, f"{report}, in {duration(report.seconds)}", cases=report)
+
+    def finished(self, directory: Path) -> CaseReport | None:
+        """Return the test cases that finished before the suite was ended; None if there are none."""
+        try:
+            report = junit_files.report(directory, self.glob, self.fail_on, is_partial=True)
+        except junit_files.JUnitFault:
+            return None
+        return report if report.total else None
 
 
 def _failures(report: CaseReport) -> str:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_che
 
 from pydantic import BaseModel
 
+from toolbox.model.cases import CaseReport
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.prices import Rental
@@ -27,7 +28,8 @@ Extended_co = TypeVar("Extended_co", covariant=True)
 class Check(Protocol):
     """Judges the files and metrics of an attempt: the model `Check` of a module in `checks/`.
 
-    A check that has the attribute of `MetricCheck`, `HistoryCheck` or `RelationCheck` implements this protocol as well.
+    A check that has the attribute of `MetricCheck`, `HistoryCheck`, `RelationCheck` or `CaseCheck` implements this
+    protocol as well.
     """
 
     def judge(self, evidence: Evidence) -> Judgement:
@@ -59,6 +61,14 @@ class RelationCheck(Protocol):
     @property
     def to(self) -> Mapping[str, Any]:
         """The axis values of the reference cell that differ from those of the judged cell."""
+
+
+@runtime_checkable
+class CaseCheck(Protocol):
+    """A check that counts test cases, which are rows of the cell even if the workload did not end by itself."""
+
+    def finished(self, directory: Path) -> CaseReport | None:
+        """Return the test cases that finished before the workload was ended; None if there are none."""
 
 
 class MetricSource(Protocol):

@@ -13,6 +13,7 @@ from typing import Any, Final
 from toolbox.matrix.judgement import verdict, without
 from toolbox.matrix.plan import Cell
 from toolbox.model.backoff import pause
+from toolbox.model.cases import CaseReport
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -42,6 +43,7 @@ class Conclusion:
     Args:
         outcome: the outcome if the workload did not end by itself; None if the judgements decide the outcome.
         judgements: the names of the checks that need no other cell, with their judgements.
+        cases: the test cases that finished, if the workload did not end by itself.
         host: the name of the machine that ran the workload.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
         paid_seconds: the time for which the target was paid because of the attempt; None if it is `seconds`.
@@ -59,6 +61,7 @@ class Conclusion:
     accelerators: str = ""
     image: str = ""
     paid_seconds: float | None = None
+    cases: tuple[CaseReport, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
@@ -244,7 +247,9 @@ class CellRun:
             record(MetricMeasured.from_metric(identity, metric), sync=False)
         for name, judgement in conclusion.judgements:
             record(CheckJudged.from_judgement(identity, name, judgement), sync=False)
-            for event in case_events(identity, judgement.cases) if judgement.cases is not None else ():
+        judged = [judgement.cases for _, judgement in conclusion.judgements if judgement.cases is not None]
+        for report in (*judged, *conclusion.cases):
+            for event in case_events(identity, report):
                 record(event, sync=False)
         ended = AttemptEnded(
             identity,

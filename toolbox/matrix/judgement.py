@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolbox.extensions import loading, protocols
-from toolbox.extensions.protocols import Check, HistoryCheck, MetricSource, RelationCheck
+from toolbox.extensions.protocols import CaseCheck, Check, HistoryCheck, MetricSource, RelationCheck
 from toolbox.model.bounds import Bound, Direction
+from toolbox.model.cases import CaseReport
 from toolbox.model.errors import describe
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
@@ -118,6 +119,18 @@ def judge(
         other = reference(named.to) if named.to is not None else None
         judgements.append((named.name, _judge(named, Evidence(directory, metrics, other, bounds or {}))))
     return judgements
+
+
+def finished_cases(checks: Sequence[NamedCheck], directory: Path) -> list[CaseReport]:
+    """Return the test cases that finished in an attempt whose workload did not end by itself."""
+    reports = []
+    for named in checks:
+        if isinstance(named.check, CaseCheck):
+            try:
+                reports.append(named.check.finished(directory))
+            except Exception:  # see `_judge`
+                log.exception("the check `%s` is broken", named.name)
+    return [report for report in reports if report is not None]
 
 
 def _judge(named: NamedCheck, evidence: Evidence) -> Judgement:

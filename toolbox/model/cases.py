@@ -62,6 +62,7 @@ class CaseReport:
         fail_on: the outcomes that fail the check.
         seconds: the sum of the durations of all test cases.
         failures: the first test cases that fail the check, without their texts.
+        is_partial: whether the suite did not end by itself, so that there are only the test cases that finished.
     """
 
     glob: str
@@ -69,6 +70,7 @@ class CaseReport:
     fail_on: Sequence[CaseOutcome] = FAIL_ON
     seconds: float = 0.0
     failures: Sequence[CaseResult] = field(default=())
+    is_partial: bool = False
 
     @property
     def total(self) -> int:

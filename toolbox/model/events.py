@@ -254,6 +254,7 @@ class CasesCounted:
         glob: the pattern of the files, relative to the directory of the attempt.
         seconds: the sum of the durations of all test cases.
         fail_on: the outcomes that fail the check.
+        is_partial: whether the suite did not end by itself.
     """
 
     step: str
@@ -265,18 +266,20 @@ class CasesCounted:
     skipped: int
     seconds: float
     fail_on: tuple[CaseOutcome, ...]
+    is_partial: bool = False
 
     @classmethod
     def from_report(cls, step: str, report: CaseReport) -> Self:
         """Return the event for the test cases of a step."""
         counts = {str(outcome): report.counts.get(outcome, 0) for outcome in CaseOutcome}
-        return cls(step, report.glob, **counts, seconds=report.seconds, fail_on=tuple(report.fail_on))
+        fail_on = tuple(report.fail_on)
+        return cls(step, report.glob, **counts, seconds=report.seconds, fail_on=fail_on, is_partial=report.is_partial)
 
     def report(self, failures: Iterable[CaseFailed]) -> CaseReport:
         """Return the report that the event and the events of the failures describe."""
         counts = {outcome: int(getattr(self, outcome)) for outcome in CaseOutcome}
         cases = tuple(event.result for event in failures)
-        return CaseReport(self.glob, counts, self.fail_on, self.seconds, cases)
+        return CaseReport(self.glob, counts, self.fail_on, self.seconds, cases, self.is_partial)
 
 
 @dataclass(frozen=True, slots=True)

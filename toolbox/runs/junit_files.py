@@ -18,6 +18,7 @@ and Jenkins write:
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -70,8 +71,12 @@ class JUnitFault(ValueError):
         self.line = line
 
 
-def read(directory: Path, glob: str) -> Iterator[CaseResult]:
+def read(directory: Path, glob: str, *, is_partial: bool = False) -> Iterator[CaseResult]:
     """Yield the test cases of all files that match a pattern, file by file.
+
+    Args:
+        is_partial: whether the suite did not end by itself. Then a file may be empty or end early, and its complete
+            test cases are read.
 
     Raises:
         JUnitFault: no file matches, a file is broken, or there are too many files or test cases.
@@ -82,7 +87,8 @@ def read(directory: Path, glob: str) -> Iterator[CaseResult]:
     if len(files) > MOST_FILES:
         raise JUnitFault(f"{len(files)} files match {glob}, but at most {MOST_FILES} are read")
     seen: Counter[tuple[str, str]] = Counter()
-    cases = (case for path in files for case in _cases(directory, path.relative_to(directory).as_posix()))
+    read_file = _complete_cases if is_partial else _cases
+    cases = (case for path in files for case in read_file(directory, path.relative_to(directory).as_posix()))
     for number, case in enumerate(cases, start=1):
         if number > MOST_CASES:
             raise JUnitFault(f"the files that match {glob} have more than {MOST_CASES} test cases")
@@ -91,8 +97,11 @@ def read(directory: Path, glob: str) -> Iterator[CaseResult]:
         yield case if repeats == 1 else replace(case, name=f"{case.name} #{repeats}")
 
 
-def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome]) -> CaseReport:
+def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome], *, is_partial: bool = False) -> CaseReport:
     """Count the test cases of all files that match a pattern.
+
+    Args:
+        is_partial: as in `read`.
 
     Raises:
         JUnitFault: as `read`.
@@ -100,12 +109,18 @@ def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome]) -> Case
     counts: Counter[CaseOutcome] = Counter()
     failures: list[CaseResult] = []
     seconds = 0.0
-    for case in read(directory, glob):
+    for case in read(directory, glob, is_partial=is_partial):
         counts[case.outcome] += 1
         seconds += case.seconds or 0.0
         if case.outcome in fail_on and len(failures) < MOST_FAILURES:
             failures.append(replace(case, text=""))
-    return CaseReport(glob, dict(counts), tuple(fail_on), round(seconds, 6), tuple(failures))
+    return CaseReport(glob, dict(counts), tuple(fail_on), round(seconds, 6), tuple(failures), is_partial)
+
+
+def _complete_cases(directory: Path, file: str) -> Iterator[CaseResult]:
+    """Yield the test cases of one file before its first fault."""
+    with contextlib.suppress(JUnitFault):
+        yield from _cases(directory, file)
 
 
 def _cases(directory: Path, file: str) -> Iterator[CaseResult]:

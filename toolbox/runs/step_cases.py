@@ -103,7 +103,7 @@ def _read(root: Path, step: StepState, report: CaseReport, withheld: Collection[
     if withheld and any(str(file.relative_to(root)) in withheld for file in files):
         return None
     try:
-        cases = _masked(junit_files.read(directory, report.glob))
+        cases = _masked(junit_files.read(directory, report.glob, is_partial=report.is_partial))
     except junit_files.JUnitFault:
         return None
     counts = Counter(case.outcome for case in cases)

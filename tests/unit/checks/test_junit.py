@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.checks import junit
+
 from .conftest import Judge
 
 PASSED = '<testcase classname="m" name="p" time="0.25"/>'
@@ -68,3 +70,22 @@ def test_a_broken_file_fails_with_its_line(judge: Judge, tmp_path: Path) -> None
 def test_a_missing_file_fails(judge: Judge) -> None:
     judgement = judge(check="junit", glob="*.xml")
     assert (judgement.passed, judgement.cases) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("files", "counts"),
+    [
+        ({}, None),
+        ({"a.xml": ""}, None),
+        ({"a.xml": "<testsuite>"}, None),
+        ({"a.xml": f"<testsuite>{FAILED}{PASSED}<testcase"}, {"passed": 1, "failed": 1}),
+        ({"a.xml": "", "b.xml": f"<testsuite>{PASSED}</testsuite>"}, {"passed": 1}),
+    ],
+)
+def test_only_test_cases_that_finished_are_known_of_an_interrupted_suite(
+    tmp_path: Path, files: dict[str, str], counts: dict[str, int] | None
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    report = junit.Check(glob="*.xml").finished(tmp_path)
+    assert (report.counts if report is not None else None) == counts
