@@ -171,7 +171,7 @@ def test_a_damaged_description_is_refused(site: ResourceSite) -> None:
         model.model_validate({**resource.deletion, "no_such_field": 1})
 
 
-def test_a_resource_has_a_command_for_people(site: ResourceSite) -> None:
+def test_a_resource_has_a_command_for_a_deletion_by_hand(site: ResourceSite) -> None:
     resource = site.create(OWNER)
     assert "it" in resource.command
     assert resource.ttl > 0

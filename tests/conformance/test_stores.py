@@ -522,7 +522,7 @@ def test_an_attempt_without_a_price_is_counted_and_has_no_cost(store: Store, tmp
     assert (one.attempts, one.unpriced, one.cost, one.project, one.currency) == (1, 1, None, "training", "USD")
 
 
-def test_the_time_for_which_a_machine_is_rented_is_the_time_that_costs(store: Store, tmp_path: Path) -> None:
+def test_the_whole_time_of_a_rented_machine_is_charged(store: Store, tmp_path: Path) -> None:
     cells = {SMALL: [Tried(seconds=60)], LARGE: [Tried(seconds=60)]}
     written = past(cells=cells, targets={"local": {"cost_per_hour": 36.0, "shares_price": False}}).write(tmp_path)
     journal = written / "journal.jsonl"

@@ -27,7 +27,7 @@ class Outage:
 
     def __init__(self, server: tpu.Server) -> None:
         self.api = Proxy(lambda _: ("127.0.0.1", server.port))
-        self.ssh = Proxy(lambda address: (address[0], server.ssh_port))  # each worker has an own address
+        self.ssh = Proxy(lambda address: (address[0], server.ssh_port))  # each worker has its own address
 
     def stop(self) -> None:
         """Break all connections, and refuse new ones."""

@@ -121,7 +121,7 @@ def test_generating_again_changes_nothing(project: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["tpu_ci"])
-def test_the_workflows_of_our_projects_can_be_generated(workspace: Workspace, name: str) -> None:
+def test_the_workflows_of_the_shipped_projects_can_be_generated(workspace: Workspace, name: str) -> None:
     outcome = workspace.run("ci", "workflows", name)
     assert outcome.exit_code == 0, str(outcome)
     files = sorted((workspace.directory / ".github/workflows").iterdir())
@@ -249,7 +249,7 @@ def test_a_dispatch_of_another_branch_leaves_the_issue_alone(project: Workspace,
     assert jobs["issue"].result == "skipped"
 
 
-def test_the_reaper_deletes_old_resources_and_keeps_an_issue(project: Workspace, runner: Runner) -> None:
+def test_the_reaper_deletes_old_resources_and_keeps_an_issue_open(project: Workspace, runner: Runner) -> None:
     jobs = runner.run(workflow(project, "reap"), "schedule")
     assert [job.result for job in jobs.values()] == ["success", "success"], jobs["reap"].output
     assert (project.directory / "reaped").read_text() == "resources reap small --older_than=21600s\n"

@@ -45,7 +45,7 @@ def test_the_value_is_recorded_as_the_revision_under_test(workspace: Workspace) 
     assert (change["value"], change["by"]) == ("main-1", "the start of the run")
 
 
-def test_a_plan_determines_nothing(workspace: Workspace) -> None:
+def test_a_plan_does_not_determine_values(workspace: Workspace) -> None:
     grid = grid_of(workspace)
     assert workspace.run("project", "plan", "grid").exit_code == 0
     assert not (grid.root / "counter").exists()

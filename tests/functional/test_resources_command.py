@@ -130,13 +130,13 @@ def team(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team
     processes.end_marked(workspace.directory)
 
 
-def test_nothing_is_a_result(team: Team) -> None:
+def test_no_remote_resources_are_not_an_error(team: Team) -> None:
     for command in ("list", "reap"):
         assert team.resources(command).stdout == "there are no remote resources\n"
     assert team.resources("list", "--format=json").json == []
 
 
-def test_what_a_killed_run_left_is_listed_and_reaped(team: Team) -> None:
+def test_the_resources_of_a_killed_run_are_listed_and_reaped(team: Team) -> None:
     run = team.kill("a")
     (found,) = team.resources("list", "--format=json").json
     names = {name: found[name] for name in ("kind", "name", "run", "project", "created", "found", "directory")}
@@ -198,7 +198,7 @@ def test_a_dry_run_says_what_would_happen_and_why(team: Team) -> None:
     before = team.things
     would, kept, fresh = team.resources("reap", "makers", "--dry_run").stdout.splitlines()
     assert would == "would delete thing a"
-    assert kept == "kept thing kept: it is to be kept; --older_than deletes it"
+    assert kept == "kept thing kept: it was created with `keep`; --older_than deletes it"
     assert fresh.startswith("kept thing fresh: it expires in ")
     assert team.things == before
     outcomes = team.resources("reap", "--dry_run", "--format=json").json
@@ -226,7 +226,7 @@ def test_a_thing_on_a_ledger_and_on_the_remote_side_is_one_row(team: Team) -> No
     assert found["found"] == "ledger"
 
 
-def test_older_than_also_holds_for_runs_that_have_ended(team: Team) -> None:
+def test_older_than_also_limits_the_resources_of_ended_runs(team: Team) -> None:
     team.kill("a", "kept")
     assert "it is not older than 2 h" in team.resources("reap", "--older_than=2h").stdout
     assert team.things == ["a", "kept"]
@@ -234,7 +234,7 @@ def test_older_than_also_holds_for_runs_that_have_ended(team: Team) -> None:
     assert team.things == []
 
 
-def test_an_entry_that_somebody_else_wrote_is_never_executed(team: Team) -> None:
+def test_an_entry_of_another_user_is_never_executed(team: Team) -> None:
     (team.root / "remote").mkdir()
     file = team.root / "remote" / "victim"
     file.write_text(json.dumps(team.user_ledger.owner.labels()))
@@ -256,7 +256,7 @@ def test_a_ledger_does_not_control_the_terminal_or_the_ci_system(team: Team, for
         assert not re.search(r"[\x1b\x9b\u202e]|^::", outcome.stdout + outcome.stderr, re.MULTILINE), str(outcome)
 
 
-def test_what_a_command_created_is_reaped_after_its_time_to_live(team: Team) -> None:
+def test_the_resource_of_a_command_is_reaped_after_its_time_to_live(team: Team) -> None:
     (team.root / "remote").mkdir()
     for name in ("young", "old"):
         file = team.root / "remote" / name
@@ -288,7 +288,7 @@ def test_a_deletion_that_fails_says_what_to_do_by_hand(team: Team) -> None:
     assert team.resources("reap").stdout == "deleted thing stuck\n"
 
 
-def test_a_resumed_run_makes_again_what_was_reaped(team: Team) -> None:
+def test_a_resumed_run_creates_reaped_resources_again(team: Team) -> None:
     run = team.kill("a")
     team.resources("reap")
     assert team.workspace.run("project", "resume", str(run)).exit_code == 0
@@ -296,7 +296,7 @@ def test_a_resumed_run_makes_again_what_was_reaped(team: Team) -> None:
     assert team.things == []
 
 
-def test_two_processes_that_reap_at_once_delete_everything_once(team: Team) -> None:
+def test_two_processes_that_reap_at_the_same_time_delete_each_resource_once(team: Team) -> None:
     team.kill(*(f"t{number}" for number in range(5)), "slow")
     with team.workspace.start("resources", "reap") as first, team.workspace.start("resources", "reap") as second:
         outcomes = [first.wait(), second.wait()]
@@ -305,7 +305,7 @@ def test_two_processes_that_reap_at_once_delete_everything_once(team: Team) -> N
     assert team.resources("list", "--format=json").json == []
 
 
-def test_a_signal_ends_a_deletion_that_takes_long(team: Team) -> None:
+def test_a_signal_ends_a_long_deletion(team: Team) -> None:
     team.kill("endless")
     with team.workspace.start("resources", "reap") as reaping:
         wait(lambda: "endless.tried" in team.things, "the deletion")

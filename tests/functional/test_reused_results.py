@@ -79,7 +79,7 @@ def test_a_reused_result_is_not_reused_again_but_the_executed_one_is(grid: Reusi
     assert cell_of(grid.newest)["reused_from"] == first.name
 
 
-def test_a_resumed_run_reuses_what_its_plan_says(grid: Reusing) -> None:
+def test_a_resumed_run_reuses_the_results_in_its_plan(grid: Reusing) -> None:
     grid.run()
     grid.run("--phases=prepare")
     outcome = grid.workspace.run("project", "resume", str(grid.newest))
@@ -101,7 +101,9 @@ def test_a_resumed_run_reuses_what_its_plan_says(grid: Reusing) -> None:
     ],
     ids=lambda change: str(next(iter(change.items())))[:30],
 )
-def test_whatever_changes_the_result_is_executed(grid: Reusing, change: dict[str, Any]) -> None:
+def test_a_cell_is_executed_if_anything_that_determines_its_result_has_changed(
+    grid: Reusing, change: dict[str, Any]
+) -> None:
     if change == {"revision": "2" * 40}:  # the commit is part of the workload, as in the settings of a suite
         change = {**change, "workload": {"command": f"{WORKLOAD} # 2"}}
     grid.run()

@@ -58,7 +58,9 @@ def test_a_failed_test_case_fails_its_cell_at_the_resolved_commit(workspace: Wor
 @pytest.mark.parametrize(
     "command", ["echo OK", 'cp junit.xml "$RESULTS" && sed -i /bad/d "$RESULTS/junit.xml"; exit 1']
 )
-def test_no_results_and_a_failed_command_are_no_pass(workspace: Workspace, repository: Path, command: str) -> None:
+def test_a_cell_without_results_or_with_a_failed_command_does_not_pass(
+    workspace: Workspace, repository: Path, command: str
+) -> None:
     outcome = run(workspace, repository, command)
     assert outcome.exit_code == 1, str(outcome)
     assert "is not XML" not in outcome.stdout

@@ -102,7 +102,7 @@ def test_a_cell_runs_on_all_slices(cells: Callable[..., Cells], server: tpu.Serv
     assert len(server.history()) == 2
 
 
-def test_the_failure_of_one_worker_is_that_of_the_cell(cells: Callable[..., Cells]) -> None:
+def test_the_failure_of_one_worker_fails_the_cell(cells: Callable[..., Cells]) -> None:
     attempt, outcome = cells(**FOUR_WORKERS).run("sh", "-c", "test $TOPGALLANT_HOST_INDEX != 2 || exit 255; sleep 60")
     assert (outcome.ended_by, outcome.exit_code, outcome.message) == (EndedBy.EXIT, 255, "worker 2: exit status 255")
     assert (attempt.text("exit_code"), attempt.text("hosts/2/exit_code")) == ("255\n", "255\n")
@@ -120,7 +120,7 @@ def test_a_stock_out_moves_on_to_the_next_zone(cells: Callable[..., Cells], serv
 
 
 @pytest.mark.parametrize("fields", [{}, {"spot": True, "valid_until": 0.1}])
-def test_a_cell_without_capacity_in_any_zone_says_so(
+def test_a_cell_without_capacity_in_any_zone_is_reported(
     cells: Callable[..., Cells], server: tpu.Server, fields: dict[str, Any]
 ) -> None:
     for zone in (ZONE, OTHER_ZONE):
@@ -133,7 +133,7 @@ def test_a_cell_without_capacity_in_any_zone_says_so(
     bench.release(attempt)
 
 
-def test_a_used_up_quota_is_lacking_capacity(cells: Callable[..., Cells], server: tpu.Server) -> None:
+def test_a_used_up_quota_has_the_cause_capacity(cells: Callable[..., Cells], server: tpu.Server) -> None:
     server.set_quota(QUOTA, 0)
     bench = cells()
     with pytest.raises(StepError, match="Quota limit") as caught:
@@ -196,7 +196,7 @@ def test_a_worker_that_disappears_ends_the_cell_on_all_workers(cells: Callable[.
     server.lose_worker(bench.node(), 2)
     outcome = attempt.wait()
     assert outcome.ended_by is EndedBy.LOST
-    # The worker may be lost before it has confirmed the start of the workload, which the message then says first.
+    # If the worker is lost before it has confirmed the start of the workload, the message begins with another sentence.
     assert outcome.message.count("worker 2: the host cannot be reached") == 1
     assert "READY" in outcome.message
     attempt.collect()
@@ -245,7 +245,9 @@ def test_files_that_are_lost_with_their_node_are_reported(cells: Callable[..., C
     bench.release(attempt)
 
 
-def test_an_api_that_fails_now_and_then_is_asked_again(cells: Callable[..., Cells], server: tpu.Server) -> None:
+def test_requests_to_an_api_that_fails_occasionally_are_repeated(
+    cells: Callable[..., Cells], server: tpu.Server
+) -> None:
     faults = [Fault("*", "UNAVAILABLE", first=first) for first in (1, 3, 4, 8, 9, 12)]
     server.add_fault(*faults, Fault("CreateNode", "UNAVAILABLE", when="after"))
     bench = cells()
@@ -311,7 +313,7 @@ def test_the_node_of_the_run_is_replaced_when_it_was_lost(cells: Callable[..., C
 @pytest.mark.parametrize(
     "limit", [lambda server: server.set_quota(QUOTA, 8), lambda server: server.set_capacity(ZONE, nodes=1)]
 )
-def test_a_cell_waits_for_the_place_of_a_node_that_is_being_deleted(
+def test_a_cell_waits_for_the_capacity_of_a_node_that_is_being_deleted(
     cells: Callable[..., Cells], server: tpu.Server, limit: Callable[[tpu.Server], None]
 ) -> None:
     limit(server)
@@ -364,7 +366,7 @@ def test_a_cell_that_was_never_requested_is_not_found(cells: Callable[..., Cells
     assert cells().shared.backend.find(workload("true"), "nothing", tmp_path) is None
 
 
-def test_an_end_by_the_shutdown_of_a_machine_is_no_cancellation(
+def test_a_workload_that_a_shutdown_ends_is_not_cancelled(
     cells: Callable[..., Cells], server: tpu.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The processes of a machine get SIGTERM before the API reports that the node is taken away."""
@@ -418,7 +420,7 @@ def test_a_tpu_of_the_run_is_not_replaced_while_it_runs_a_cell(cells: Callable[.
     assert len(server.history()) == 2
 
 
-def test_work_that_the_end_of_the_run_interrupts_is_no_error(
+def test_work_that_the_end_of_the_run_interrupts_is_not_an_error(
     cells: Callable[..., Cells], caplog: pytest.LogCaptureFixture
 ) -> None:
     backend: Any = cells().shared.backend

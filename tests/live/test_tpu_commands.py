@@ -160,7 +160,7 @@ def test_output_and_status_are_kept_for_each_worker(
     assert not (step.directory / "worker-0").exists()
 
 
-def test_words_reach_the_program_unchanged(server: tpu.Server, step: Step, create: Create) -> None:
+def test_the_arguments_of_a_command_reach_the_program_unchanged(server: tpu.Server, step: Step, create: Create) -> None:
     create()
     run(server, "printf", "%s\\n", "a  b", "$HOME", "-n", "'")
     assert (step.directory / "worker-0/stdout.log").read_text() == "a  b\n$HOME\n-n\n'\n"
@@ -206,7 +206,7 @@ def test_a_file_that_is_missing_is_reported_and_the_others_are_fetched(
     assert (tmp_path / "out/worker-0/files/tmp/here").read_text() == "here\n"
 
 
-def test_a_tpu_is_used_without_waiting_for_it(server: tpu.Server, step: Step, create: Create) -> None:
+def test_a_tpu_is_requested_and_awaited_by_separate_commands(server: tpu.Server, step: Step, create: Create) -> None:
     assert "is requested" in create(wait=False, spot=True)
     assert not step.recorder.ledger.open_resources()[0].is_created
     Tpu().wait_ready("x", ssh_port=server.ssh_port, timeout=60)
@@ -252,13 +252,13 @@ def test_foreign_entries_of_the_ledger_are_skipped(step: Step) -> None:
     names = ["x", "projects/a/b", "projects/BAD/locations/us-central1-b/nodes/x"]
     for name in [*names, f"projects/{PROJECT}/locations/{ZONE}/nodes/x"]:
         step.recorder.ledger.plan(Resource("tpu_node", name, {"api_endpoint": 1}, 60, "delete"))
-    with pytest.raises(UsageError, match="the ledger has no TPU of the name x"):
+    with pytest.raises(UsageError, match="the ledger has no TPU with the name x"):
         Tpu().wait_ready("x")
 
 
 @pytest.mark.usefixtures("step")
 def test_a_missing_tpu_is_explained(server: tpu.Server) -> None:
-    with pytest.raises(UsageError, match="the ledger has no TPU of the name nothing: pass --project and --zone"):
+    with pytest.raises(UsageError, match="the ledger has no TPU with the name nothing: pass --project and --zone"):
         Tpu().wait_ready("nothing")
     with pytest.raises(StepError, match="there is no TPU nothing in us-central1-b of my-project: `tpu list"):
         Tpu().wait_ready("nothing", project=PROJECT, zone=ZONE, api_endpoint=server.endpoint)

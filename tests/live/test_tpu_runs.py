@@ -171,7 +171,7 @@ def test_the_third_signal_ends_a_run_whose_deletion_hangs(runs: Runs, moment: st
     assert runs.server.leftovers() == []
 
 
-def test_a_failed_deletion_is_an_error_of_the_run(runs: Runs) -> None:
+def test_a_failed_deletion_makes_the_run_an_error(runs: Runs) -> None:
     runs.server.add_fault(Fault("DeleteNode", "PERMISSION_DENIED", times=None))
     outcome = runs.configure("a").grid.run()
     assert outcome.exit_code == 3, str(outcome)
@@ -268,7 +268,7 @@ def test_tpus_without_a_ledger_are_found_by_their_labels(runs: Runs) -> None:
     assert runs.server.leftovers() == []
 
 
-def test_a_run_whose_tpu_was_lost_while_it_was_killed_tries_the_cell_again(runs: Runs) -> None:
+def test_a_resumed_run_repeats_a_cell_whose_tpu_was_lost(runs: Runs) -> None:
     kill(runs.configure("a"), "begin a")
     runs.server.preempt(str(runs.server.nodes()[0]["name"]))
     outcome = finish(runs)

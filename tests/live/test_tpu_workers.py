@@ -206,7 +206,7 @@ def test_a_worker_that_is_lost_before_its_boot_does_not_boot(tmp_path: Path) -> 
         assert [worker.is_running for worker in server.workers("n")] == [True, False, True, True]
 
 
-def test_workers_boot_after_a_time(tmp_path: Path) -> None:
+def test_workers_boot_after_a_delay(tmp_path: Path) -> None:
     with tpu.serving(tmp_path / "frozen", is_frozen=True, timings=tpu.Timings(boot=60)) as server:
         with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             client = TpuClient(transport=TpuGrpcTransport(channel=channel))

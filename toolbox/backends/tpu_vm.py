@@ -112,10 +112,10 @@ class Target(TpuDescription):
         """Raise ValueError if a cell may take longer than the time after which `resources reap` may delete its TPU."""
         times = workload.timeouts
         if times.run is None or times.wait + times.run >= self.ttl:
-            limit = "no limit" if times.run is None else f"{times.wait + times.run:.0f} s with timeouts.wait"
+            limit = "no limit" if times.run is None else f"{times.wait + times.run:.0f} s"
             raise ValueError(
-                f"timeouts.run ({limit}) must end before the `ttl` of the TPU ({self.ttl:.0f} s), after which any "
-                "user may delete the TPU with `resources reap`: raise `ttl`, or lower the limit"
+                f"timeouts.wait plus timeouts.run ({limit}) must be less than the `ttl` of the TPU ({self.ttl:.0f} s), "
+                "after which any user may delete the TPU with `resources reap`: raise `ttl`, or lower the timeouts"
             )
 
     def verify(self, name: str, clusters: Mapping[str, Access | None], workloads: Iterable[Workload]) -> None:  # noqa: ARG002

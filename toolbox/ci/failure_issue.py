@@ -101,7 +101,7 @@ def _open_issues(api: Api, name: str) -> list[Mapping[str, Any]]:
     """Return the open issues of a workflow, the oldest first: more than one only if two runs ended together."""
     answer = api.get("issues", labels=LABEL, state="open", creator=_AUTHOR, per_page=_MOST_ISSUES)
     if not isinstance(answer, list):
-        raise InfrastructureError("GitHub answered the request for issues with something else than a list")
+        raise InfrastructureError("GitHub answered the request for issues with a value that is not a list")
     issues = [issue for issue in map(_mapping, answer) if _is_of(issue, name)]
     return sorted(issues, key=lambda issue: int(issue["number"]))
 

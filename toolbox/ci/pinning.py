@@ -59,7 +59,7 @@ def revision(api: Api, comment: Comment) -> str:
         )
     branch, head_revision = str(head.get("ref")), str(head.get("sha"))
     if not _REVISION.fullmatch(head_revision):
-        raise UsageError(f"the pull request {comment.pull_request} has no head")
+        raise UsageError(f"the pull request {comment.pull_request} has no head commit")
     if not _is_older(api, branch, head_revision, comment.time):
         raise UsageError(
             f"the branch {abbreviated(clean(branch))} may have changed since the comment:\n"

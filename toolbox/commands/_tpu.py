@@ -89,7 +89,7 @@ class NamedTpu:
         if project is not None and zone is not None:
             return cls(name, location(project, zone), checked_endpoint(endpoint))
         what = "no TPU" if not found else counted(len(found), "TPU")
-        raise UsageError(f"the ledger has {what} of the name {name}: pass --project and --zone")
+        raise UsageError(f"the ledger has {what} with the name {name}: pass --project and --zone")
 
     def matches(self, name: str, project: str | None, zone: str | None, endpoint: str | None) -> bool:
         """Return whether the TPU has these properties. None matches every value."""
@@ -212,7 +212,7 @@ def chosen_workers(tpu: NamedTpu, text: str, ssh: Ssh, current: Step) -> list[tu
     with tpu.open() as api:
         state = tpu.find(api).progress()
     if not state.is_up:
-        raise StepError(f"{state.message}: `tpu wait_ready {tpu.name}` waits until it is ready")
+        raise StepError(f"{state.message}: `tpu wait_ready {tpu.name}` waits until the TPU is ready")
     key = ssh_keys.of_owner(current.recorder.ledger.owner, current.directory)
     found = ready_workers(state.nodes, ssh, key)
     try:

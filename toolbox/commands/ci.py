@@ -97,7 +97,7 @@ class Ci:
         """
         Write the workflow files of GitHub Actions for a project, from the block `ci` of its configuration.
 
-        Generated files of workflows that the block no longer has are removed. Other files are never changed.
+        A generated file is removed if its workflow is no longer in the block. Other files are never changed.
 
         Args:
             output: the directory of the workflow files.

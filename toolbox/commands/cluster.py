@@ -107,8 +107,8 @@ class Cluster:
             cells_need: additional permissions of the service account: `hosts` for cells with several hosts, `slices`
                 for cells with several TPU slices, `leases` for taking leases in the namespace.
             network_policy: with `isolated`, pods of other namespaces cannot connect to the pods of this namespace.
-            keep: leave the namespace at the end of the run that creates it. A namespace that existed before the run is
-                never deleted.
+            keep: do not delete the namespace at the end of the run that creates it. A namespace that existed before the
+                run is never deleted.
         """
         contents = [content for content in (docker_config, docker_config_file) if content is not None]
         if len(contents) != (1 if image_pull_secret else 0):

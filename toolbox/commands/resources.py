@@ -1,4 +1,4 @@
-"""List the remote resources that runs and commands have created, and delete those that were left."""
+"""List the remote resources that runs and commands have created, and delete the resources that are left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from toolbox.interface.signature import Help
 Format = options.Format[Literal["text", "json", "csv"]]
 Project = Annotated[
     str | None,
-    Help("a project on whose targets and clusters to search for labels of Topgallant; only the ledgers when left out."),
+    Help(
+        "the project whose targets and clusters are searched for labels of Topgallant; when left out, only the ledgers "
+        "are read."
+    ),
 ]
 
 
 class Resources:
-    """List the remote resources that runs and commands have created, and delete those that were left."""
+    """List the remote resources that runs and commands have created, and delete the resources that are left."""
 
     def list(
         self,

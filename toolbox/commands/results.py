@@ -66,7 +66,7 @@ Since = Annotated[
 ]
 Tests = Annotated[
     bool | str,
-    Help("list test cases: a pattern for their names SUITE.NAME; without a value, all test cases."),
+    Help("list the test cases whose names SUITE.NAME match this pattern; without a value, all test cases."),
 ]
 Until = Annotated[
     str | None,
@@ -385,8 +385,8 @@ class Results:
         compared with the month before it, and the cost of the current month is forecast.
 
         Args:
-            by: what to group the costs by, as in month,target: day, month (in UTC, by the start of the run), project,
-                target, cell or accelerator; day,project when left out.
+            by: the columns by which the costs are grouped, as in month,target. The columns are day and month (in UTC,
+                of the start of the run), project, target, cell and accelerator; day,project when left out.
         """
         selection = _results.run_filter(
             project=project, cells=cells, settings=settings, since=since, until=until, presets=presets

@@ -35,7 +35,10 @@ Project = Annotated[
 Zone = Annotated[str | None, Help("the zone of the TPU; when left out, the zone in which you created it.")]
 ApiEndpoint = Annotated[
     str | None,
-    Help("the address of the TPU API, HOST[:PORT]; tpu.googleapis.com, or that of the creation, by default."),
+    Help(
+        "the address of the TPU API, as HOST[:PORT]; when left out, the address with which you created the TPU, else "
+        "tpu.googleapis.com."
+    ),
 ]
 Workers = Annotated[str, Help("the workers: `all`, a number, a range such as 1-3, or a list such as 1,4.")]
 SshUser = Annotated[str, Help("the user name for logging in to the workers.")]
@@ -146,7 +149,8 @@ class Tpu:
             created.begin()
             if not wait:
                 provisioning.await_request(api, created)
-                return f"{created.request.full_name} is requested; `tpu wait_ready {name}` waits until it is ready"
+                hint = f"`tpu wait_ready {name}` waits until the TPU is ready"
+                return f"{created.request.full_name} is requested; {hint}"
             up = provisioning.follow(api, created, timeout=timeout, report=_tpu.reporter(step))
             named = NamedTpu(name, created.request.location, tpu.api_endpoint)
             count = _tpu.wait_workers(named, api, up.nodes, tpu.ssh, step, timeout=timeout)
@@ -195,7 +199,7 @@ class Tpu:
         The output of each worker is shown, and kept with its exit status in the directory of the step.
 
         Args:
-            command: the program and its arguments, after `--`. One word alone is a bash command line.
+            command: the program and its arguments, after `--`. A single word is executed as a bash command line.
         """
         ssh = _ssh(ssh_user, ssh_port, internal=internal)
         tpu = NamedTpu.of(name, project, zone, api_endpoint)

@@ -110,7 +110,7 @@ class PriceList:
     def _price(self, rental: Rental) -> Price:
         listed = self.prices.get((rental.accelerator, rental.region, rental.tier))
         if listed is None:
-            missing = f"no price of {rental.accelerator}, {rental.tier} in {rental.region}"
+            missing = f"no price for {rental.accelerator} ({rental.tier}) in {rental.region}"
             return Price(None, f"{missing}: add an entry to {self.file}, or set the `cost_per_hour` of the target")
         return Price(rental.chips * listed.entry.usd_per_chip_hour, f"{rental.chips} chips, {listed}")
 

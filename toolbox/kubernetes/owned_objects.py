@@ -117,7 +117,7 @@ def delete(cluster: Cluster, kind: Kind, name: str, owner: Owner) -> None:
     while (obj := objects.read(kind, namespace, name)) is not None:
         metadata = obj["metadata"]
         if uid is not None and metadata.get("uid") != uid:
-            return  # another object has the name by now
+            return  # another object now has the name
         if not is_owned(obj, owner):
             message = (
                 f"{cluster.label}: {kind.name} {name} does not have the labels of its owner, so it was not deleted"

@@ -130,8 +130,8 @@ class Budget:
         costs = [self.costs.expected[cell.id, target].cost for target in cell.targets]
         known = [cost for cost in costs if cost is not None]
         currency = self.costs.currency
-        expected = f"expected to cost {amount(min(known))} {currency}" if known else "of an unknown cost"
-        spent = f"{amount(self.so_far)} {currency} are spent, and the cell is {expected}"
+        expected = f"is expected to cost {amount(min(known))} {currency}" if known else "has an unknown cost"
+        spent = f"{amount(self.so_far)} {currency} are spent, and the cell {expected}"
         return f"the cost limit of {amount(self.limit)} {currency} is reached: {spent}"
 
     @property

@@ -96,7 +96,7 @@ def parse(name: str) -> TpuType:
         raise ValueError(f"{name} is not a TPU type: {did_you_mean(match[1], _BY_PREFIX, label='generations')}")
     number = int(match[2])
     if generation.counts_cores and number % _CORES_PER_CHIP:
-        raise ValueError(f"{name} is not a TPU type: {generation.name} counts cores, and each chip has two")
+        raise ValueError(f"{name} is not a TPU type: {generation.name} counts cores, and each chip has two cores")
     return _of_chips(generation, number // _CORES_PER_CHIP if generation.counts_cores else number)
 
 

@@ -65,7 +65,7 @@ class Leftover:
             is_older = now - entry.planned >= timedelta(seconds=older_than)
             return "" if is_older else f"it is not older than {duration(older_than, digits=0)}"
         if entry.is_kept:
-            return "it is to be kept; --older_than deletes it"
+            return "it was created with `keep`; --older_than deletes it"
         if self.run is not None or entry.expires <= now:
             return ""
         return f"it expires in {duration((entry.expires - now).total_seconds(), digits=0)}"
@@ -89,7 +89,7 @@ class Search:
                 with self._reporting(f"the ledger of {run}"):
                     self._add(RunDirectory(run).ledger, run, is_running=journal.is_locked(run))
             else:
-                hint = f"remove {ledger.pointer(run)} when none is left"
+                hint = f"remove {ledger.pointer(run)} when these resources no longer exist"
                 self.faults.append(f"{run} no longer exists, but had remote resources: {hint}")
         with self._reporting("the ledger of this user"):
             self._add(ledger.of_user().file, None)

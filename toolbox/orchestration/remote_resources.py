@@ -38,7 +38,7 @@ _LONGEST_PAUSE: Final = 10.0
 _LATE_SECONDS: Final = 10.0  # how late a request that creates a resource may be carried out
 _MOST_LINES: Final = 3
 _LONGEST_LINE: Final = 600
-_UNSEALED: Final = "its entry was written by another user or on another machine, so that Topgallant does not execute it"
+_UNSEALED: Final = "its entry was written by another user or on another machine, so Topgallant does not use it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ class Kind(StrEnum):
     CONFIRMATION = "confirmation"
 
 
-_PERIODS = {Group.DAY: len("2026-11-21"), Group.MONTH: len("2026-11")}  # how much of an ISO date names the period
+# the number of characters of an ISO date that name the period
+_PERIODS = {Group.DAY: len("2026-11-21"), Group.MONTH: len("2026-11")}
 
 
 @dataclass(slots=True)

@@ -259,7 +259,7 @@ def of_run(directory: Path, project: str, mask: Callable[[str], str] = str) -> L
     resources = load(RunDirectory(directory).ledger).resources
     if any(entry.is_sealed for entry in resources):
         _write_pointer(directory)  # the directory may have been moved
-    # The names of other directories are derived from the run of an owner, so another name than this one is not used.
+    # Paths are derived from the run of the owner, so an owner whose run is not the name of this directory is ignored.
     owners = [entry.owner for entry in resources if entry.is_sealed or entry.owner.run == directory.name]
     owner = owners[0] if owners else current_owner(directory.name, project)
     return Ledger(owner, directory, mask)

@@ -160,7 +160,7 @@ class TpuApi:
         Raises:
             TpuApiError: a request failed.
         """
-        # The queued resources come first: the nodes of one that is ACTIVE there are then in the list of nodes.
+        # Queued resources are listed first, so that the later list of nodes contains the nodes of each ACTIVE one.
         queued_resources = self.queued_resources(location) if queued else []
         return ZoneView.of(self.nodes(location), queued_resources)
 
@@ -266,7 +266,7 @@ class TpuApi:
             if unreachable := ", ".join(page.unreachable):
                 if not request.parent.endswith(_ALL_ZONES):  # the missing objects would be taken for deleted ones
                     raise api_errors.error_of(Fault("UNAVAILABLE", f"{unreachable} did not answer"), action)
-                log.warning("%s: not all of it: %s did not answer", action, unreachable)
+                log.warning("%s completely: %s did not answer", action, unreachable)
             yield page
             if not page.next_page_token:
                 return
@@ -296,7 +296,7 @@ class TpuApi:
         Raises:
             Cancelled: the scope of this thread was cancelled.
         """
-        # The library has locks that its threads need, so a signal must not raise an error in there.
+        # The library has locks that its threads need, so a signal must not raise an error inside the library.
         with signals.deferred():
             result = self._try_undisturbed(method, request, routing, seconds)
         signals.check()

@@ -319,13 +319,13 @@ class TpuDescription(_Part):
 
 def _type_faults(tpu: TpuDescription) -> list[str]:
     if tpu.accelerator_type is not None and (tpu.type is not None or tpu.topology is not None):
-        return ["use either accelerator_type, or type with topology"]
+        return ["use either accelerator_type, or type and topology"]
     if tpu.accelerator_type is None and (tpu.type is None or tpu.topology is None):
         if tpu.topology is not None:
             return ["topology needs type, such as type: v6e"]
         if tpu.type is not None:
             return ["type needs topology, such as topology: 2x4"]
-        return ["accelerator_type is missing: write a type such as v6e-8, or type with topology"]
+        return ["accelerator_type is missing: write a type such as v6e-8, or use type and topology"]
     try:
         _ = tpu.tpu_type
     except ValueError as error:
@@ -346,7 +346,7 @@ def _tier_faults(tpu: TpuDescription) -> list[str]:
 
 def _network_faults(tpu: TpuDescription) -> list[str]:
     if not tpu.external_ips and not tpu.ssh.internal:
-        return ["without external_ips, the workers are reached only by ssh: {internal: true}, from the same network"]
+        return ["external_ips: false needs ssh: {internal: true}, and a machine in the network of the workers"]
     return []
 
 

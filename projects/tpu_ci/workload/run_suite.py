@@ -36,7 +36,7 @@ TOKEN_PIPE = "REPOSITORY_TOKEN_PIPE"  # noqa: S105  # the name of the environmen
 NO_TOKEN = ("", "null")  # a field of the configuration that is null becomes the text "null"
 # A repository must not execute anything when it is fetched: no hooks, no file monitors, no other transports.
 GIT_OPTIONS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false"]
-# The directories for downloads and caches that tools of this field keep in these variables.
+# Tools for machine learning read the directories of their downloads and caches from these variables.
 CACHES = {
     "XDG_CACHE_HOME": "cache",
     "PIP_CACHE_DIR": "pip",
@@ -134,7 +134,7 @@ def fetch(settings: Settings, checkout: Path, token: str) -> None:
     options = ["--quiet", "--no-tags", "--no-recurse-submodules"]
     address = ["--", settings.repository]
     if git.run(["fetch", *options, "--depth=1", *address, settings.commit], check=False):
-        say("the server does not give a single commit: fetching all branches")
+        say("the server does not send single commits: fetching all branches")
         branches = ["+refs/heads/*:refs/remotes/origin/*"]
         branches += [f"+{settings.revision}:refs/remotes/asked"] if REFERENCE.fullmatch(settings.revision) else []
         git.run(["fetch", *options, *address, *branches])
@@ -237,7 +237,7 @@ def run_suite(settings: Settings, work: Path, results: Path, token: str) -> int:
     failed = 0
     for number, command in enumerate(settings.commands, 1):
         if status := execute(command, variables, checkout):
-            # Not on stderr, whose last line shall be the error of the command.
+            # Not on stderr, because its last line must be the error of the command.
             say(f"command {number} of {len(settings.commands)} ended with status {status}")
             failed = failed or (1 if status == NO_REPOSITORY else status)
     return failed

@@ -11,7 +11,7 @@ from google.cloud.tpu_v2 import types
 from tests.servers.tpu import catalog, refusals
 from tests.servers.tpu.names import Parent, parent_of
 
-# The id of a node becomes part of the names of its VMs, so that it follows the rule for names of Compute Engine.
+# The id of a node becomes part of the names of its VMs, so it follows the rule for names of Compute Engine.
 _NODE_ID: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _QUEUED_RESOURCE_ID: Final = re.compile(r"[A-Za-z0-9_.~+%-]{1,128}")
 _LABEL_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")

@@ -34,7 +34,7 @@ from tests.servers.openssh import ServerError
 from tests.servers.tpu.catalog import CATALOG
 from tests.servers.tpu.clock import Clock
 
-_TPU_PORT: Final = 8470  # of the TPU runtime; the API reports it, and not that of SSH
+_TPU_PORT: Final = 8470  # the port of the TPU runtime, which the API reports instead of the port of SSH
 _BOOT: Final = Path(__file__).with_name("boot.sh")
 _TOPGALLANT: Final = Path("/var/lib/topgallant")
 _NAMESPACES: Final = ("--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=KILL", "--mount-proc")

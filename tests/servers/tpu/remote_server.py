@@ -45,7 +45,7 @@ def serving_process(
     command += [] if shared is None else ["--shared", str(shared)]
     errors = directory / "server.log"
     with errors.open("wb") as log:
-        # In its own session, a Ctrl-C in the terminal of the tests does not reach it.
+        # The server has its own session, so Ctrl-C in the terminal of the tests does not reach it.
         process = subprocess.Popen(
             command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )

@@ -79,7 +79,7 @@ def test_only_a_tpu_of_the_run_is_shared_by_cells() -> None:
 @pytest.mark.parametrize("run", [None, 3500.0])
 def test_a_cell_that_may_outlive_its_tpu_is_refused(run: float | None) -> None:
     target = Target.model_validate({**DESCRIPTION, "ttl": 3600})
-    with pytest.raises(ValueError, match=r"raise `ttl`, or lower the limit"):
+    with pytest.raises(ValueError, match=r"raise `ttl`, or lower the timeouts"):
         target.accept(Workload(("true",), timeouts=Timeouts(wait=600, run=run)))
     target.accept(Workload(("true",), timeouts=Timeouts(wait=600, run=2900)))
 
@@ -95,7 +95,7 @@ def test_the_name_of_a_tpu_is_valid_and_depends_on_the_run_and_the_attempt(run: 
 @pytest.mark.parametrize(
     "fields", [{"slices": 2}, {"runtime_version": "v3"}, {"workers": "0"}, {"startup_script": "pip install jax"}]
 )
-def test_targets_that_may_give_other_results_have_another_identity(fields: dict[str, Any]) -> None:
+def test_targets_that_may_give_different_results_have_different_identities(fields: dict[str, Any]) -> None:
     one, other = (Target.model_validate({**DESCRIPTION, **more}) for more in ({"zone": "us-west4-a"}, fields))
     usual, work = Target.model_validate(DESCRIPTION), Workload(("true",))
     assert usual.identity("a", work) == one.identity("b", work) != other.identity("a", work)

@@ -37,7 +37,7 @@ def test_a_first_failure_opens_an_issue_with_the_label() -> None:
     assert f"The latest run failed, at {'5' * 40}: {URL}" in body["body"]
 
 
-def test_only_open_issues_of_the_bot_with_the_label_are_asked_for() -> None:
+def test_only_open_issues_of_the_bot_with_the_label_are_requested() -> None:
     fake = api()
     failure_issue.update(fake, run())
     assert fake.queries["issues"] == {"labels": LABEL, "state": "open", "creator": BOT["login"], "per_page": 100}

@@ -44,7 +44,7 @@ def test_a_body_goes_through_standard_input(gh: Path) -> None:
     assert json.loads(Path(f"{gh}.body").read_text()) == body
 
 
-def test_an_empty_answer_is_none(gh: Path) -> None:
+def test_an_empty_answer_is_returned_as_none(gh: Path) -> None:
     assert write(gh, "exit 0").get("x") is None
 
 

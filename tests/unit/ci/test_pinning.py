@@ -109,6 +109,6 @@ def test_an_error_of_github_refuses_the_comment() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-11-23", "2026-11-23T05:00:00"])
-def test_a_time_needs_its_zone(text: str) -> None:
+def test_a_time_without_a_time_zone_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a time"):
         pinning.parse_time(text)

@@ -92,7 +92,7 @@ def test_the_files_are_valid_by_the_published_schema(files: list[Path]) -> None:
     check(PROGRAMS / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *files)
 
 
-def test_the_files_follow_our_rules_for_yaml(files: list[Path]) -> None:
+def test_yamllint_accepts_the_files(files: list[Path]) -> None:
     check(PROGRAMS / "yamllint", "--strict", "-c", ROOT / ".yamllint", *files)
 
 

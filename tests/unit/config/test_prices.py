@@ -49,7 +49,7 @@ def write(workspace: Path, *entries: dict[str, object]) -> Path:
         ("v6e", Tier.SPOT, 0.544),
     ],
 )
-def test_topgallant_knows_the_prices_of_tpus_in_us_central1(accelerator: str, tier: Tier, per_chip: float) -> None:
+def test_the_price_list_contains_the_tpus_of_us_central1(accelerator: str, tier: Tier, per_chip: float) -> None:
     assert prices.load().price([rental(accelerator, 8, tier=tier)]).per_hour == pytest.approx(8 * per_chip)
 
 
@@ -72,7 +72,7 @@ def test_a_missing_entry_is_unknown_and_named_with_its_file(tmp_path: Path) -> N
     price = prices.load().price([rental(region="europe-west4", tier=Tier.RESERVED)])
     assert price.per_hour is None
     assert price.basis == (
-        f"no price of v6e, reserved in europe-west4: add an entry to {tmp_path}/config/prices.yaml, "
+        f"no price for v6e (reserved) in europe-west4: add an entry to {tmp_path}/config/prices.yaml, "
         "or set the `cost_per_hour` of the target"
     )
 

@@ -143,7 +143,7 @@ def group(tmp_path: Path) -> Iterator[Group]:
         made.group.close()
 
 
-def test_each_machine_gets_the_workload_with_its_place(group: Group) -> None:
+def test_each_machine_gets_the_workload_with_its_variables(group: Group) -> None:
     group.submit()
     assert [machine.workloads[0].env for machine in group.machines] == [{"PLACE": str(i), "A": "1"} for i in range(3)]
     assert {machine.workloads[0].timeouts.wait for machine in group.machines} == {3}
@@ -179,14 +179,14 @@ def test_a_lost_machine_is_worse_than_the_failures_that_follow(group: Group) -> 
     assert outcome.message == "worker 2: no route to host"
 
 
-def test_a_machine_that_names_itself_is_not_named_twice(group: Group) -> None:
+def test_a_message_that_names_its_machine_is_not_prefixed_again(group: Group) -> None:
     group.submit()
     group.machines[2].is_deaf = True
     group.machines[2].lose("tpus, worker 2: the host cannot be reached")
     assert group.end().message == "tpus, worker 2: the host cannot be reached"
 
 
-def test_of_two_failures_the_first_in_time_counts(group: Group) -> None:
+def test_the_first_of_two_failures_counts(group: Group) -> None:
     group.submit()
     group.machines[0].is_deaf = True
     group.machines[2].end(WorkloadOutcome(EndedBy.SIGNAL, 139, "it was killed by SIGSEGV"))
@@ -204,7 +204,7 @@ def test_a_machine_that_does_not_end_its_workload_is_lost(group: Group, monkeypa
     assert outcome.message.startswith("worker 1: the workload did not end within 0 s after it was cancelled")
 
 
-def test_a_machine_that_cannot_be_asked_to_end_is_lost(group: Group) -> None:
+def test_a_machine_that_cannot_be_cancelled_is_lost(group: Group) -> None:
     group.submit()
     group.machines[1].refusal = StepError("no route to host")
     group.machines[0].end(WorkloadOutcome(EndedBy.EXIT, 1))
@@ -231,7 +231,7 @@ def test_a_cancelled_attempt_is_cancelled_on_all_machines(group: Group) -> None:
     assert group.end().ended_by is EndedBy.CANCELLED
 
 
-def test_a_cancel_after_the_end_changes_nothing(group: Group) -> None:
+def test_a_cancellation_after_the_end_changes_nothing(group: Group) -> None:
     handle = group.submit()
     for machine in group.machines:
         machine.end(GOOD)
@@ -304,7 +304,7 @@ def test_the_files_of_each_machine_have_their_own_directory(group: Group) -> Non
     assert [machine.released for machine in group.machines] == [["cell"]] * 3
 
 
-def test_the_exit_status_is_that_of_the_attempt_and_each_machine_keeps_its_own(group: Group) -> None:
+def test_the_exit_status_of_the_attempt_and_of_each_machine_are_kept(group: Group) -> None:
     handle = group.submit()
     group.machines[0].end(GOOD)
     group.machines[1].end(WorkloadOutcome(EndedBy.EXIT, 3))
@@ -365,7 +365,7 @@ def test_all_attempts_end_with_the_machines(group: Group) -> None:
     assert group.notified == ["cell"]
 
 
-def test_a_closed_group_reports_nothing_and_its_workloads_go_on(group: Group) -> None:
+def test_a_closed_group_reports_nothing_and_its_workloads_continue(group: Group) -> None:
     group.submit()
     group.group.close()
     group.machines[0].end(WorkloadOutcome(EndedBy.EXIT, 1))

@@ -72,7 +72,7 @@ def test_an_existing_namespace_is_not_put_on_the_ledger(
     assert spaces.server.count("POST", SPACES) == 0
 
 
-def test_a_namespace_that_another_user_creates_at_the_same_time_is_theirs(
+def test_a_namespace_that_another_user_creates_at_the_same_time_is_not_on_the_ledger(
     cluster: Cluster, ledger: MemoryLedger, spaces: StoredObjects
 ) -> None:
     spaces.put(SPACES, "perf", labels={})
@@ -91,7 +91,7 @@ def test_a_resumed_run_adopts_the_namespace_that_it_created(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_account_that_may_not_create_namespaces_is_left_to_the_role(
+def test_a_namespace_that_the_account_may_not_create_is_not_on_the_ledger(
     cluster: Cluster, ledger: MemoryLedger, spaces: StoredObjects, method: str
 ) -> None:
     spaces.server.answers(method, SPACES if method == "POST" else f"{SPACES}/perf", failure(403))

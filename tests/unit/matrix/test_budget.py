@@ -86,7 +86,7 @@ def test_a_running_attempt_counts_with_its_cost_so_far(planned: Planned, clock: 
     assert budget.so_far == 16.0
 
 
-def test_an_attempt_that_waits_again_is_not_paid(planned: Planned, clock: Clock) -> None:
+def test_an_attempt_that_waits_again_costs_nothing(planned: Planned, clock: Clock) -> None:
     plan, (a, _, _) = cells(planned, rented())
     budget = budgeted(plan, 25.0, clock)
     budget.begin("a", a, "tpu")
@@ -119,7 +119,7 @@ def test_the_time_of_an_adopted_attempt_counts_from_its_submission(planned: Plan
     assert budget.so_far == 12.0
 
 
-def test_a_cell_of_unknown_cost_never_starts_and_a_free_cell_always_does(planned: Planned, clock: Clock) -> None:
+def test_a_cell_with_an_unknown_cost_never_starts_and_a_free_cell_always_starts(planned: Planned, clock: Clock) -> None:
     plan, (a, _, _) = cells(planned, rented("unknown", None), rented("free", 0.0))
     budget = budgeted(plan, 0.0, clock)
     assert budget.refused(a) == {"unknown"}
@@ -127,7 +127,7 @@ def test_a_cell_of_unknown_cost_never_starts_and_a_free_cell_always_does(planned
     plan, (a, _, _) = cells(planned, rented("unknown", None))
     budget = budgeted(plan, 100.0, clock)
     assert budget.exceeds(a)
-    assert budget.refusal(a).endswith("and the cell is of an unknown cost")
+    assert budget.refusal(a).endswith("and the cell has an unknown cost")
 
 
 def test_the_order_of_additions_does_not_refuse_a_plan_that_costs_exactly_the_limit(

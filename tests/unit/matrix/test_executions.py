@@ -115,7 +115,7 @@ def test_leftovers_and_dropped_logs_become_remarks(desks: Any) -> None:
     assert desks(Ending(remark={"leftovers": 1})).collect().remark.startswith("a process of the workload")
 
 
-def test_a_failed_workload_is_remarked_with_its_machine(desks: Any) -> None:
+def test_the_remark_about_a_failed_workload_names_its_machine(desks: Any) -> None:
     assert desks(Ending(3, remark={"message": "worker 2: exit status 3"})).collect().remark == "worker 2: exit status 3"
 
 

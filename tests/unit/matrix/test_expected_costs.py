@@ -30,7 +30,7 @@ def costs(
     return expected_costs.of_plan(plan, times, currency="USD")
 
 
-def test_the_mean_of_earlier_runs_is_expected(planned: Planned) -> None:
+def test_the_expected_time_is_the_mean_of_earlier_runs(planned: Planned) -> None:
     found = costs(planned, target("tpu", 0.64), earlier={(x, "tpu"): EarlierTime(300.0, 12) for x in "ab"})
     assert [each.cost for each in found.cells.values()] == pytest.approx([0.0533, 0.0533], abs=1e-4)
     assert found.summary() == "expected: 10 min 0 s on targets, 0.11 USD"

@@ -41,7 +41,7 @@ def test_equal_cells_on_equal_targets_have_equal_keys() -> None:
     assert key(Machine()) == first
 
 
-def test_another_cell_and_another_machine_have_other_keys() -> None:
+def test_different_cells_and_different_machines_have_different_keys() -> None:
     assert len({key(Machine()), key(Machine(), "other"), key(Machine(serial="two"))}) == 3
 
 
@@ -59,7 +59,7 @@ def test_a_cell_in_a_directory_of_the_target_has_no_key() -> None:
     assert key(Machine(), workload=dataclasses.replace(WORKLOAD, cwd="/srv")) is None
 
 
-def test_a_resumed_run_reads_what_its_plan_says(tmp_path: Path) -> None:
+def test_a_resumed_run_reads_the_reused_results_from_its_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(
         '{"cells": [{"id": "a", "reuse": {"keys": {"here": "k"}, "run": "r", "directory": "/d"}}, {"id": "b"}]}'
     )
@@ -67,7 +67,7 @@ def test_a_resumed_run_reads_what_its_plan_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"cells": [{"id": "a", "reuse": 1}]}', '{"cells": 1}'])
-def test_a_damaged_plan_is_named(tmp_path: Path, content: str) -> None:
+def test_a_damaged_plan_is_reported_with_its_name(tmp_path: Path, content: str) -> None:
     (tmp_path / "plan.json").write_text(content)
     with pytest.raises(DamagedFile):
         reuse.frozen(tmp_path)

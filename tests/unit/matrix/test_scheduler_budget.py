@@ -48,7 +48,7 @@ def test_a_limit_that_is_not_reached_changes_nothing(bench: Bench) -> None:
     assert (verdicts(scheduler), scheduler.rules.over_budget) == ({"a": "passed", "b": "passed"}, "")
 
 
-def test_a_retry_that_would_exceed_the_limit_is_not_made(bench: Bench) -> None:
+def test_a_retry_that_would_exceed_the_limit_is_not_started(bench: Bench) -> None:
     machines = Machines({"a": [CRASH]})
     scheduler = bench.run("a", machines, rented(machines), max_cost=EACH, retries={"check": 2, "product": 2})
     (result,) = scheduler.results.values()
@@ -56,7 +56,7 @@ def test_a_retry_that_would_exceed_the_limit_is_not_made(bench: Bench) -> None:
     assert "the cell is not tried again: the cost limit of 1.50 USD is reached" in result.outcome.message
 
 
-def test_a_failure_of_the_infrastructure_is_paid_too(bench: Bench) -> None:
+def test_a_failure_of_the_infrastructure_also_costs(bench: Bench) -> None:
     machines = Machines({"a": [BROKEN, CRASH]})
     scheduler = bench.run("ab", machines, rented(machines), max_cost=2 * EACH)
     assert machines.began() == ["a", "b"]  # the second attempt of `a` would have been the third that is paid

@@ -30,7 +30,7 @@ def _document(tmp_path: Path) -> None:
         ({"case": "*.slow*"}, 2.5),
     ],
 )
-def test_a_number_is_read(tmp_path: Path, spec: dict[str, Any], value: float) -> None:
+def test_each_measure_is_read(tmp_path: Path, spec: dict[str, Any], value: float) -> None:
     assert Source(glob="*.xml", **spec).read(tmp_path) == value
 
 
@@ -43,7 +43,7 @@ def test_a_number_is_read(tmp_path: Path, spec: dict[str, Any], value: float) ->
         ("m.untimed", r"^the test case m\.untimed has no duration$"),
     ],
 )
-def test_the_case_must_be_one_that_ran(tmp_path: Path, case: str, message: str) -> None:
+def test_a_case_that_did_not_run_is_a_fault(tmp_path: Path, case: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Source(glob="*.xml", case=case).read(tmp_path)
 

@@ -112,7 +112,7 @@ def test_cells_that_did_not_start_are_counted(at_work: AtWork) -> None:
 PRICED: dict[str, Any] = {"per_hour": 3600.0, "timeouts": {"run": 1.5}}
 
 
-def test_a_matrix_that_its_cost_limit_stopped_is_an_error_of_capacity(at_work: AtWork, top: Step) -> None:
+def test_a_matrix_that_the_cost_limit_stopped_has_the_cause_capacity(at_work: AtWork, top: Step) -> None:
     at_work("abc", Machines(), options=Options(1, max_cost=3.0), **PRICED)
     error = fail()
     assert (error.verdict, error.cause, error.directory) == (Verdict.ERROR, Cause.CAPACITY, top.directory)

@@ -147,7 +147,7 @@ def test_a_failed_deletion_is_added_to_the_first_error(project: Project) -> None
     assert message(state).startswith("too slow\nand then: of 1 remote resource, 1 could not be deleted")
 
 
-def test_what_others_own_is_not_deleted(project: Project) -> None:
+def test_a_resource_of_another_owner_is_not_deleted(project: Project) -> None:
     state, code = project.run("def test(): make('a', labels={'topgallant-run': 'another'})")
     assert (code, project.things) == (3, ["a"])
     assert "belongs to another owner" in message(state)
@@ -168,7 +168,7 @@ def test_a_kept_resource_stays_once_it_is_complete(project: Project) -> None:
     assert [(entry.resource.name, entry.state) for entry in state.remaining_resources] == [("a", "kept")]
 
 
-def test_a_resource_is_deleted_although_the_step_cannot_be_recorded(
+def test_a_resource_is_deleted_even_if_the_step_cannot_be_recorded(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def record(self: Journal, event: JournalEvent, *, sync: bool = True) -> None:
@@ -204,7 +204,7 @@ def test_a_run_that_cannot_be_written_does_not_keep_the_resources_of_other_runs(
     assert ledger.runs() == []
 
 
-def test_a_resumed_run_repeats_what_the_deletion_has_undone(project: Project) -> None:
+def test_a_resumed_run_repeats_steps_whose_resources_were_deleted(project: Project) -> None:
     orchestration = """
         def prepare(): make("a")
         def test():
@@ -279,7 +279,7 @@ def test_a_created_cluster_is_on_the_ledger_until_it_is_removed(project: Project
     assert log.read_text().startswith("$ bash ")
 
 
-def test_what_is_inside_a_created_cluster_goes_with_it(project: Project) -> None:
+def test_resources_inside_a_created_cluster_are_deleted_with_the_cluster(project: Project) -> None:
     orchestration = """
         def test():
             (entry,) = session.step().recorder.ledger.open_resources()
@@ -290,7 +290,7 @@ def test_what_is_inside_a_created_cluster_goes_with_it(project: Project) -> None
     assert project.things == ["stuck"]
 
 
-def test_an_owner_that_waits_for_attempts_goes_with_its_created_cluster(project: Project) -> None:
+def test_an_owner_that_waits_for_attempts_is_deleted_with_its_created_cluster(project: Project) -> None:
     waiting, cluster = things.thing(project.root / "a", kubeconfig="/k"), things.thing(project.root / "b")
     top = top_with([waiting, replace(cluster, kind="cluster", deletion={"kubeconfig": "/k"})], project.root)
     entries = [entry for entry in top.recorder.ledger.open_resources() if entry.resource.kind == "cluster"]
@@ -400,7 +400,7 @@ def test_nothing_is_deleted_on_a_cluster_whose_lease_was_lost(project: Project) 
     assert [entry.resource.name for entry in top.recorder.ledger.open_resources()] == ["lost"]
 
 
-def test_what_a_late_request_creates_is_deleted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resource_that_a_late_request_creates_is_deleted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_resources, "_LATE_SECONDS", 2.0)
     (project.root / "remote").mkdir()
     top = top_with([things.thing(project.root / "remote" / "late")], project.root)
@@ -425,7 +425,7 @@ def test_the_owner_of_open_attempts_waits_for_a_resumed_run(project: Project, is
     assert len(top.recorder.ledger.open_resources()) == is_open
 
 
-def test_a_resumed_run_does_not_execute_the_ledger_of_a_stranger(project: Project) -> None:
+def test_a_resumed_run_does_not_execute_the_ledger_of_another_user(project: Project) -> None:
     state, _ = project.run("def prepare():\n    if not Path('remote').exists(): make('stuck')\ndef test(): ...")
     file = RunDirectory(state.directory).ledger
     victim = project.root / "victim"

@@ -46,7 +46,7 @@ def test_a_plan_that_costs_exactly_the_limit_is_accepted(planned: Planned) -> No
     spending.verify(costs(planned, EACH_SECOND), 10.0)
 
 
-def test_a_plan_above_the_limit_is_refused_and_the_way_out_is_named(planned: Planned) -> None:
+def test_a_plan_above_the_limit_is_refused_with_a_hint(planned: Planned) -> None:
     with pytest.raises(UsageError) as caught:
         spending.verify(costs(planned, EACH_SECOND), 9.99)
     assert str(caught.value).splitlines() == [
@@ -72,7 +72,7 @@ def attempt(number: int, seconds: float | None, **fields: Any) -> CellAttempt:
     return CellAttempt(number, "t0", submitted, fields.pop("verdict", Verdict.PASSED), seconds=seconds, **fields)
 
 
-def test_all_attempts_of_earlier_sessions_are_paid(planned: Planned) -> None:
+def test_all_attempts_of_earlier_sessions_count_as_spent(planned: Planned) -> None:
     found = costs(planned, EACH_SECOND)
     (cell,) = found.cells
     step = StepState("000/000", "x=a", StepKind.CELL, key=f"test/{cell}")

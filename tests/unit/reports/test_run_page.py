@@ -193,7 +193,7 @@ def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
         assert HOSTILE in text_of(one(found, place)), place
 
 
-def test_the_page_lists_what_remains_on_remote_sides(tmp_path: Path) -> None:
+def test_the_page_lists_the_remaining_remote_resources(tmp_path: Path) -> None:
     entry = open_resource(HOSTILE, failure=HOSTILE)
     found = read(replace(failing(tmp_path / "r-1"), resources=[entry]))
     (item,) = all_of(found, '//ul[@class="note"]/li')

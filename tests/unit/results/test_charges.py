@@ -46,7 +46,7 @@ def test_attempts_with_accelerators_of_their_own_pay_the_whole_price() -> None:
     assert [charge.cost for charge in found] == [1.0, 1.0]
 
 
-def test_the_time_for_which_a_machine_is_rented_is_paid() -> None:
+def test_the_whole_time_of_a_rented_machine_costs() -> None:
     (charge,) = charged([attempt(seconds=60, paid_seconds=360.0)], cost_per_hour=10.0, shares_price=False)
     assert charge == Charge(360.0, 1.0)
 

@@ -60,7 +60,7 @@ def test_a_constant_spending_is_forecast_exactly() -> None:
     assert (forecast.expected, forecast.lower, forecast.upper) == (60.0, 60.0, 60.0)
 
 
-def test_a_day_that_is_not_over_counts_with_what_is_left_of_the_mean() -> None:
+def test_the_rest_of_today_counts_as_the_mean_minus_the_spending_of_today() -> None:
     forecast = november(daily(lambda ago: 2.0 if ago else 0.5)).forecast
     assert forecast is not None
     assert forecast.expected == 60.0

@@ -127,7 +127,7 @@ def test_cases_with_the_same_name_are_numbered_across_files(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("time", ["-1", "nan", "inf", "1e300", "soon", ""])
-def test_a_duration_that_is_none_is_unknown(tmp_path: Path, time: str) -> None:
+def test_a_wrong_duration_is_unknown(tmp_path: Path, time: str) -> None:
     (case,) = read(tmp_path, f'<testsuite><testcase name="t" time="{time}"/></testsuite>')
     assert case.seconds is None
 

@@ -59,7 +59,7 @@ def test_an_open_resource_is_planned_only_once(opened: Ledger) -> None:
     assert len(opened.file.read_text().splitlines()) == 1
 
 
-def test_the_entries_say_what_happened(opened: Ledger) -> None:
+def test_each_event_of_a_resource_is_recorded(opened: Ledger) -> None:
     for resource in (NODE, OTHER):
         opened.plan(resource)
     opened.mark_created(OTHER)
@@ -230,7 +230,7 @@ def test_a_long_message_is_truncated(opened: Ledger) -> None:
     assert len(opened.open_resources()[0].failure) == 2000
 
 
-def test_a_run_can_be_found_while_something_is_open(run: Path) -> None:
+def test_a_run_can_be_found_while_a_resource_is_open(run: Path) -> None:
     opened = ledger.of_run(run, "p")
     assert ledger.runs() == []
     opened.plan(NODE)

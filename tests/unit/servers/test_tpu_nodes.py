@@ -24,7 +24,7 @@ def test_a_node_is_creating_then_ready(server: Server, client: TpuClient, node: 
     assert operation.result() == ready
 
 
-def test_an_operation_says_what_it_does(server: Server, client: TpuClient, node: types.Node) -> None:
+def test_an_operation_names_its_verb_and_target(server: Server, client: TpuClient, node: types.Node) -> None:
     operation = client.create_node(parent=PARENT, node_id="n", node=node)
     assert (operation.metadata.target, operation.metadata.verb) == (NAME, "create")
     server.advance()
@@ -48,7 +48,7 @@ WORKERS = {
 
 
 @pytest.mark.parametrize(("accelerator", "workers"), WORKERS.items())
-def test_a_node_has_the_workers_of_its_type(
+def test_a_node_has_as_many_workers_as_its_type(
     server: Server, client: TpuClient, node: types.Node, accelerator: str, workers: int
 ) -> None:
     node.accelerator_type = accelerator
@@ -78,7 +78,7 @@ def test_a_deleted_node_is_gone(server: Server, client: TpuClient, node: types.N
     assert not server.leftovers()
 
 
-def test_a_name_exists_once(client: TpuClient, node: types.Node) -> None:
+def test_a_name_can_be_used_only_once(client: TpuClient, node: types.Node) -> None:
     client.create_node(parent=PARENT, node_id="n", node=node)
     with pytest.raises(exceptions.AlreadyExists, match=f"Resource '{NAME}' already exists"):
         client.create_node(parent=PARENT, node_id="n", node=node)

@@ -61,7 +61,7 @@ def test_a_multislice_has_numbered_nodes(
     assert all(one.multislice_node for one in nodes)
 
 
-def test_it_waits_for_capacity(server: Server, client: TpuClient, wanted: types.QueuedResource) -> None:
+def test_a_queued_resource_waits_for_capacity(server: Server, client: TpuClient, wanted: types.QueuedResource) -> None:
     server.set_capacity(ZONE, nodes=0)
     create(client, wanted)
     server.advance(3600)
@@ -200,7 +200,7 @@ def test_a_queued_resource_counts_for_the_quota_until_its_deletion(
     create(client, wanted, "other")
 
 
-def test_the_same_request_id_is_one_request(client: TpuClient, wanted: types.QueuedResource) -> None:
+def test_requests_with_the_same_id_count_as_one(client: TpuClient, wanted: types.QueuedResource) -> None:
     request = {"parent": PARENT, "queued_resource_id": "q", "queued_resource": wanted, "request_id": "1-2-3"}
     names = {client.create_queued_resource(request).operation.name for _ in range(2)}
     assert len(names) == 1

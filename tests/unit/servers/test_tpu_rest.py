@@ -68,7 +68,7 @@ def test_a_mask_chooses_the_fields_of_an_update(server: Server, client: TpuClien
     assert (dict(found.labels), found.description) == ({"a": "b"}, "")
 
 
-def test_an_error_has_googles_form(server: Server) -> None:
+def test_an_error_has_the_form_of_the_google_api(server: Server) -> None:
     status, content = send(server, "GET", f"v2/{PARENT}/nodes/n")
     assert (status, content["error"]["code"], content["error"]["status"]) == (404, 404, "NOT_FOUND")
     assert content["error"]["message"] == f"Resource '{PARENT}/nodes/n' was not found"

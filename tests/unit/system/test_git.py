@@ -55,7 +55,7 @@ def test_a_name_of_a_branch_and_a_tag_is_ambiguous(repository: Path, monkeypatch
         git.commit_of("https://a.invalid/b", "v1")
 
 
-def test_the_id_of_a_commit_is_not_asked() -> None:
+def test_the_id_of_a_commit_is_not_looked_up() -> None:
     assert git.commit_of("https://nowhere.invalid/x", "a" * 40) == "a" * 40
 
 

@@ -146,7 +146,7 @@ def test_a_server_with_another_certificate_gets_no_token(port: int, lists: _List
     assert lists.headers == []
 
 
-def test_a_login_that_is_over_is_explained(port: int, certificate: Path, tmp_path: Path) -> None:
+def test_an_expired_login_is_explained(port: int, certificate: Path, tmp_path: Path) -> None:
     with HTTPServer(("127.0.0.1", 0), _NoTokens) as tokens:
         threading.Thread(target=tokens.serve_forever, daemon=True).start()
         output = ask(port, certificate, federated(tmp_path, f"http://127.0.0.1:{tokens.server_port}/token"))
@@ -155,7 +155,7 @@ def test_a_login_that_is_over_is_explained(port: int, certificate: Path, tmp_pat
     assert "gcloud auth application-default login" in output
 
 
-def test_a_token_server_that_does_not_answer_is_no_fault_of_the_configuration(
+def test_a_token_server_that_does_not_answer_is_not_a_configuration_error(
     port: int, certificate: Path, tmp_path: Path
 ) -> None:
     output = ask(port, certificate, federated(tmp_path, "http://127.0.0.1:1/token"))

@@ -87,7 +87,7 @@ def test_slices_come_from_a_queued_resource(follow: Follow, start: Start, ledger
     assert ledger.calls == [f"plan {QUEUED}", f"created {QUEUED}"]
 
 
-def test_a_request_in_the_queue_tells_its_state(server: Server, api: TpuApi, start: Start, follow: Follow) -> None:
+def test_a_request_in_the_queue_reports_its_state(server: Server, api: TpuApi, start: Start, follow: Follow) -> None:
     server.set_capacity(ZONE, nodes=0)
     created = start(spot=True)
     server.advance(5)
@@ -97,9 +97,7 @@ def test_a_request_in_the_queue_tells_its_state(server: Server, api: TpuApi, sta
     assert follow(created).is_up
 
 
-def test_a_request_whose_time_in_the_queue_is_over_has_the_cause_capacity(
-    server: Server, api: TpuApi, start: Start
-) -> None:
+def test_a_request_that_waited_too_long_has_the_cause_capacity(server: Server, api: TpuApi, start: Start) -> None:
     server.set_capacity(ZONE, nodes=0)
     created = start(spot=True, valid_until=60)
     server.advance(120)
@@ -257,7 +255,7 @@ def test_a_node_that_is_preempted_while_it_is_created_is_lost(server: Server, st
     assert caught.value.cause is Cause.INFRASTRUCTURE
 
 
-def test_a_node_that_someone_deletes_is_lost(server: Server, start: Start, api: TpuApi) -> None:
+def test_a_node_that_another_user_deletes_is_lost(server: Server, start: Start, api: TpuApi) -> None:
     created = start()
     server.advance()
     api.delete_node(NODE)
@@ -276,7 +274,7 @@ def test_a_node_that_is_not_healthy_is_awaited(server: Server, start: Start, api
     assert follow(created).is_up
 
 
-def test_a_view_from_before_the_request_is_no_loss(server: Server, start: Start, api: TpuApi) -> None:
+def test_a_view_from_before_the_request_does_not_count_as_a_loss(server: Server, start: Start, api: TpuApi) -> None:
     view = api.view(PLACE)
     created = start()
     server.advance()
@@ -306,7 +304,7 @@ def test_the_loop_reports_each_state_once_and_ends_in_time(
     ],
     ids=["preempted", "repaired", "maintained", "slow", "well"],
 )
-def test_the_loss_of_a_tpu_has_a_reason(
+def test_the_loss_of_a_tpu_is_reported_with_its_reason(
     server: Server, api: TpuApi, start: Start, follow: Follow, harm: Callable[[Server], None], reason: str
 ) -> None:
     created = start()

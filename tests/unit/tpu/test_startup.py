@@ -71,5 +71,5 @@ def test_a_restart_forgets_the_status_of_the_last_start(bash: Bash, tmp_path: Pa
 @pytest.mark.parametrize(
     "lines", [[], ["topgallant-startup"], ["topgallant-startup 12345"], ["x topgallant-startup 0"]]
 )
-def test_an_answer_of_another_form_is_no_answer(lines: list[str]) -> None:
+def test_an_answer_of_another_form_is_ignored(lines: list[str]) -> None:
     assert startup.parse(lines) is None

@@ -45,7 +45,7 @@ def test_one_zone_is_a_list_of_one() -> None:
         ({"accelerator_type": None}, "accelerator_type is missing"),
         ({"accelerator_type": None, "topology": "2x4"}, "topology needs type"),
         ({"accelerator_type": None, "type": "v6e"}, "type needs topology"),
-        ({"topology": "2x4"}, "use either accelerator_type, or type with topology"),
+        ({"topology": "2x4"}, "use either accelerator_type, or type and topology"),
         ({"accelerator_type": None, "type": "v6e", "topology": "2x2x2"}, "is not a v6e topology"),
         ({"runtime_version": "--flag"}, "is not a runtime version"),
         ({"spot": True, "reserved": True}, "use only one of spot and reserved"),

@@ -36,7 +36,7 @@ def test_a_missing_permission_is_a_configuration_error(request_for: Request, ser
         verification.verify("the target `tpus`", request_for().description)
 
 
-def test_an_api_that_does_not_answer_is_no_configuration_error(
+def test_an_api_that_does_not_answer_is_not_a_configuration_error(
     request_for: Request, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification, "TIMEOUT", 0.1)

@@ -88,7 +88,7 @@ def test_the_command_line_uses_only_the_key_of_the_run() -> None:
     assert list(command[-7:]) == ["-l", "me", "-p", "2222", "--", "192.0.2.1", "true"]
 
 
-def test_a_worker_gets_no_way_back_to_this_machine() -> None:
+def test_a_worker_cannot_connect_back_to_this_machine() -> None:
     worker = workers.of_nodes([node("x", Endpoint("10.0.0.1", "192.0.2.1"))], Ssh())[0]
     command = worker.login(Ssh(), KEY).command(command="true")
     assert {"-oForwardAgent=no", "-oForwardX11=no", "-oClearAllForwardings=yes"} <= set(command)

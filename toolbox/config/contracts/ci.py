@@ -137,7 +137,8 @@ class Workflow(_Job):
     )
     timeout: int = Field(default=3600, ge=60, le=_MOST_SECONDS, description="the deadline of the run in seconds")
     issue: bool | None = Field(
-        default=None, description="keep an issue open while the workflow fails; default: if it has a schedule"
+        default=None,
+        description="keep an issue open while the workflow fails; default: true if the workflow has a schedule",
     )
 
     @property
@@ -182,7 +183,8 @@ class Reap(_Job):
         default=None,
         ge=60,
         le=_MOST_SECONDS,
-        description="delete all resources of this age in seconds; default: the resources whose time to live is over",
+        description="delete all resources of this age (in seconds) or older; default: the resources whose time to live "
+        "has ended",
     )
 
 
@@ -217,7 +219,7 @@ class Contract(BaseModel):
         longest = max((item.timeout for item in self.workflows.values()), default=0) + OVERTIME_SECONDS
         if self.reap is not None and self.reap.older_than is not None and self.reap.older_than < longest:
             raise ValueError(
-                f"`reap.older_than` must be at least {longest}, the longest `timeout` and {OVERTIME_SECONDS} s for "
-                "cleaning up: the reaper would delete the resources of runs that are being executed"
+                f"`reap.older_than` must be at least {longest} (the longest `timeout` plus {OVERTIME_SECONDS} s for "
+                "cleaning up): otherwise, the reaper would delete the resources of runs that are being executed"
             )
         return self

@@ -26,7 +26,8 @@ class Contract(BaseModel):
     revision: str | None = Field(
         default=None,
         min_length=1,
-        description="the revision under test, for the records; null for that of the configuration's checkout",
+        description="the revision under test, for the records; null for the revision of the checkout that contains the "
+        "configuration",
     )
     baseline: bool = Field(
         default=True,

@@ -23,7 +23,9 @@ def lines(summary: RunState) -> list[str]:
     if not failures and end is not None and not Verdict(end.verdict).is_pass:
         failures = [_annotation("error", f"{summary.project} {end.verdict}", end.message)]
     if end is None:
-        failures.append(_annotation("error", f"{summary.project} did not end", "the run was killed, or still runs"))
+        failures.append(
+            _annotation("error", f"{summary.project} did not end", "the run was killed, or is still running")
+        )
     warnings = [_annotation("warning", _title(step), _remarks.text(step)) for step in _remarks.of(summary)]
     return [*_limited(failures, "error", "failures"), *_limited(warnings, "warning", "remarks")]
 

@@ -85,7 +85,9 @@ def test_the_owner_is_on_the_ledger_before_it_is_created(
     assert calls[0].startswith("plan ")
 
 
-def test_the_ledger_follows_the_owner(provided: RunResources, ledger: MemoryLedger, kept: StoredObjects) -> None:
+def test_the_ledger_records_the_creation_and_deletion_of_the_owner(
+    provided: RunResources, ledger: MemoryLedger, kept: StoredObjects
+) -> None:
     provided.owner(5)
     (entry,) = ledger.open_resources()
     assert entry.is_created

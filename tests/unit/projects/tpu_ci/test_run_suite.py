@@ -85,7 +85,7 @@ def test_all_commands_run_and_the_first_failure_is_the_exit_status(run: Run) -> 
     ]
 
 
-def test_no_command_can_end_as_a_repository_that_cannot_be_fetched(run: Run) -> None:
+def test_no_command_can_end_with_the_status_of_a_failed_fetch(run: Run) -> None:
     assert run(commands=[f"exit {NO_REPOSITORY}"]).returncode == 1
 
 

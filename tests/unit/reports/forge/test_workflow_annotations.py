@@ -36,7 +36,7 @@ def test_at_most_ten_failures_are_annotated() -> None:
 
 def test_a_run_that_was_killed_has_an_error() -> None:
     (line,) = workflow_annotations.lines(replace(summary(cell("a")), finished=None, state=State.DEAD))
-    assert line == "::error title=training did not end::the run was killed, or still runs"
+    assert line == "::error title=training did not end::the run was killed, or is still running"
 
 
 @pytest.mark.parametrize("text", [HOSTILE, "a\n::add-mask::x", "a\r\n::stop-commands::x", "%0A::error::x", "a::b,c:d"])

@@ -118,7 +118,7 @@ def test_the_table_counts_test_cases() -> None:
     assert re.split(r"  +", row.strip()) == ["000__test", "passed", "7 of 9", "1.2 s"]
 
 
-def test_the_table_lists_what_remains_on_remote_sides() -> None:
+def test_the_table_lists_the_remaining_remote_resources() -> None:
     failed, kept = open_resource("a", failure="no answer\nmore"), open_resource("b", keep=True, is_created=True)
     more = [open_resource(f"m{number}") for number in range(9)]
     text = shown(replace(summary(), resources=[failed, kept, *more]))
