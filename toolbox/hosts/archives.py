@@ -63,6 +63,10 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
             while (member := archive.next()) is not None:
                 archive.members = []  # forget the members, which `tarfile` would keep in memory
                 extraction.extract(archive, member)
+            # `tarfile` takes a damaged or missing header for the end of the archive.
+            stream.seek(archive.offset)
+            if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+                raise tarfile.ReadError("the archive is incomplete: its end is missing")
     except (ValueError, OverflowError, RecursionError) as error:  # tarfile raises them for some forged headers
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
     finally:

@@ -288,6 +288,22 @@ def test_an_incomplete_archive_is_an_error(there: Path, size: int) -> None:
     assert names(there) == []
 
 
+@pytest.mark.parametrize("size", [0, 100, 1024])
+def test_an_archive_that_ends_without_its_end_marker_is_an_error(there: Path, size: int) -> None:
+    """`tarfile` notices this only at the begin of a stream, and the output of the login shell precedes the archive."""
+    stream = io.BytesIO(b"Welcome!\n" + packed(member("files/a"), content=b"a").getvalue()[:size])
+    stream.readline()
+    with pytest.raises(tarfile.TarError, match="the archive is incomplete"):
+        archives.extract(stream, there, LIMITS)
+
+
+def test_a_damaged_header_after_the_first_member_is_an_error(there: Path) -> None:
+    content = bytearray(packed(member("files/a"), member("files/b"), content=b"a").getvalue())
+    content[1024 + 148] ^= 1  # in the checksum of the second header
+    with pytest.raises(tarfile.TarError, match="the archive is incomplete"):
+        archives.extract(io.BytesIO(content), there, LIMITS)
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_a_damaged_archive_is_extracted_or_refused(there: Path, tmp_path: Path, seed: int) -> None:
     members = [member("files/a"), link("files/to", "a"), member(f"files/{'l' * 150}")]
