@@ -192,7 +192,8 @@ def test_a_cell_waits_for_the_startup_script(cells: Callable[..., Cells], server
 
 def test_a_worker_that_disappears_ends_the_cell_on_all_workers(cells: Callable[..., Cells], server: tpu.Server) -> None:
     bench = cells(**FOUR_WORKERS)
-    attempt = bench.begin()
+    attempt = bench.start("sh", "-c", "echo made > file; echo up; sleep 600")
+    attempt.printed("up\n")
     server.lose_worker(bench.node(), 2)
     outcome = attempt.wait()
     assert outcome.ended_by is EndedBy.LOST
@@ -200,7 +201,7 @@ def test_a_worker_that_disappears_ends_the_cell_on_all_workers(cells: Callable[.
     assert outcome.message.count("worker 2: the host cannot be reached") == 1
     assert "READY" in outcome.message
     attempt.collect()
-    assert attempt.text() == "up\n"
+    assert (attempt.text(), attempt.text("files/file")) == ("up\n", "made\n")
     bench.release(attempt)
 
 
@@ -298,6 +299,41 @@ def test_cells_share_the_node_of_the_run(cells: Callable[..., Cells], server: tp
     assert len(server.nodes()) == 1
     bench.shared.backend.teardown_run()  # type: ignore[attr-defined]  # not every backend has the method
     assert (len(server.history()), server.leftovers(), bench.ledger.open_resources()) == (1, [], [])
+
+
+FAKE_TOOLS = """
+mkdir ~/fake; printf '#!/bin/sh\\necho a fake' > ~/fake/tar; chmod +x ~/fake/tar; cp ~/fake/tar ~/fake/python3
+echo 'PATH=~/fake:$PATH' > ~/.bashrc
+"""
+
+
+@pytest.mark.parametrize("change", ["echo 'exit 1' > ~/.bashrc", FAKE_TOOLS])
+@pytest.mark.parametrize("reuse", ["run", "cell"])
+def test_a_cell_that_breaks_the_shell_of_its_workers_loses_only_its_own_files(
+    cells: Callable[..., Cells], server: tpu.Server, change: str, reuse: str
+) -> None:
+    bench = cells(reuse=reuse)
+    first = bench.start("sh", "-c", change)
+    outcome = first.wait()
+    assert (outcome.exit_code, outcome.changed_startup_files) == (0, "~/.bashrc")
+    with pytest.raises(FilesLost, match=r"startup files of the shell changed while .*cell ran: ~/\.bashrc"):
+        first.collect()
+    first.by.backend.release(first.handle)
+    second, outcome = bench.run("sh", "-c", "cp ../src/sent made; python3 -V", name="b", text_files={"sent": "sent"})
+    assert (outcome.exit_code, second.text("files/made")) == (0, "sent")
+    assert "Python 3" in second.text()
+    assert len(server.history()) == 2
+
+
+def test_a_cell_with_other_startup_files_keeps_its_results_and_the_next_cell_gets_another_tpu(
+    cells: Callable[..., Cells], server: tpu.Server
+) -> None:
+    bench = cells(reuse="run")
+    first, outcome = bench.run("sh", "-c", "echo made > file; echo 'export A=1' >> ~/.bashrc")
+    assert (outcome.changed_startup_files, first.text("files/file")) == ("~/.bashrc", "made\n")
+    second, _ = bench.run("sh", "-c", 'echo "A is ${A-unset}"', name="b")
+    assert second.text() == "A is unset\n"
+    assert len(server.history()) == 2
 
 
 def test_the_node_of_the_run_is_replaced_when_it_was_lost(cells: Callable[..., Cells], server: tpu.Server) -> None:
@@ -409,7 +445,7 @@ def test_a_tpu_of_the_run_is_not_replaced_while_it_runs_a_cell(cells: Callable[.
     first = bench.begin()
     backend: Any = bench.shared.backend
     (machines,) = backend._machines.values()
-    machines.is_broken = True
+    machines.unusable = "a worker has processes of another attempt"
     with ThreadPoolExecutor(1) as threads:
         starting = threads.submit(bench.start, "true", name="b")
         wait_for(backend._requesting.locked, "the next request")

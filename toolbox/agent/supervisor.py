@@ -24,7 +24,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
-from toolbox.agent import cgroups, durable, machine, masking, safe_files, tree
+from toolbox.agent import cgroups, durable, machine, masking, safe_files, startup_files, tree
 from toolbox.agent.echo import Echo
 from toolbox.agent.log_files import Log, log_name
 from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES, Sampler
@@ -74,6 +74,7 @@ class Supervisor:
         self._echoes = echoes
         self.late_signals: List[int] = []
         self._main_pid = 0
+        self._startup_files = startup_files.digests()
         self._cgroup = ""
         self._status: int | None = None
         self._ended_by = ""
@@ -352,6 +353,7 @@ class Supervisor:
             "log_fault": next((log.fault for log in logs.values() if log.fault), ""),
             "host": machine.host(),
             "accelerators": machine.accelerators(),
+            "changed_startup_files": startup_files.changed_since(self._startup_files),
         }
         # Sync the files before the outcome is written, so that a power cut cannot lose files of an ended attempt.
         for name in (SAMPLES, GPU_SAMPLES, *(log_name(stream) for stream in STREAMS if logs[stream].bytes)):

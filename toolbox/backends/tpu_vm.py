@@ -180,23 +180,24 @@ class _TpuVm:
             return {handle: self._attempts[handle.name].status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
-        """See `Backend`. The files of an attempt that was lost with its TPU cannot be fetched."""
+        """See `Backend`. The files of an attempt are lost with its TPU, or if the workload broke the shell for SSH."""
         attempt = self._attempts[handle.name]
         if not attempt.is_started:
             return
         self._look_for_loss(attempt)  # ssh would try for a minute to reach a worker that no longer exists
         machines = self._machines_of(attempt)
         try:
-            if machines.group is not None and machines.is_usable:
+            if machines.group is not None and machines.exist:
                 machines.group.collect(handle, workload)
                 return
         except StepError:
             self._look_for_loss(attempt)
-            if machines.is_usable:
+            if machines.are_usable:
                 raise
         if is_judged(attempt):
             ending = attempt.tpu.ending
-            raise FilesLost(f"its files are lost: {ending.message if ending else 'the TPU is not used any more'}")
+            reason = ending.message if ending else machines.unusable or "the TPU was deleted"
+            raise FilesLost(f"its files are lost: {reason}")
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`. An attempt that has not started ends at once."""
@@ -307,7 +308,7 @@ class _TpuVm:
         request = self._request(attempt)
         with self._lock:
             machines = self._machines.get(request.name)
-        if machines is not None and not (machines.is_usable and _lasts(machines.tpu, timeouts)):
+        if machines is not None and not (machines.are_usable and _lasts(machines.tpu, timeouts)):
             self._await_attempts(machines.tpu, timeouts.wait)
             self._delete(attempt)
         try:
@@ -354,7 +355,7 @@ class _TpuVm:
             return
         attempt = self._attempts[handle.name]
         machines = self._machines_of(attempt)
-        if attempt.is_started and machines.group is not None and machines.is_usable:
+        if attempt.is_started and machines.group is not None and machines.are_usable:
             machines.group.release(handle)
 
     # The start of an attempt
@@ -482,7 +483,7 @@ class _TpuVm:
         """End the waiting attempts, because the workers cannot become ready."""
         if isinstance(error, Cancelled):
             raise error
-        machines.is_broken = True
+        machines.unusable = describe(error)
         for attempt in self._attempts_on(machines.tpu):
             if attempt.is_waiting:
                 self._conclude(attempt, outcome_of_failed_start(error))
@@ -511,7 +512,8 @@ class _TpuVm:
         except _EXPECTED as error:
             outcome = outcome_of_failed_start(error)
             # After other errors, processes may run on a worker that does not answer.
-            machines.is_broken |= outcome.ended_by is not EndedBy.NOT_STARTED
+            if outcome.ended_by is not EndedBy.NOT_STARTED:
+                machines.unusable = outcome.message
             self._conclude(attempt, outcome)
             return
         if attempt.is_cancelled and not is_there:
@@ -564,9 +566,13 @@ class _TpuVm:
 
     def _explained(self, attempt: Attempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
         """Return the outcome of an attempt whose TPU is there, according to the API."""
+        machines = self._machines_of(attempt)
+        if outcome.changed_startup_files:
+            name, files = attempt.handle.name, outcome.changed_startup_files
+            machines.unusable = f"startup files of the shell changed while {name} ran: {files}"
         if outcome.may_remain:
             # The next attempt gets another TPU, and this one is deleted with all processes.
-            self._machines_of(attempt).is_broken = True
+            machines.unusable = outcome.message
             text = f"{outcome.message} (the API reports: {attempt.tpu.message})"
             return replace(outcome, message=text, may_remain=False)
         return outcome

@@ -75,6 +75,7 @@ def conclude(endings: Sequence[Ending]) -> WorkloadOutcome:
         log_dropped=sum(outcome.log_dropped for outcome in outcomes),
         log_fault=next((f"{each.machine}: {each.outcome.log_fault}" for each in endings if each.outcome.log_fault), ""),
         accelerators=next((outcome.accelerators for outcome in outcomes if outcome.accelerators), ""),
+        changed_startup_files=", ".join(sorted({o.changed_startup_files for o in outcomes} - {""})),
         may_remain=any(outcome.may_remain for outcome in outcomes),
     )
 

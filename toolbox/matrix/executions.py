@@ -323,6 +323,8 @@ def _remark(outcome: WorkloadOutcome) -> str:
     if outcome.leftovers:
         count = "a process" if outcome.leftovers == 1 else f"{outcome.leftovers} processes"
         parts.append(f"{count} of the workload had to be killed")
+    if outcome.changed_startup_files:
+        parts.append(f"startup files of the shell changed while the workload ran: {outcome.changed_startup_files}")
     if outcome.log_dropped:
         parts.append(f"the logs have reached their size limit: {outcome.log_dropped} bytes were dropped")
     return "; ".join(parts)

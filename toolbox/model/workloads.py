@@ -97,6 +97,8 @@ class WorkloadOutcome:
         log_fault: why the logs are incomplete; empty if the logs are complete.
         accelerators: the accelerators of the machine that the workload could use.
         may_remain: whether processes of the workload may still run, because the supervisor was killed.
+        changed_startup_files: the files of the user's shell or of SSH that changed while the workload ran, such as
+            `~/.bashrc`, separated by commas; empty if none did.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
         paid_seconds: the time for which the target was paid because of the workload, if it differs from `seconds`: a
             machine that is rented for the workload is also paid while it is prepared. Only backends set this field.
@@ -114,6 +116,7 @@ class WorkloadOutcome:
     accelerators: str = ""
     may_remain: bool = False
     image: str = ""
+    changed_startup_files: str = ""
     paid_seconds: float | None = None
 
     @classmethod
@@ -135,6 +138,7 @@ class WorkloadOutcome:
                 _text(record["host"]),
                 _text(record["accelerators"]),
                 image=_text(record.get("image", "")),
+                changed_startup_files=_text(record.get("changed_startup_files", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can overwrite the record
             return cls(EndedBy.LOST, message="the file outcome.json of the workload was not written by its supervisor")

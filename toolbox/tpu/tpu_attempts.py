@@ -56,20 +56,25 @@ class Machines:
     Args:
         group: runs the attempts; None until all workers are ready.
         is_preparing: whether a thread asks the workers whether they are ready.
-        is_broken: whether processes may remain on a worker, so that no other attempt may use the TPU.
+        unusable: why no other attempt may use the TPU; empty if one may.
         unready: why the workers are not ready.
     """
 
     tpu: Tpu
     group: HostGroup | None = None
     is_preparing: bool = False
-    is_broken: bool = False
+    unusable: str = ""
     unready: str = ""
 
     @property
-    def is_usable(self) -> bool:
+    def exist(self) -> bool:
+        """Whether the TPU exists, as far as known."""
+        return self.tpu.ending is None and not self.tpu.is_deleted
+
+    @property
+    def are_usable(self) -> bool:
         """Whether further attempts may use the TPU."""
-        return self.tpu.ending is None and not self.tpu.is_deleted and not self.is_broken
+        return self.exist and not self.unusable
 
 
 def is_judged(attempt: Attempt) -> bool:

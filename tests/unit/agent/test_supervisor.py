@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.unit.agent.conftest import Script
 from toolbox.agent import machine
 
@@ -56,7 +58,30 @@ def test_an_outcome_has_all_fields(script: Script, tmp_path: Path) -> None:
         "log_fault": "",
         "host": platform.node(),
         "accelerators": machine.accelerators(),
+        "changed_startup_files": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ("echo 'exit 1' >> ~/.bashrc", "~/.bashrc"),
+        ("echo 'exit 1' >> ~/dotfiles", "~/.profile"),
+        ("rm ~/.bashrc; mkdir ~/.ssh; echo true > ~/.ssh/rc", "~/.bashrc, ~/.ssh/rc"),
+        ("mkfifo ~/.zshenv", "~/.zshenv"),
+        ("cat ~/.bashrc; touch ~/.bashrc; echo > ~/other", ""),
+    ],
+)
+def test_startup_files_that_changed_while_the_workload_ran_are_recorded(
+    script: Script, tmp_path: Path, change: str, names: str
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in (".bashrc", "dotfiles"):
+        (home / name).write_text("true\n")
+    (home / ".profile").symlink_to("dotfiles")
+    run(script, f"os.environ['HOME'] = {str(home)!r}\n", command=["sh", "-c", change])
+    assert outcome(tmp_path)["changed_startup_files"] == names
 
 
 def test_no_reserved_file_is_left(script: Script, tmp_path: Path) -> None:

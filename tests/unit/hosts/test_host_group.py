@@ -153,11 +153,13 @@ def test_each_machine_gets_the_workload_with_its_variables(group: Group) -> None
 
 def test_an_attempt_passes_when_it_has_passed_on_all_machines(group: Group) -> None:
     group.submit()
-    group.machines[2].end(dataclasses.replace(GOOD, seconds=2.0, leftovers=1))
-    group.machines[0].end(GOOD)
+    group.machines[2].end(dataclasses.replace(GOOD, seconds=2.0, leftovers=1, changed_startup_files="~/.bashrc"))
+    group.machines[0].end(dataclasses.replace(GOOD, changed_startup_files="~/.bashrc"))
     assert group.status() == RUNNING
     group.machines[1].end(dataclasses.replace(GOOD, cpu_seconds=3.0))
-    assert group.end() == dataclasses.replace(GOOD, seconds=2.0, leftovers=1, cpu_seconds=3.0)
+    assert group.end() == dataclasses.replace(
+        GOOD, seconds=2.0, leftovers=1, cpu_seconds=3.0, changed_startup_files="~/.bashrc"
+    )
     assert group.notified == ["cell"]
 
 

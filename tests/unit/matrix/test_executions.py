@@ -107,10 +107,11 @@ def test_an_attempt_that_did_not_end_by_itself_is_not_judged(desks: Any, by: End
     assert (conclusion.metrics, conclusion.judgements) == ({}, ())
 
 
-def test_leftovers_and_dropped_logs_become_remarks(desks: Any) -> None:
-    conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7})).collect()
+def test_what_the_supervisor_noticed_becomes_a_remark(desks: Any) -> None:
+    conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7, "changed_startup_files": "~/.bashrc"})).collect()
     assert conclusion.remark == (
-        "2 processes of the workload had to be killed; the logs have reached their size limit: 7 bytes were dropped"
+        "2 processes of the workload had to be killed; "
+        "startup files of the shell changed while the workload ran: ~/.bashrc; the logs have reached their size limit: 7 bytes were dropped"
     )
     assert desks(Ending(remark={"leftovers": 1})).collect().remark.startswith("a process of the workload")
 

@@ -24,7 +24,7 @@ RECORD: dict[str, Any] = {
 
 
 def test_an_outcome_is_parsed_from_its_record() -> None:
-    outcome = WorkloadOutcome.parse(RECORD)
+    outcome = WorkloadOutcome.parse({**RECORD, "changed_startup_files": "~/.bashrc"})
     assert outcome == WorkloadOutcome(
         EndedBy.TIMEOUT,
         143,
@@ -36,6 +36,7 @@ def test_an_outcome_is_parsed_from_its_record() -> None:
         "No space left on device",
         "gpu-1",
         "8x NVIDIA H200",
+        changed_startup_files="~/.bashrc",
     )
 
 
@@ -76,6 +77,7 @@ def test_an_incomplete_record_is_refused(missing: str) -> None:
         {"leftovers": 1.5},
         {"host": {"name": "it"}},
         {"accelerators": 8},
+        {"changed_startup_files": ["~/.bashrc"]},
     ],
 )
 def test_a_forged_record_is_refused(forged: dict[str, Any]) -> None:
