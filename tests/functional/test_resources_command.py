@@ -101,6 +101,23 @@ class Team:
         assert outcome.exit_code == -signal.SIGKILL, str(outcome)
         return self.workspace.run_directory()
 
+    def kill_in_test(self, *names: str) -> Path:
+        """Run the project, kill it in the phase `test`, and return the run directory."""
+        self.configure(*names)
+        (self.root / "hold").touch()
+        with self.workspace.start("project", "run", "makers") as running:
+            wait((self.root / "begun").exists, "the test phase")
+            running.send(signal.SIGKILL)
+            running.wait()
+        (self.root / "hold").unlink()
+        return self.workspace.run_directory()
+
+    def elsewhere(self, *words: str, code: int = 0) -> Outcome:
+        """Run a command as on another machine, which only has the files of the workspace."""
+        outcome = self.workspace.run(*words, env={"HOME": str(self.root / "other-home")})
+        assert outcome.exit_code == code, str(outcome)
+        return outcome
+
     def resources(self, command: str, *flags: str, code: int = 0) -> Outcome:
         outcome = self.workspace.run("resources", command, *flags)
         assert outcome.exit_code == code, str(outcome)
@@ -232,6 +249,35 @@ def test_older_than_also_limits_the_resources_of_ended_runs(team: Team) -> None:
     assert team.things == ["a", "kept"]
     team.resources("reap", "--older_than=0s")
     assert team.things == []
+
+
+def test_a_run_that_is_resumed_on_another_machine_deletes_what_its_labels_show(team: Team) -> None:
+    run = team.kill_in_test("a", "kept")
+    team.put("of another run", expires_in=3600)
+    team.elsewhere("project", "resume", str(run))
+    assert team.things == ["kept", "of another run"]
+    assert (team.root / "created").read_text().split() == ["a", "kept"]
+    (row,) = json.loads(RunDirectory(run).summary.read_text())["resources"]
+    assert (row["name"], row["kept"]) == ("kept", True)
+
+
+HINT = "of 1 remote resource, 1 could not be deleted: find them with `./run_toolbox.py resources list PROJECT`"
+
+
+def test_a_run_that_is_resumed_on_another_machine_leaves_what_others_own(team: Team) -> None:
+    run = team.kill_in_test("a")
+    team.put("a", expires_in=3600)
+    outcome = team.elsewhere("project", "resume", str(run), code=3)
+    assert HINT in outcome.stdout
+    assert team.things == ["a"]
+
+
+def test_a_target_that_does_not_answer_on_another_machine_is_reported(team: Team) -> None:
+    run = team.kill_in_test("a")
+    (team.root / "remote").rename(team.root / "away")
+    outcome = team.elsewhere("project", "resume", str(run), code=3)
+    assert HINT in outcome.stdout
+    assert "warning: the target `there` could not be searched: " in outcome.stderr
 
 
 def test_an_entry_of_another_user_is_never_executed(team: Team) -> None:

@@ -124,6 +124,18 @@ class Search:
             self.faults.append(f"{label} could not be searched: {describe(error)}")
 
 
+def labelled(configuration: Configuration) -> list[OpenResource]:
+    """Return the resources, of any owner, that the targets and the existing clusters of a project find by labels.
+
+    A target or a cluster that does not answer is logged.
+    """
+    search = Search()
+    search.add_labelled(configuration)
+    for fault in search.faults:
+        log.warning("%s", fault)
+    return [leftover.entry for leftover in search.leftovers]
+
+
 class Outcome(StrEnum):
     """What `reap` did with a resource, or would do."""
 

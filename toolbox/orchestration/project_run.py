@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +43,7 @@ from toolbox.model.events import AttemptAbandoned, Note, RunFinished, RunStarted
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
-from toolbox.orchestration import clusters, projects, remote_resources, session, spending, storing
+from toolbox.orchestration import clusters, leftovers, projects, remote_resources, session, spending, storing
 from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.created_clusters import creation_steps
@@ -141,7 +142,7 @@ def resume(
                 _remove_abandoned(loaded, recorder)
                 top = Step(directory, recorder, request.project)
                 with steps.entered(top):
-                    remote_resources.delete_at_end(top)
+                    remote_resources.delete_at_end(top, partial(leftovers.labelled, loaded.configuration))
                 return summary.refresh(directory), past.finished.exit_code
             layout.reserve(directory, past.directories)
             reservation.restore(recorder)
@@ -383,9 +384,10 @@ def _delete_resources(top: Step, reservation: Reservation) -> list[BaseException
     """Delete the remote resources of the run, and return the errors."""
     errors: list[BaseException] = []
     lost_servers = reservation.lost_servers
+    find = partial(leftovers.labelled, session.current().configuration)
     if not signals.cleanup_has_ended():
         try:
-            remote_resources.delete_at_end(top, lost_servers=lost_servers)
+            remote_resources.delete_at_end(top, find, lost_servers=lost_servers)
         except BaseException as error:  # noqa: BLE001  # the caller reports the error
             errors.append(error)
     if signals.cleanup_has_ended() and (entries := remote_resources.to_delete(top, lost_servers=lost_servers)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _LONGEST_PAUSE: Final = 10.0
 _LATE_SECONDS: Final = 10.0  # how late a request that creates a resource may be carried out
 _MOST_LINES: Final = 3
 _LONGEST_LINE: Final = 600
-_UNSEALED: Final = "its entry was written by another user or on another machine, so Topgallant does not use it"
+_UNSEALED: Final = "its entry was written by another user or on another machine, and is not executed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,10 @@ class DeletionFailed(StepError):
 
     def __init__(self, failures: Sequence[Failure], count: int) -> None:
         self.failures = tuple(failures)
-        hint = f"try again with `{environ.program()} resources reap`"
-        heading = f"of {counted(count, 'remote resource')}, {len(failures)} could not be deleted: {hint}"
+        is_sealed = any(failure.entry.is_sealed for failure in failures)
+        hint = "try again with `{} resources reap`" if is_sealed else "find them with `{} resources list PROJECT`"
+        resources = counted(count, "remote resource")
+        heading = f"of {resources}, {len(failures)} could not be deleted: {hint.format(environ.program())}"
         lines = first_of([truncate(str(failure), _LONGEST_LINE) for failure in failures], _MOST_LINES)
         super().__init__("\n".join([heading, *lines]), verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
@@ -82,28 +84,56 @@ class NotDeleted(StepError):
         super().__init__(f"{remain}: {hint}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
-def delete_at_end(top: Step, *, lost_servers: Collection[str] = ()) -> None:
+def delete_at_end(
+    top: Step,
+    find_labelled: Callable[[], Iterable[OpenResource]] = tuple,
+    *,
+    lost_servers: Collection[str] = (),
+) -> None:
     """Delete what the run has created, as a step of the run, except what is to be kept.
 
     Raises:
         DeletionFailed: a deletion failed.
     """
-    if entries := to_delete(top, lost_servers=lost_servers):
+    if entries := to_delete(top, find_labelled, lost_servers=lost_servers):
         delete_as_step(top, entries)
 
 
-def to_delete(top: Step, *, lost_servers: Collection[str] = ()) -> list[OpenResource]:
+def to_delete(
+    top: Step,
+    find_labelled: Callable[[], Iterable[OpenResource]] = tuple,
+    *,
+    lost_servers: Collection[str] = (),
+) -> list[OpenResource]:
     """Return the entries of the ledger that are to be deleted at the end of the run.
 
     Args:
         top: the top step of the run.
+        find_labelled: searches for resources by their labels. The run needs the search to delete the resources of an
+            earlier session on another machine, because it does not execute the ledger of another machine.
         lost_servers: the API servers of clusters whose lease the run has lost. Another run may be using them.
     """
     entries = [entry for entry in top.recorder.ledger.open_resources() if not entry.is_kept]
+    if not all(entry.is_sealed for entry in entries):
+        labelled = _labelled(top.recorder.ledger, find_labelled)
+        entries = [entry if entry.is_sealed else labelled.get(entry.resource.key, entry) for entry in entries]
     entries = [entry for entry in entries if entry.resource.deletion.get("server") not in lost_servers]
     if any(map(_waits_for_attempts, entries)) and _has_open_attempts(top):
         entries = [entry for entry in entries if not _waits_for_attempts(entry)]
     return entries
+
+
+def _labelled(
+    ledger: ResourceLedger, find: Callable[[], Iterable[OpenResource]]
+) -> dict[tuple[str, str], OpenResource]:
+    """Return the resources whose labels name the owner of a ledger."""
+    labels = ledger.owner.labels()
+    try:
+        with cancellation.entered(CancelScope()):  # not the scope of the run, which may be cancelled
+            return {entry.resource.key: entry for entry in find() if entry.owner.labels() == labels}
+    except Exception as error:  # noqa: BLE001  # the code of an extension may raise any error
+        log.warning("resources of the run on another machine could not be searched: %s", describe(error))
+        return {}
 
 
 def delete_as_step(top: Step, entries: Sequence[OpenResource]) -> None:
