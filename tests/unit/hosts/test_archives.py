@@ -290,7 +290,7 @@ def test_an_incomplete_archive_is_an_error(there: Path, size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 100, 1024])
 def test_an_archive_that_ends_without_its_end_marker_is_an_error(there: Path, size: int) -> None:
-    """`tarfile` notices this only at the beginning of a stream, and the output of the login shell precedes the archive."""
+    """`tarfile` notices this only at the beginning of a stream, where there may be output of the login shell."""
     stream = io.BytesIO(b"Welcome!\n" + packed(member("files/a"), content=b"a").getvalue()[:size])
     stream.readline()
     with pytest.raises(tarfile.TarError, match="the archive is incomplete"):

@@ -108,10 +108,12 @@ def test_an_attempt_that_did_not_end_by_itself_is_not_judged(desks: Any, by: End
 
 
 def test_what_the_supervisor_noticed_becomes_a_remark(desks: Any) -> None:
-    conclusion = desks(Ending(remark={"leftovers": 2, "log_dropped": 7, "changed_startup_files": "~/.bashrc"})).collect()
+    remark: dict[str, int | str] = {"leftovers": 2, "log_dropped": 7, "changed_startup_files": "~/.bashrc"}
+    conclusion = desks(Ending(remark=remark)).collect()
     assert conclusion.remark == (
         "2 processes of the workload had to be killed; "
-        "startup files of the shell changed while the workload ran: ~/.bashrc; the logs have reached their size limit: 7 bytes were dropped"
+        "startup files of the shell changed while the workload ran: ~/.bashrc; "
+        "the logs have reached their size limit: 7 bytes were dropped"
     )
     assert desks(Ending(remark={"leftovers": 1})).collect().remark.startswith("a process of the workload")
 
