@@ -11,10 +11,15 @@ from typing import Final
 from toolbox import agent
 
 TOO_OLD: Final = "the agent needs Python 3.8 or later"
+# The agent needs only the standard library. Without installed packages, Python starts twice as fast, and a file that a
+# workload has left in the home directory cannot replace a module. `-I` would do the same, but Python 2 lacks it.
+_ISOLATED: Final = ("-E", "-s", "-S")
 # Any version of Python can run this program. The program reads no byte beyond the text of the agent, because the
 # requests follow on the same standard input.
 _LOADER: Final = f"""
-import os, sys
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]  # without the working directory
+import os
 if sys.version_info < (3, 8):
     raise SystemExit("{TOO_OLD}, and this is " + sys.version)
 def read(count):
@@ -47,9 +52,9 @@ server.main()
 """
 
 
-def command(python: str, *options: str) -> Sequence[str]:
+def command(python: str) -> Sequence[str]:
     """Return the command that reads the program of the agent from its standard input, and runs the agent."""
-    return [python, *options, "-c", _LOADER]
+    return [python, *_ISOLATED, "-c", _LOADER]
 
 
 @functools.cache

@@ -47,7 +47,7 @@ class Agent:
     def __init__(self, directory: Path, mark: Path) -> None:
         self.directory = directory
         self.events: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        channel = Channel(bootstrap.command(sys.executable, "-I", "-S"), processes.environment(mark))
+        channel = Channel(bootstrap.command(sys.executable), processes.environment(mark))
         self.connection = Connection(channel, self.events.put, lambda _: None)
         self.hello = self.connection.start_agent()
 

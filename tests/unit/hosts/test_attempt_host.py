@@ -25,7 +25,7 @@ from toolbox.model.workloads import AttemptState, EndedBy
 from toolbox.system import cancellation, processes
 from toolbox.system.processes import Channel
 
-AGENT: Final = bootstrap.command(sys.executable, "-I", "-S")
+AGENT: Final = bootstrap.command(sys.executable)
 HELLO: Final = 'echo \'{"event": "hello", "home": "/"}\''
 ORDER: Final[dict[str, Any]] = {
     "env": {},

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from toolbox.hosts import bootstrap
 
 
-def run(sent: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+def run(sent: bytes) -> subprocess.CompletedProcess[bytes]:
     """Run the program that receives the agent, with this input."""
-    command = bootstrap.command(sys.executable, *options)
+    command = bootstrap.command(sys.executable)
     return subprocess.run(command, input=sent, capture_output=True, check=False, timeout=60)
 
 
@@ -22,9 +25,22 @@ def test_the_program_is_its_size_followed_by_its_source() -> None:
 
 
 def test_the_agent_needs_no_packages_and_leaves_no_files() -> None:
-    done = run(bootstrap.program(), "-I", "-S")
+    done = run(bootstrap.program())
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout)["event"] == "hello"
+
+
+@pytest.mark.parametrize("name", ["os.py", "json.py"])
+@pytest.mark.parametrize("is_on_path", [True, False])
+def test_the_agent_imports_no_files_of_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_on_path: bool
+) -> None:
+    """The working directory of an SSH session is the home directory, in which a workload may have left any file."""
+    (tmp_path / name).write_text("raise SystemExit('this file must not be imported')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path) if is_on_path else "")
+    done = run(bootstrap.program())
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_input_after_the_program_is_read_as_requests() -> None:
