@@ -32,24 +32,33 @@ class MemoryLedger:
         self.calls.append(f"plan {resource.name}")
         now = datetime.now(UTC)
         planned = OpenResource(resource, self.owner, now, now + timedelta(seconds=resource.ttl))
-        self._open.setdefault(resource.key, planned)
+        self._open[resource.key] = planned
 
     def mark_created(self, resource: Resource) -> None:
         """See `ResourceLedger`."""
         self.calls.append(f"created {resource.name}")
         if resource.key in self._open:
-            self._open[resource.key] = replace(self._open[resource.key], is_created=True)
+            self._open[resource.key] = replace(self._open[resource.key], is_created=True, is_absent=False)
 
     def mark_deleted(self, resource: Resource) -> None:
         """See `ResourceLedger`."""
         self.calls.append(f"deleted {resource.name}")
         self._open.pop(resource.key, None)
 
+    def mark_absent(self, resource: Resource) -> None:
+        """See `ResourceLedger`."""
+        self.calls.append(f"absent {resource.name}")
+        entry = self._open.get(resource.key)
+        if entry is None or entry.is_created or datetime.now(UTC) >= entry.awaited_until:
+            self._open.pop(resource.key, None)
+        else:
+            self._open[resource.key] = replace(entry, failure="", is_absent=True)
+
     def mark_failed(self, resource: Resource, message: str) -> None:
         """See `ResourceLedger`."""
         self.calls.append(f"failed {resource.name}")
         if resource.key in self._open:
-            self._open[resource.key] = replace(self._open[resource.key], failure=message)
+            self._open[resource.key] = replace(self._open[resource.key], failure=message, is_absent=False)
 
     def open_resources(self) -> Sequence[OpenResource]:
         """See `ResourceLedger`."""

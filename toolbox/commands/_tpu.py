@@ -20,7 +20,7 @@ from toolbox.model import accelerators
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.events import Event, Note, StepKind
 from toolbox.model.prices import Rental, Tier
-from toolbox.model.resources import OpenResource, Owner, Resource, ResourceLedger, expiry_of
+from toolbox.model.resources import OpenResource, Owner, ResourceLedger, expiry_of
 from toolbox.model.text import counted, without_kind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import session
@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_KINDS: Final = frozenset({provisioning.NODE, provisioning.QUEUED_RESOURCE})
 _FULL_NAME: Final = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<zone>[^/]+)/\w+/(?P<name>[^/]+)")
 _EVERYWHERE: Final = "-"  # the API takes it for all zones
 COLUMNS: Final = (
@@ -268,28 +267,36 @@ def delete(tpu: NamedTpu, current: Step, *, force: bool, timeout: float) -> str:
         except TpuApiError as error:
             if not error.is_absent:
                 raise
-            text = f"there is no TPU {tpu.name} in {tpu.location.zone}"
-        else:
-            owner = _owner_of(found, resources.owner, force=force)
-            existing.delete(api, found, owner, timeout=timeout)
-            text = f"{found.full_name} is deleted"
-    for resource in _resources_of(tpu, resources):
-        resources.mark_deleted(resource)
-    return text
+            return _absent(tpu, resources)
+        owner = _owner_of(found, resources.owner, force=force)
+        existing.delete(api, found, owner, timeout=timeout)
+    for entry in _entries_of(tpu, resources):
+        resources.mark_deleted(entry.resource)
+    return f"{found.full_name} is deleted"
+
+
+def _absent(tpu: NamedTpu, resources: ResourceLedger) -> str:
+    """Record that a TPU does not exist, and return a message for the user."""
+    for entry in _entries_of(tpu, resources):
+        resources.mark_absent(entry.resource)
+    states = [f": {entry.resource.name} {entry.state}" for entry in _entries_of(tpu, resources)]
+    return f"there is no TPU {tpu.name} in {tpu.location.zone}" + "".join(states)
 
 
 def mark_created(tpu: NamedTpu, current: Step) -> None:
     """Record in the ledger that a TPU was created completely."""
     resources = current.recorder.ledger
-    for resource in _resources_of(tpu, resources):
-        resources.mark_created(resource)
+    for entry in _entries_of(tpu, resources):
+        resources.mark_created(entry.resource)
 
 
-def _resources_of(tpu: NamedTpu, resources: ResourceLedger) -> list[Resource]:
+def _entries_of(tpu: NamedTpu, resources: ResourceLedger) -> list[OpenResource]:
     """Return the entries of the ledger for a TPU."""
-    names = {tpu.location.node(tpu.name), tpu.location.queued_resource(tpu.name)}
-    entries = [entry.resource for entry in resources.open_resources()]
-    return [resource for resource in entries if resource.kind in _KINDS and resource.name in names]
+    keys = {
+        (provisioning.NODE, tpu.location.node(tpu.name)),
+        (provisioning.QUEUED_RESOURCE, tpu.location.queued_resource(tpu.name)),
+    }
+    return [entry for entry in resources.open_resources() if entry.resource.key in keys]
 
 
 def _owner_of(tpu: ExistingTpu, me: Owner, *, force: bool) -> Owner:
@@ -355,7 +362,9 @@ def _price(type_: str, zone: str, price_list: PriceList, tier: Tier) -> float | 
 def _entries() -> Sequence[OpenResource]:
     current = steps.current()
     resources = current.recorder.ledger if current is not None else ledger.of_user()
-    return [entry for entry in resources.open_resources() if entry.resource.kind in _KINDS and entry.is_sealed]
+    return [
+        entry for entry in resources.open_resources() if entry.resource.kind in provisioning.KINDS and entry.is_sealed
+    ]
 
 
 def _of_entry(entry: OpenResource) -> NamedTpu | None:

@@ -269,8 +269,8 @@ class RemoteResource(Protocol):
             owner: the owner of the resource. A resource whose labels are not `owner.labels()` is not deleted.
 
         Returns:
-            False if the resource did not exist. If it was requested only a moment ago, the deletion is repeated later,
-            because the request may still be carried out.
+            False if the resource did not exist. If the outcome of its request is unknown, it then remains on the
+            ledger for an hour, because the request may still be carried out.
 
         Raises:
             ToolboxError: the resource may still exist, or belongs to another owner.

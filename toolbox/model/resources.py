@@ -13,6 +13,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, Self
 
 LABEL_PREFIX: Final = "topgallant-"
+LATE: Final = timedelta(hours=1)
+"""How long after a request its resource may still be created, if the outcome of the request is unknown.
+
+Google Cloud gives no bound for a creation that was accepted while its API was failing. An hour is the time for which
+its APIs guarantee to recognize a repeated request by its `request_id`, so both requests may be under way that long.
+"""
 _EXPIRES: Final = "expires"
 _LONGEST_LABEL: Final = 63  # characters, the limit of Kubernetes and of Google Cloud
 _NOT_IN_LABEL: Final = re.compile(r"[^a-z0-9_-]+")
@@ -89,10 +95,11 @@ class OpenResource:
     """A resource that may exist.
 
     Args:
-        planned: when the resource was planned, or created if only its labels are known.
+        planned: when the resource was last planned, or created if only its labels are known.
         expires: when any user may delete the resource.
         is_created: whether the resource was created completely.
         failure: why the latest deletion failed; empty if none was tried.
+        is_absent: whether the resource was found not to exist, although its request may still be carried out.
         is_sealed: whether this user wrote the entry on this machine, or the resource was found by its labels. Other
             entries are never deleted.
     """
@@ -103,7 +110,13 @@ class OpenResource:
     expires: datetime
     is_created: bool = False
     failure: str = ""
+    is_absent: bool = False
     is_sealed: bool = True
+
+    @property
+    def awaited_until(self) -> datetime:
+        """The time until which the request for the resource may still be carried out, if its outcome is unknown."""
+        return self.planned + LATE
 
     @property
     def is_kept(self) -> bool:
@@ -115,6 +128,8 @@ class OpenResource:
         """The state of the resource, for people."""
         if self.failure:
             return f"could not be deleted: {self.failure.partition(chr(10))[0]}"
+        if self.is_absent:
+            return f"does not exist, but its request may still be carried out until {self.awaited_until:%H:%M} UTC"
         if self.is_kept:
             return "kept"
         return "created" if self.is_created else "planned, and may exist in part"
@@ -139,7 +154,7 @@ class ResourceLedger(Protocol):
     def plan(self, resource: Resource) -> None:
         """Record that a resource is about to be created. The record is on the disk when the method returns.
 
-        The method does nothing if the resource is open already.
+        If the resource is open already, its time to live begins again, and the resource is not yet created.
 
         Raises:
             InfrastructureError: the record cannot be written, so the resource must not be created.
@@ -150,6 +165,13 @@ class ResourceLedger(Protocol):
 
     def mark_deleted(self, resource: Resource) -> None:
         """Record that the resource does not exist (any more). If this fails, the resource remains open."""
+
+    def mark_absent(self, resource: Resource) -> None:
+        """Record that the resource does not exist, and was not deleted.
+
+        A resource that was planned less than `LATE` ago, and never marked as created, remains open: its request may
+        still be carried out.
+        """
 
     def mark_failed(self, resource: Resource, message: str) -> None:
         """Record why a deletion of the resource failed. The resource remains open."""

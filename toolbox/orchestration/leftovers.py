@@ -188,7 +188,7 @@ def _reap_run(run: Path, group: Sequence[Leftover], redactor: Redactor) -> list[
             return [Reaped(leftover, Outcome.FAILED, message) for leftover in group]
         log.warning("%s", message)
         remaining = [leftover for leftover in group if contents.find(leftover.entry.resource) is not None]
-        return _results(group, [Failure(leftover.entry, message) for leftover in remaining])
+        return _results(group, [Failure(leftover.entry, message) for leftover in remaining], ())
 
 
 def _reap_ended_run(run: Path, group: Sequence[Leftover], redactor: Redactor) -> list[Reaped]:
@@ -214,24 +214,32 @@ def _reap_ended_run(run: Path, group: Sequence[Leftover], redactor: Redactor) ->
             failures: Sequence[Failure] = ()
         except DeletionFailed as error:
             failures = error.failures
+        awaited = remote_resources.awaited(resources, entries)
     summary.refresh(run)
-    return _results(group, failures)
+    return _results(group, failures, awaited)
 
 
 def _reap_outside_runs(group: Sequence[Leftover], redactor: Redactor) -> list[Reaped]:
     """Delete resources on the ledger of the user, and resources on no ledger."""
     entries = [leftover.entry for leftover in group]
     with steps.entered(session.step_outside_run(redactor=redactor)) as top:
-        return _results(group, remote_resources.delete(top.recorder.ledger, entries))
+        failures = remote_resources.delete(top.recorder.ledger, entries)
+        return _results(group, failures, remote_resources.awaited(top.recorder.ledger, entries))
 
 
-def _results(group: Iterable[Leftover], failures: Iterable[Failure]) -> list[Reaped]:
-    messages = {failure.entry.resource.key: failure.message for failure in failures}
-    return [
-        Reaped(leftover, Outcome.FAILED if message else Outcome.DELETED, message)
-        for leftover in group
-        for message in [messages.get(leftover.entry.resource.key, "")]
-    ]
+def _results(group: Iterable[Leftover], failures: Iterable[Failure], awaited: Iterable[OpenResource]) -> list[Reaped]:
+    """Return what was done with each resource.
+
+    Args:
+        awaited: the resources that do not exist, but may still be created.
+    """
+    failed = {failure.entry.resource.key: (Outcome.FAILED, failure.message) for failure in failures}
+    kept = {
+        entry.resource.key: (Outcome.KEPT, f"it {entry.state}; {remote_resources.reap_later(entry)}")
+        for entry in awaited
+    }
+    results = {**kept, **failed}
+    return [Reaped(each, *results.get(each.entry.resource.key, (Outcome.DELETED, ""))) for each in group]
 
 
 def _finders(configuration: Configuration) -> Iterator[tuple[str, Callable[[], Iterable[OpenResource]]]]:

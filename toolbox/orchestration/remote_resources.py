@@ -18,7 +18,7 @@ from toolbox.extensions import loading
 from toolbox.extensions.protocols import RESOURCES
 from toolbox.model import backoff
 from toolbox.model.errors import StepError, ToolboxError, describe, outcome_of
-from toolbox.model.events import StepKind
+from toolbox.model.events import Note, StepKind
 from toolbox.model.resources import OpenResource, ResourceLedger
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import Cause, Verdict
@@ -35,7 +35,7 @@ _MOST_THREADS: Final = 16
 _MOST_TRIES: Final = 3
 _FIRST_PAUSE: Final = 2.0
 _LONGEST_PAUSE: Final = 10.0
-_LATE_SECONDS: Final = 10.0  # how late a request that creates a resource may be carried out
+_WAIT_SECONDS: Final = 10.0  # most requests are carried out within this time, even if their process was killed
 _MOST_LINES: Final = 3
 _LONGEST_LINE: Final = 600
 _UNSEALED: Final = "its entry was written by another user or on another machine, and is not executed"
@@ -139,17 +139,34 @@ def _labelled(
 def delete_as_step(top: Step, entries: Sequence[OpenResource]) -> None:
     """Delete resources of a run as a step of the run. `top` is the current step.
 
+    The step has a note for each resource that does not exist, but whose request may still be carried out.
+
     Raises:
         DeletionFailed: a deletion failed.
     """
     with ExitStack() as stack:
         try:
-            stack.enter_context(steps.opened(DELETION, kind=StepKind.GROUP))
+            step = stack.enter_context(steps.opened(DELETION, kind=StepKind.GROUP))
         except Exception:  # the step cannot be recorded, for example because the disk is full: delete all the same
             delete(top.recorder.ledger, entries)
             raise
-        if failures := delete(top.recorder.ledger, entries):
+        failures = delete(top.recorder.ledger, entries)
+        for entry in awaited(top.recorder.ledger, entries):
+            text = f"{entry.resource.kind} {entry.resource.name} {entry.state}: {reap_later(entry)}"
+            top.recorder.record(Note(step.identity, text))
+        if failures:
             raise DeletionFailed(failures, len(entries))
+
+
+def awaited(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[OpenResource]:
+    """Return which of these resources do not exist, but may still be created by a request with an unknown outcome."""
+    keys = {entry.resource.key for entry in entries}
+    return [entry for entry in ledger.open_resources() if entry.is_absent and entry.resource.key in keys]
+
+
+def reap_later(entry: OpenResource) -> str:
+    """Return what a person can do about a resource that may still be created."""
+    return f"use `{environ.program()} resources reap` after {entry.awaited_until:%H:%M} UTC to delete it"
 
 
 def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Failure]:
@@ -164,11 +181,13 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
 
     def work(entry: OpenResource) -> list[Failure]:
         with cancellation.entered(scope):
-            message = _delete(entry)
+            message, existed = _delete(entry)
         together = [entry, *(each for each in inside if clusters[_kubeconfig(each)] is entry)]
         for each in together:
             if message:
                 ledger.mark_failed(each.resource, message)
+            elif existed is False:
+                ledger.mark_absent(each.resource)
             else:
                 ledger.mark_deleted(each.resource)
         return [Failure(each, message) for each in together if message and each.resource.key in keys]
@@ -197,15 +216,18 @@ def _await(futures: Iterable[Future[list[Failure]]]) -> None:
         signals.check()
 
 
-def _delete(entry: OpenResource) -> str:
-    """Delete a resource, and return why this failed; empty if the resource no longer exists."""
+def _delete(entry: OpenResource) -> tuple[str, bool | None]:
+    """Delete a resource, and return why this failed, and whether the resource existed; None if this is unknown.
+
+    The reason is empty if the resource does not exist (any more).
+    """
     resource = entry.resource
     if not entry.is_sealed:
-        return _UNSEALED
+        return _UNSEALED, None
     for tries in range(_MOST_TRIES):
         cancellation.current().check()
         try:
-            _delete_once(entry)
+            existed = _delete_once(entry)
         except Exception as error:  # the code of an extension may raise any error
             message = describe(error)
             if outcome_of(error)[1] in {Cause.CONFIGURATION, Cause.INTERNAL}:
@@ -213,21 +235,22 @@ def _delete(entry: OpenResource) -> str:
             if not isinstance(error, ToolboxError):
                 log.debug("the deletion of %s failed", resource.name, exc_info=error)
         else:
-            return ""
+            return "", existed
         if tries < _MOST_TRIES - 1:
             cancellation.current().sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
-    return message or "the deletion failed without a message"
+    return message or "the deletion failed without a message", None
 
 
-def _delete_once(entry: OpenResource) -> None:
-    """Delete a resource. If it does not exist yet, delete it again when a late request must have been carried out."""
+def _delete_once(entry: OpenResource) -> bool | None:
+    """Delete a resource, and return whether it existed. If it was requested a moment ago, wait for it first."""
     resource = entry.resource
     loaded = loading.parse(RESOURCES, {**resource.deletion, RESOURCES.key: resource.kind})
     existed = loaded.delete(entry.owner)
-    seconds = _LATE_SECONDS - (datetime.now(UTC) - entry.planned).total_seconds()
-    if existed is False and not entry.is_created and 0 < seconds <= _LATE_SECONDS:
+    seconds = _WAIT_SECONDS - (datetime.now(UTC) - entry.planned).total_seconds()
+    if existed is False and not entry.is_created and 0 < seconds <= _WAIT_SECONDS:
         cancellation.current().sleep(seconds)
-        loaded.delete(entry.owner)
+        return loaded.delete(entry.owner)
+    return existed
 
 
 def _kubeconfig(entry: OpenResource) -> object:

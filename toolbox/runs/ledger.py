@@ -83,7 +83,7 @@ class _Planned(_Line):
 
 
 class _Changed(_Line):
-    event: Literal["created", "deleted"]
+    event: Literal["created", "absent", "deleted"]
 
 
 class _Failed(_Line):
@@ -161,9 +161,6 @@ class Ledger:
         """See `ResourceLedger`."""
         try:
             with self._opened() as (descriptor, contents):
-                entry = contents.find(resource)
-                if entry is not None and entry.is_sealed:
-                    return
                 if self._run is not None and not contents.has_sealed:
                     _write_pointer(self._run)
                 fields = dataclasses.asdict(resource) | {"command": self._mask(resource.command)}
@@ -181,6 +178,10 @@ class Ledger:
     def mark_deleted(self, resource: Resource) -> None:
         """See `ResourceLedger`."""
         self._mark_as("deleted", resource)
+
+    def mark_absent(self, resource: Resource) -> None:
+        """See `ResourceLedger`."""
+        self._mark_as("absent", resource)
 
     def mark_failed(self, resource: Resource, message: str) -> None:
         """See `ResourceLedger`."""
@@ -344,17 +345,27 @@ def _fold(content: bytes, name: str) -> Contents:
 def _apply(event: _Event, resources: dict[tuple[str, str], OpenResource], *, is_sealed: bool) -> None:
     key = (event.kind, event.name)
     match event:
-        case _Planned() if key not in resources or (is_sealed and not resources[key].is_sealed):
+        case _Planned() if key in resources and resources[key].is_sealed:
+            if is_sealed:  # the resource is requested again
+                entry, expires = resources[key], _later(event.time, event.ttl)
+                resources[key] = OpenResource(entry.resource, entry.owner, event.time, expires)
+        case _Planned() if key not in resources or is_sealed:
             command = event.command if is_sealed else _UNSEALED_COMMAND
             resource = Resource(event.kind, event.name, event.deletion, event.ttl, command, event.keep)
             owner, expires = Owner(**event.owner.model_dump()), _later(event.time, event.ttl)
             resources[key] = OpenResource(resource, owner, event.time, expires, is_sealed=is_sealed)
         case _Changed(event="deleted"):
             resources.pop(key, None)
+        case _Changed(event="absent") if key in resources:
+            entry = resources[key]
+            if entry.is_created or event.time >= entry.awaited_until:
+                del resources[key]
+            else:
+                resources[key] = replace(entry, failure="", is_absent=True)
         case _Changed() if key in resources:
-            resources[key] = replace(resources[key], is_created=True)
+            resources[key] = replace(resources[key], is_created=True, is_absent=False)
         case _Failed() if key in resources:
-            resources[key] = replace(resources[key], failure=event.message)
+            resources[key] = replace(resources[key], failure=event.message, is_absent=False)
 
 
 def _later(time: datetime, seconds: float) -> datetime:

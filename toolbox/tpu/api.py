@@ -275,16 +275,17 @@ class TpuApi:
     def _call(self, method: str, request: Any, action: str, **routing: str) -> Any:
         """Send a request, and repeat it while the API is unavailable."""
         deadline = time.monotonic() + self._timeout
-        tries = 0
+        tries, is_uncertain = 0, False
         while True:
             left = max(1.0, deadline - time.monotonic())
             result = self._try(method, request, routing, min(self._try_seconds, left))
             if not isinstance(result, Fault):
                 return result
+            is_uncertain |= api_errors.is_uncertain(result)
             left = deadline - time.monotonic()
             if left <= 0 or not api_errors.is_temporary(result):
                 note = f", {tries + 1} tries in {self._timeout:.0f} s" if api_errors.is_temporary(result) else ""
-                raise api_errors.error_of(result, action, note=note)
+                raise api_errors.error_of(result, action, note=note, is_uncertain=is_uncertain)
             pause = min(left, backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
             log.debug("%s: %s (%s): retrying in %.1f s", action, result.message, result.code, pause)
             cancellation.current().sleep(pause)

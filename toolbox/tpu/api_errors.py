@@ -41,12 +41,17 @@ class TpuApiError(StepError):
     Args:
         code: the name of the gRPC status.
         is_busy: whether the state of the object, or another operation on it, does not allow the request now.
+        is_uncertain: whether the outcome of the request, or of an earlier try of it, is unknown: the API may have
+            carried it out, or may still do so.
     """
 
-    def __init__(self, message: str, *, code: str, cause: Cause, is_busy: bool = False) -> None:
+    def __init__(
+        self, message: str, *, code: str, cause: Cause, is_busy: bool = False, is_uncertain: bool = False
+    ) -> None:
         super().__init__(message, cause=cause)
         self.code = code
         self.is_busy = is_busy
+        self.is_uncertain = is_uncertain
 
     @property
     def is_absent(self) -> bool:
@@ -73,23 +78,27 @@ class ApiUnavailable(TpuApiError):
 
 def is_temporary(fault: Fault) -> bool:
     """Return whether the same request may succeed within a minute."""
-    if _is_rate_limit(fault):
-        return True
+    return _is_rate_limit(fault) or is_uncertain(fault)
+
+
+def is_uncertain(fault: Fault) -> bool:
+    """Return whether the request may have been carried out, or may still be, although it failed."""
     return fault.code in _TEMPORARY and not _needs_login(fault)
 
 
-def error_of(fault: Fault, action: str, *, note: str = "") -> TpuApiError:
+def error_of(fault: Fault, action: str, *, note: str = "", is_uncertain: bool = False) -> TpuApiError:
     """Return the error to raise for a fault.
 
     Args:
         action: what failed, as in `the node x cannot be created`.
         note: more about the fault, such as how long the request was repeated.
+        is_uncertain: see `TpuApiError`.
     """
     kind, cause = _kind(fault)
     text = truncate(" ".join(clean(fault.message).split()), _LONGEST_MESSAGE) or "the API gives no reason"
     hint = _hint(fault, kind)
     message = f"{action}: {text} ({fault.code}{note})" + (f"\n{hint}" if hint else "")
-    return kind(message, code=fault.code, cause=cause, is_busy=_is_busy(fault))
+    return kind(message, code=fault.code, cause=cause, is_busy=_is_busy(fault), is_uncertain=is_uncertain)
 
 
 def _kind(fault: Fault) -> tuple[type[TpuApiError], Cause]:

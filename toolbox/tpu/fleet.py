@@ -256,11 +256,14 @@ class Fleet:
     def _delete(self, entry: OpenResource) -> None:
         resource, owner = entry.resource, self._ledger.owner
         try:
-            deletion.delete(self._api, resource.name, owner)
+            existed = deletion.delete(self._api, resource.name, owner)
         except (ToolboxError, OSError) as error:
             self._ledger.mark_failed(resource, describe(error))
             raise
-        self._ledger.mark_deleted(resource)
+        if existed:
+            self._ledger.mark_deleted(resource)
+        else:
+            self._ledger.mark_absent(resource)
 
     @contextmanager
     def _deletion_in(self, zone: str) -> Iterator[None]:

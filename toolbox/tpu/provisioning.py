@@ -146,23 +146,37 @@ class Provisioning:
         return max(indices, default=0)
 
     def _request(self) -> None:
+        """Request the TPU in the current zone, unless it exists already."""
         resource = resource_of(self.request)
         is_first = all(entry.resource.key != resource.key for entry in self._ledger.open_resources())
-        self._ledger.plan(resource)
         self._operation = None
+        if is_first or not self._adopt_existing():
+            self._ledger.plan(resource)
+            self._create(is_first=is_first)
+        self._operation_read = time.monotonic()
+
+    def _create(self, *, is_first: bool) -> None:
         try:
             self._operation = self._api.create(self.request)
         except TpuApiError as error:
             if not error.is_there:
                 if error.cause is Cause.CONFIGURATION:
-                    self._close_if_absent(is_first=is_first)
+                    self._close_if_absent(error, is_first=is_first)
                 raise
-            self._adopt()
-        self._operation_read = time.monotonic()
+            self._adopt(self._object())
 
-    def _adopt(self) -> None:
-        name = self.request.full_name
-        existing = self._object()
+    def _adopt_existing(self) -> bool:
+        """Adopt the TPU if it exists, and return whether it does."""
+        try:
+            existing = self._object()
+        except TpuApiError as error:
+            if error.is_absent:
+                return False
+            raise
+        self._adopt(existing)
+        return True
+
+    def _adopt(self, existing: Node | QueuedResource) -> None:
         try:
             self._check_owner(existing)
         except (deletion.ForeignObject, DifferentTpu):
@@ -170,7 +184,7 @@ class Provisioning:
             raise
         self._check_same(existing)
         self._is_adopted = True
-        log.info("%s exists already, and has the labels of this run or user", name)
+        log.info("%s exists already, and has the labels of this run or user", existing.name)
 
     def _check_owner(self, existing: Node | QueuedResource) -> None:
         """Check that an existing object has the labels of the owner, and is not part of a queued resource.
@@ -201,8 +215,8 @@ class Provisioning:
         is_queued = self.request.description.is_queued
         return (self._api.queued_resource if is_queued else self._api.node)(self.request.full_name)
 
-    def _close_if_absent(self, *, is_first: bool = False) -> None:
-        """Close the entry of the ledger if the refused request created nothing. Otherwise, the entry stays open.
+    def _close_if_absent(self, failure: TpuApiError, *, is_first: bool = False) -> None:
+        """Close the entry of the ledger if the failed request created nothing. Otherwise, the entry stays open.
 
         Args:
             is_first: whether no request for the object was sent before the refused one. Then a zone or a project that
@@ -212,7 +226,14 @@ class Provisioning:
             self._object()
         except TpuApiError as error:
             if error.is_absent or (is_first and error.cause is Cause.CONFIGURATION):
-                self._ledger.mark_deleted(resource_of(self.request))
+                self._close(failure)
+
+    def _close(self, failure: TpuApiError) -> None:
+        """Close the entry of the ledger for a TPU that does not exist, unless a try of its request may come later."""
+        if failure.is_uncertain:
+            self._ledger.mark_absent(resource_of(self.request))
+        else:
+            self._ledger.mark_deleted(resource_of(self.request))
 
     def _refuse(self, error: CapacityError) -> None:
         """Note that the current zone has no capacity. The next step moves to the next zone.
@@ -225,7 +246,7 @@ class Provisioning:
         if self._index + 1 < len(self._requests):
             log.info("%s", error)
             return
-        self._close_if_absent()
+        self._close_if_absent(error)
         if len(self._requests) == 1:
             raise error
         zones = ", ".join(request.location.zone for request in self._requests)
@@ -242,7 +263,7 @@ class Provisioning:
                 if not (error.is_absent or error.is_busy):
                     raise
             return self._leaving()
-        self._ledger.mark_deleted(resource_of(self.request))
+        self._close(self._refusals[-1])
         self._index += 1
         self._is_leaving = False
         self._request()
@@ -294,8 +315,7 @@ class Provisioning:
             self._operation_read = time.monotonic()
         if self._operation.fault is not None:
             error = api_errors.error_of(self._operation.fault, f"{self.request.full_name} cannot be created")
-            if error.cause is Cause.CONFIGURATION:
-                self._close_if_absent()
+            self._close_if_absent(error)
             raise error
 
     def _queued(self, view: ZoneView) -> Progress:

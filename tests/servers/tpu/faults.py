@@ -27,7 +27,8 @@ class Fault:
             work after a queued resource has got capacity.
         code: the error, for example `UNAVAILABLE`; empty means no error.
         when: `before`: the call has no effect. `after`: the call takes effect, but its response is lost.
-            `operation`: the call succeeds, and its operation ends with the error.
+            `operation`: the call succeeds, and its operation ends with the error. `late`: the call fails at once, and
+            takes effect `delay` seconds later, by the clock of the server.
         zone: pattern of the zones.
         name: pattern of the ids of the resources. For lists, the id is empty.
         first: number of the first call that it applies to, among those that match.
@@ -43,7 +44,7 @@ class Fault:
     method: str = "*"
     code: str = ""
     message: str = ""
-    when: Literal["before", "after", "operation"] = "before"
+    when: Literal["before", "after", "operation", "late"] = "before"
     zone: str = "*"
     name: str = "*"
     first: int = 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -103,14 +104,24 @@ class Api:
             if error is not None:
                 raise error
         failure = error.status() if error is not None and fault.when == "operation" else None
-        wanted = method.request.wrap(request) if issubclass(method.request, proto.Message) else request
-        with self.cloud.changed:
-            response = _copy(method.handle(wanted, Effect(failure, fault.operation_seconds)))
+        if fault.when == "late" and error is not None:
+            self.cloud.clock.call_later(fault.delay, lambda: self._carry_out_late(method, request))
+            raise error
+        response = self._handle(method, request, Effect(failure, fault.operation_seconds))
         if fault.when == "after":
             _hold(fault, call)
             if error is not None:
                 raise error
         return response
+
+    def _handle(self, method: Method, request: Message, effect: Effect) -> Message:
+        wanted = method.request.wrap(request) if issubclass(method.request, proto.Message) else request
+        with self.cloud.changed:
+            return _copy(method.handle(wanted, effect))
+
+    def _carry_out_late(self, method: Method, request: Message) -> None:
+        with suppress(ApiError):
+            self._handle(method, request, Effect())
 
     def _record(self, name: str, target: str, request: Message) -> Recorded:
         with self._lock:

@@ -16,6 +16,7 @@ from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     JournalEvent,
+    Note,
     ResourceMade,
     ResourcePlanned,
     RunStarted,
@@ -401,12 +402,29 @@ def test_nothing_is_deleted_on_a_cluster_whose_lease_was_lost(project: Project) 
 
 
 def test_a_resource_that_a_late_request_creates_is_deleted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_resources, "_LATE_SECONDS", 2.0)
+    monkeypatch.setattr(remote_resources, "_WAIT_SECONDS", 2.0)
     (project.root / "remote").mkdir()
     top = top_with([things.thing(project.root / "remote" / "late")], project.root)
     with steps.entered(top):
         remote_resources.delete_at_end(top)
     assert (project.things, top.recorder.ledger.open_resources()) == (["late.tried"], [])
+
+
+def test_a_request_with_an_unknown_outcome_is_awaited_until_the_run_is_resumed(
+    project: Project, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_resources, "_WAIT_SECONDS", 0.0)
+    file = project.root / "remote" / "late"
+    file.parent.mkdir()
+    statement = f"session.step().recorder.ledger.plan(Resource('thing', 'late', {{'file': '{file}'}}, 3600, 'rm'))"
+    state, code = project.run(f"def test(): {statement}")
+    (entry,) = state.remaining_resources
+    assert (code, entry.is_absent, entry.failure, ledger.runs()) == (0, True, "", [state.directory])
+    notes = [note.text for note in seen.of(Note)]
+    assert notes == [f"thing late {entry.state}: {remote_resources.reap_later(entry)}"]
+    assert project.things == ["late", "late.tried"]
+    state, code = project.resume(state.directory)
+    assert (code, project.things, state.resources, ledger.runs()) == (0, ["late.tried"], (), [])
 
 
 @pytest.mark.parametrize("is_open", [False, True])

@@ -3,12 +3,14 @@
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.resources import Resource
+from toolbox.model.resources import LATE, Resource
 from toolbox.runs import ledger
 from toolbox.runs.ledger import Ledger
 
@@ -53,10 +55,47 @@ def test_a_planned_resource_is_read_as_it_was_written(opened: Ledger) -> None:
     assert (entry.expires - entry.planned).total_seconds() == 3600
 
 
-def test_an_open_resource_is_planned_only_once(opened: Ledger) -> None:
+def test_a_second_request_for_an_open_resource_is_a_new_request(opened: Ledger) -> None:
     opened.plan(NODE)
+    (first,) = opened.open_resources()
+    opened.mark_created(NODE)
+    opened.mark_failed(NODE, "no answer")
+    opened.plan(replace(NODE, deletion={"another": "deletion"}))
+    for contents in (opened, ledger.of_run(opened.file.parent, "p") if opened.owner.run else ledger.of_user()):
+        (second,) = contents.open_resources()
+        assert first.planned < second.planned
+        assert second == replace(first, planned=second.planned, expires=second.planned + timedelta(seconds=NODE.ttl))
+
+
+def test_a_resource_whose_request_may_still_be_carried_out_stays_open(opened: Ledger) -> None:
     opened.plan(NODE)
-    assert len(opened.file.read_text().splitlines()) == 1
+    opened.mark_failed(NODE, "no answer")
+    opened.mark_absent(NODE)
+    (entry,) = ledger.load(opened.file).resources
+    assert (entry.failure, entry.is_absent, entry.awaited_until - entry.planned) == ("", True, LATE)
+    assert (
+        entry.state == f"does not exist, but its request may still be carried out until {entry.awaited_until:%H:%M} UTC"
+    )
+
+
+def test_a_resource_that_was_created_and_does_not_exist_is_not_awaited(opened: Ledger) -> None:
+    opened.plan(NODE)
+    opened.mark_absent(NODE)
+    opened.mark_created(NODE)
+    assert not opened.open_resources()[0].is_absent
+    opened.mark_absent(NODE)
+    assert names(opened) == []
+
+
+def test_a_request_is_awaited_only_for_a_time(opened: Ledger) -> None:
+    opened.plan(NODE)
+    lines = opened.file.read_bytes().splitlines(keepends=True)
+    event = {"event": "absent", "kind": NODE.kind, "name": NODE.name}
+    for minutes, count in ((59, 1), (60, 0)):
+        time = opened.open_resources()[0].planned + timedelta(minutes=minutes)
+        record = json.dumps({"time": time.isoformat(), **event}).encode() + b"\n"
+        opened.file.write_bytes(b"".join([*lines, record]))
+        assert len(ledger.load(opened.file).resources) == count
 
 
 def test_each_event_of_a_resource_is_recorded(opened: Ledger) -> None:
@@ -84,7 +123,12 @@ def test_a_deleted_resource_can_be_planned_again(run: Path) -> None:
 def test_a_mark_on_a_resource_that_is_not_open_writes_nothing(opened: Ledger) -> None:
     opened.plan(OTHER)
     before = opened.file.read_text()
-    for mark in (opened.mark_created, opened.mark_deleted, lambda node: opened.mark_failed(node, "why")):
+    for mark in (
+        opened.mark_created,
+        opened.mark_deleted,
+        opened.mark_absent,
+        lambda node: opened.mark_failed(node, "why"),
+    ):
         mark(NODE)
     assert opened.file.read_text() == before
 

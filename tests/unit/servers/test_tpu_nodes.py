@@ -292,6 +292,16 @@ def test_a_fault_can_be_occasional(server: Server, client: TpuClient) -> None:
     assert [number for number, code in enumerate(codes) if code == "INTERNAL"] == [0, 3]
 
 
+def test_a_call_that_failed_can_take_effect_late(server: Server, client: TpuClient, node: types.Node) -> None:
+    server.add_fault(Fault("CreateNode", "UNAVAILABLE", when="late", delay=600))
+    with pytest.raises(exceptions.ServiceUnavailable):
+        client.create_node(parent=PARENT, node_id="n", node=node)
+    server.advance(599)
+    assert server.leftovers() == []
+    server.advance(1)
+    assert server.leftovers() == [NAME]
+
+
 def test_an_operation_can_fail_and_be_slow(server: Server, client: TpuClient, node: types.Node) -> None:
     server.add_fault(Fault("CreateNode", "INTERNAL", when="operation", operation_seconds=600))
     operation = client.create_node(parent=PARENT, node_id="n", node=node)

@@ -208,7 +208,7 @@ def test_a_resumed_run_stays_in_the_zone_that_it_reached(server: Server, start: 
         (Fault("CreateNode", "UNAVAILABLE", times=None), ApiUnavailable, True),
         (Fault("CreateNode", hang=True, times=None), ApiUnavailable, True),
         (Fault("CreateNode", "INVALID_ARGUMENT", when="operation"), RejectedRequest, False),
-        (Fault("CreateNode", "INTERNAL", when="operation"), ApiUnavailable, True),
+        (Fault("CreateNode", "INTERNAL", when="operation"), ApiUnavailable, False),
     ],
 )
 def test_a_failed_creation_stays_in_the_ledger_unless_nothing_was_created(
