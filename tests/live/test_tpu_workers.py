@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import psutil
@@ -24,14 +23,25 @@ PARENT = "projects/p/locations/us-central1-a"
 Run = Callable[..., str]
 
 
+def client_of(server: tpu.Server) -> TpuClient:
+    """Return a client of the API."""
+    return TpuClient(transport=TpuGrpcTransport(channel=grpc.insecure_channel(f"127.0.0.1:{server.port}")))
+
+
 @pytest.fixture(name="server")
 def _server(tmp_path: Path) -> Iterator[tpu.Server]:
     with tpu.serving(tmp_path / "server") as running:
         yield running
 
 
+@pytest.fixture(name="client")
+def _client(server: tpu.Server) -> Iterator[TpuClient]:
+    with client_of(server) as client:
+        yield client
+
+
 @pytest.fixture(name="make")
-def _make(server: tpu.Server, tmp_path: Path) -> Iterator[Callable[..., types.Node]]:
+def _make(server: tpu.Server, client: TpuClient, tmp_path: Path) -> Callable[..., types.Node]:
     """Return a function that creates the node `n`, and returns it when it is ready."""
     key = openssh.make_key(tmp_path / "key")
 
@@ -46,9 +56,7 @@ def _make(server: tpu.Server, tmp_path: Path) -> Iterator[Callable[..., types.No
         server.wait_for_state("n", "READY")
         return client.get_node(name=f"{PARENT}/nodes/n")
 
-    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        client = TpuClient(transport=TpuGrpcTransport(channel=channel))
-        yield make
+    return make
 
 
 @pytest.fixture(name="run")
@@ -85,7 +93,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def startup_log(server: tpu.Control, text: str) -> str:
+def startup_log(server: tpu.Server, text: str) -> str:
     """Return the log of the startup script as soon as it contains a text."""
     wait_until(lambda: text in server.workers("n")[0].startup_log)
     return server.workers("n")[0].startup_log
@@ -119,17 +127,16 @@ def test_root_can_have_a_key(make: Callable[..., types.Node], run: Run, tmp_path
     assert run(0, "id -u", user="root") == "0"
 
 
-def test_a_startup_script_runs_as_root_at_each_boot(
+def test_a_node_boots_after_a_maintenance_with_its_disk_and_startup_script(
     server: tpu.Server, make: Callable[..., types.Node], run: Run
 ) -> None:
-    make(script="#!/bin/sh\necho $(id -un) on $(hostname)\necho boot >> /var/lib/topgallant/boots\nexit 3\n")
+    make(script="#!/bin/sh\necho $(id -un) on $(hostname)\nexit 3\n")
     startup_log(server, "exit status 3")
-    server.lose_worker("n", 0)
-    assert not answers(server, 0)
-    server.return_worker("n", 0)
-    log = startup_log(server, f"root on {server.workers('n')[0].hostname}\nstartup-script exit status 3\nroot on")
-    assert log.startswith("root on ")
-    assert run(0, "wc -l < /var/lib/topgallant/boots") == "2"
+    run(0, "touch ~/file /tmp/file")
+    server.maintain("n", seconds=0)
+    boot = f"root on {server.workers('n')[0].hostname}\nstartup-script exit status 3\n"
+    assert startup_log(server, 2 * boot) == 2 * boot
+    assert run(0, "ls ~ /tmp").split() == ["/home/runner:", "file", "/tmp:", "startup-script"]
 
 
 def test_a_lost_worker_takes_its_processes_with_it(
@@ -143,40 +150,21 @@ def test_a_lost_worker_takes_its_processes_with_it(
     assert [answers(server, worker) for worker in range(4)] == [True, False, True, True]
 
 
-def test_a_worker_that_runs_is_not_booted_again(server: tpu.Server, make: Callable[..., types.Node], run: Run) -> None:
-    make()
-    run(0, "touch /tmp/file")
-    server.return_worker("n", 0)
-    assert run(0, "ls /tmp") == "file"
-
-
-def test_new_metadata_reach_a_worker_that_runs(server: tpu.Server, make: Callable[..., types.Node], run: Run) -> None:
+def test_new_metadata_reach_a_worker_that_runs(
+    client: TpuClient, make: Callable[..., types.Node], run: Run, tmp_path: Path
+) -> None:
     node = make(keys="")
-    node.metadata["ssh-keys"] = f"late:{server.directory.parent.joinpath('key.pub').read_text()}"
-    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        client = TpuClient(transport=TpuGrpcTransport(channel=channel))
-        client.update_node(node=node, update_mask=FieldMask(paths=["metadata"])).result()
+    node.metadata["ssh-keys"] = f"late:{(tmp_path / 'key.pub').read_text()}"
+    client.update_node(node=node, update_mask=FieldMask(paths=["metadata"])).result()
     assert run(0, "id -un", user="late") == "late"
 
 
-def test_a_maintenance_ends_the_processes_and_keeps_the_disk(
-    server: tpu.Server, make: Callable[..., types.Node], run: Run
-) -> None:
-    make()
-    run(0, "touch ~/file /tmp/file")
-    server.maintain("n", seconds=0)
-    wait_until(lambda: server.nodes()[0]["health"] == "HEALTHY")
-    assert run(0, "ls ~ /tmp").split() == ["/home/runner:", "file", "/tmp:"]
-
-
-@pytest.mark.parametrize("serving", [tpu.serving, tpu.serving_process])
-def test_workers_can_share_a_directory_with_the_tests(tmp_path: Path, serving: Any) -> None:
+def test_workers_can_share_a_directory_with_the_tests(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     script = f"#!/bin/sh\nhostname > {tmp_path}/shared/file\n"
     node = types.Node(accelerator_type="v6e-8", runtime_version="v2-alpha-tpuv6e", metadata={"startup-script": script})
-    with serving(tmp_path / "server", shared=tmp_path / "shared") as server:
-        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            client = TpuClient(transport=TpuGrpcTransport(channel=channel))
+    with tpu.serving(tmp_path / "server", shared=tmp_path / "shared") as server:
+        with client_of(server) as client:
             client.create_node(parent=PARENT, node_id="n", node=node)
         server.wait_for_state("n", "READY")
         startup_log(server, "exit status 0")
@@ -194,37 +182,25 @@ def test_a_broken_worker_accepts_connections_and_never_answers(
             connection.recv(1)
 
 
-def test_a_worker_that_is_lost_before_its_boot_does_not_boot(tmp_path: Path) -> None:
+def test_workers_boot_after_a_delay_unless_they_are_lost_before(tmp_path: Path) -> None:
     with tpu.serving(tmp_path / "frozen", is_frozen=True, timings=tpu.Timings(boot=60)) as server:
-        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            client = TpuClient(transport=TpuGrpcTransport(channel=channel))
-            node = types.Node(accelerator_type="v5litepod-16", runtime_version="v2-alpha-tpuv5-lite")
-            client.create_node(parent=PARENT, node_id="n", node=node)
-        server.advance()
-        server.lose_worker("n", 1)
-        server.advance(60)
-        assert [worker.is_running for worker in server.workers("n")] == [True, False, True, True]
-
-
-def test_workers_boot_after_a_delay(tmp_path: Path) -> None:
-    with tpu.serving(tmp_path / "frozen", is_frozen=True, timings=tpu.Timings(boot=60)) as server:
-        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            client = TpuClient(transport=TpuGrpcTransport(channel=channel))
-            node = types.Node(accelerator_type="v5litepod-8", runtime_version="v2-alpha-tpuv5-lite")
+        node = types.Node(accelerator_type="v5litepod-16", runtime_version="v2-alpha-tpuv5-lite")
+        with client_of(server) as client:
             client.create_node(parent=PARENT, node_id="n", node=node)
         server.advance()
         server.wait_for_state("n", "READY")
+        server.lose_worker("n", 1)
         assert not answers(server, 0)
         server.advance(60)
-        assert answers(server, 0)
+        assert [answers(server, worker) for worker in range(4)] == [True, False, True, True]
 
 
-def test_the_host_keys_are_guest_attributes(server: tpu.Server, make: Callable[..., types.Node]) -> None:
+def test_the_host_keys_are_guest_attributes(
+    server: tpu.Server, client: TpuClient, make: Callable[..., types.Node]
+) -> None:
     make("v5litepod-16")
-    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        client = TpuClient(transport=TpuGrpcTransport(channel=channel))
-        request = types.GetGuestAttributesRequest(name=f"{PARENT}/nodes/n", query_path="hostkeys/")
-        found = client.get_guest_attributes(request).guest_attributes
+    request = types.GetGuestAttributesRequest(name=f"{PARENT}/nodes/n", query_path="hostkeys/")
+    found = client.get_guest_attributes(request).guest_attributes
     published = [entry.value for one in found for entry in one.query_value.items]
     address = server.workers("n")[2].addresses[-1]
     scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(server.ssh_port), address]
@@ -232,11 +208,11 @@ def test_the_host_keys_are_guest_attributes(server: tpu.Server, make: Callable[.
     assert len(set(published)) == 4
 
 
-def test_no_process_survives_a_deleted_node(server: tpu.Server, make: Callable[..., types.Node]) -> None:
+def test_no_process_survives_a_deleted_node(
+    server: tpu.Server, client: TpuClient, make: Callable[..., types.Node]
+) -> None:
     before = set(psutil.Process().children(recursive=True))
-    node = make("v5litepod-16")
-    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        TpuClient(transport=TpuGrpcTransport(channel=channel)).delete_node(name=node.name)
+    client.delete_node(name=make("v5litepod-16").name)
     server.wait_for_state("n", None)
     assert set(psutil.Process().children(recursive=True)) <= before
     assert not list(server.directory.glob("t1v-*"))

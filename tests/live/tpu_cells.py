@@ -22,7 +22,7 @@ QUEUED: Final = {**PLAIN, "spot": True}
 FOUR_WORKERS: Final = {**PLAIN, "accelerator_type": "v5litepod-16"}
 
 
-def target_of(server: tpu.Control, **fields: Any) -> dict[str, Any]:
+def target_of(server: tpu.Server, **fields: Any) -> dict[str, Any]:
     """Return the configuration of a target on the test server."""
     ssh = {"port": server.ssh_port}
     return {**PLAIN, "api_endpoint": server.endpoint, "ssh": ssh, **fields}

@@ -3,23 +3,25 @@
 Its clients are the real library google-cloud-tpu over gRPC, the real `gcloud compute tpus` over REST, and the real
 `ssh`. Google publishes no emulator of this API.
 
-    with tpu.serving(directory) as server:  # or tpu.serving_process, which lives on when the orchestrator is killed
+    with tpu.serving(directory) as server:
         ...  # api_endpoint: server.endpoint, ssh.port: server.ssh_port
         server.preempt("node")
         assert not server.leftovers()
 
 What is modelled
-- gRPC: all methods of `google.cloud.tpu.v2.Tpu` and `google.longrunning.Operations`, and `google.cloud.location`, over
-  the messages of the client library. REST: the same methods and state, under `/v2/` and `/v2alpha1/`.
-- Nodes: the states CREATING, READY, STOPPING, STOPPED, STARTING, REPAIRING, PREEMPTED and DELETING with their health;
-  other states on request. Operations with their metadata, which can be slow or fail. Lists with pages, of one zone or
-  of all zones, some of which can be unreachable.
-- Queued resources: see `queued_resources.py`. Several slices get capacity together or not at all.
+- gRPC: all methods of `google.cloud.tpu.v2.Tpu`, and the methods of `google.longrunning.Operations` that Google's
+  service has, over the messages of the client library. REST: the same methods and state, under `/v2/` and `/v2alpha1/`,
+  with the routes that the client library knows.
+- Nodes: the states CREATING, READY, STOPPING, STOPPED, STARTING, REPAIRING, PREEMPTED and DELETING with their health.
+  Operations with their metadata, which can be slow or fail. Lists with pages, of one zone or of all zones, some of
+  which can be unreachable.
+- Queued resources: see `queued_resources.py`. Several slices get capacity together or not at all. Nodes name their
+  queued resource with the number of the project, as in the examples of the documentation.
 - Accelerator types with topology and number of VMs, zones and runtime versions: see `catalog.py`.
 - Refusals, with Google's codes, details and, where public reports show it, wording: see `refusals.py`. Rules for ids,
-  labels and metadata: see `checks.py`. Capacity of zones and quotas: see `limits.py`.
-- Faults: an error before or after the effect of a call, a delay, a call that hangs, an operation that fails or is slow.
-- Workers: see `machines.py`. Preemption, maintenance, repair, and the loss of single workers, kill them.
+  labels and metadata: see `validation.py`. Capacity of zones and quotas: see `cloud.py`.
+- Faults: an error before or after the effect of a call, an effect that comes late, a call that hangs, an operation that fails or is slow.
+- Workers: see `machines.py`. Preemption, maintenance and repair kill them; a single worker can be lost or fall silent.
 - Time: states change after milliseconds, or only when a test moves the clock.
 
 What is not modelled
@@ -28,11 +30,13 @@ What is not modelled
   fields are stored and returned. VMs share the file system of this machine, except for the directories that
   `machines.py` names.
 - `sudo` for the accounts of VMs.
-- `gcloud compute tpus tpu-vm ssh`, which also needs the Compute Engine API. Methods that only v2alpha1 has.
+- `gcloud compute tpus tpu-vm ssh`, which also needs the Compute Engine API. Methods that only v2alpha1 has. The service
+  `google.cloud.location.Locations`.
 - The durations of Google's service, and the order in which it serves its queue: the oldest request comes first here.
 - Undocumented behaviour. These are assumptions: the wording of errors that no public report shows; that a reset
   makes all nodes again; that the loss of one slice suspends the whole queued resource, as the documentation of the
-  state SUSPENDING suggests; that a preempted node which no queued resource owns stays PREEMPTED until its deletion.
+  state SUSPENDING suggests; that a preempted node which no queued resource owns stays PREEMPTED until its deletion;
+  that the field `name` keeps the form of the request that created the resource.
 
 References: https://cloud.google.com/tpu/docs/reference/rpc/google.cloud.tpu.v2,
 https://cloud.google.com/tpu/docs/reference/rest, https://cloud.google.com/tpu/docs/queued-resources,
@@ -41,21 +45,8 @@ https://cloud.google.com/tpu/docs/managing-tpus-tpu-vm, https://cloud.google.com
 
 from __future__ import annotations
 
-from tests.servers.tpu.cloud import NodeRecord, Timings
-from tests.servers.tpu.control import Control, Remote, Worker, gcloud_environment
+from tests.servers.tpu.cloud import Timings
 from tests.servers.tpu.faults import Fault
-from tests.servers.tpu.local_server import Server, serving
-from tests.servers.tpu.remote_server import serving_process
+from tests.servers.tpu.tpu_server import Server, Worker, gcloud_environment, serving
 
-__all__ = [
-    "Control",
-    "Fault",
-    "NodeRecord",
-    "Remote",
-    "Server",
-    "Timings",
-    "Worker",
-    "gcloud_environment",
-    "serving",
-    "serving_process",
-]
+__all__ = ["Fault", "Server", "Timings", "Worker", "gcloud_environment", "serving"]

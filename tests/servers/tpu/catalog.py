@@ -81,6 +81,10 @@ class Accelerator:
         one_vm = _SINGLE_VM_CHIPS if self.name.startswith(("v5litepod-", "v6e-")) else _CHIPS_PER_VM
         return 1 if self.chips <= one_vm else self.chips // _CHIPS_PER_VM
 
+    def quota_name(self, *, is_spot: bool) -> str:
+        """Return the name of the quota that the type counts for."""
+        return f"TPU{self.preemptible_quota if is_spot else self.quota}PerProjectPerZoneForTPUAPI"
+
     @property
     def config(self) -> types.AcceleratorConfig:
         """The type and topology, as an alternative to the name."""

@@ -20,17 +20,12 @@ _LONG: Final = 3600.0  # seconds; a wait without any event
 
 
 @dataclass(order=True, slots=True)
-class Event:
-    """An action at a time. It is not executed after `cancel`."""
+class _Event:
+    """An action at a time."""
 
     time: float
     number: int
     action: Callable[[], None] = field(compare=False)
-    is_cancelled: bool = field(default=False, compare=False)
-
-    def cancel(self) -> None:
-        """Prevent the execution."""
-        self.is_cancelled = True
 
 
 class Clock:
@@ -45,7 +40,7 @@ class Clock:
         self._frozen_at = time.time() if frozen else None
         self._skipped = 0.0
         self._numbers = itertools.count()
-        self._events: list[Event] = []
+        self._events: list[_Event] = []
         self._changed = threading.Condition()
         self._is_busy = self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="tpu-clock", daemon=True)
@@ -65,13 +60,11 @@ class Clock:
         """Return the time in seconds since the epoch."""
         return (time.time() if self._frozen_at is None else self._frozen_at) + self._skipped
 
-    def call_later(self, seconds: float, action: Callable[[], None]) -> Event:
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Execute an action after a time."""
         with self._changed:
-            event = Event(self.now() + seconds, next(self._numbers), action)
-            heapq.heappush(self._events, event)
+            heapq.heappush(self._events, _Event(self.now() + seconds, next(self._numbers), action))
             self._changed.notify_all()
-        return event
 
     def run(self, action: Callable[[], None]) -> None:
         """Execute an action on the thread of the clock, and wait for its end. Its exception is that of the action."""
@@ -114,9 +107,7 @@ class Clock:
         self._changed.wait_for(lambda: self._is_stopped or (not self._is_busy and self._due_in() > 0))
 
     def _due_in(self) -> float:
-        """Return the seconds until the next event, without those that are cancelled."""
-        while self._events and self._events[0].is_cancelled:
-            heapq.heappop(self._events)
+        """Return the seconds until the next event."""
         return self._events[0].time - self.now() if self._events else _LONG
 
     def _run(self) -> None:
@@ -129,7 +120,7 @@ class Clock:
                 self._is_busy = False
                 self._changed.notify_all()
 
-    def _next(self) -> Event | None:
+    def _next(self) -> _Event | None:
         """Wait for the next event; return None after `stop`."""
         with self._changed:
             while not self._is_stopped:

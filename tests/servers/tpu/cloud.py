@@ -1,4 +1,4 @@
-"""What the parts of the test server share: the clock, the lock, the limits and the history of all nodes."""
+"""What the parts of the test server share: clock, lock, faults, capacity and quotas, and the history of all nodes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, Protocol
+from typing import Any, Final, TypeVar
 
 from google.cloud.tpu_v2 import types
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.servers.tpu import refusals
+from tests.servers.tpu import refusals, validation
 from tests.servers.tpu.catalog import CATALOG, Accelerator
 from tests.servers.tpu.clock import Clock
-from tests.servers.tpu.limits import Capacity, Quotas
-from tests.servers.tpu.names import Parent
+from tests.servers.tpu.faults import Faults
+from tests.servers.tpu.machines import Machines
+from tests.servers.tpu.validation import Parent
 
-_WAIT_SECONDS: Final = 60.0
+# The client library does not annotate the members of its enumerations: to mypy, they would be integers.
+NodeState: Final[Any] = types.Node.State
+Health: Final[Any] = types.Node.Health
+ApiVersion: Final[Any] = types.Node.ApiVersion
+QueuedState: Final[Any] = types.QueuedResourceState.State
+Initiator: Final[Any] = types.QueuedResourceState.StateInitiator
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +67,69 @@ class NodeRecord:
     states: list[str] = field(default_factory=list)
 
 
-class Machines(Protocol):
-    """The VMs of the nodes."""
+class Capacity:
+    """The capacity of zones in nodes of an accelerator type. A zone without a limit has enough."""
 
-    def start(self, node: types.Node, seconds: float) -> Sequence[types.NetworkEndpoint]:
-        """Start all VMs of a node, which accept connections after some seconds, and return their addresses."""
+    def __init__(self) -> None:
+        self._limits: dict[tuple[str, str], int] = {}
+        self._granted: dict[str, tuple[str, str]] = {}
 
-    def restart(self, node: types.Node, workers: Iterable[int] | None = None) -> None:
-        """Start VMs that do not run; None means all."""
+    def limit(self, zone: str, accelerator: str, nodes: int | None) -> None:
+        """Set how many nodes whose types match a pattern the zone has; None removes the limit."""
+        self._limits.pop((zone, accelerator), None)
+        if nodes is not None:
+            self._limits[zone, accelerator] = nodes
 
-    def stop(self, name: str, workers: Iterable[int] | None = None) -> None:
-        """Kill VMs with all their processes; None means all."""
+    def grant(self, names: Sequence[str], zone: str, accelerators: Sequence[str]) -> bool:
+        """Grant capacity to nodes, to all of them or to none."""
+        for name, accelerator in zip(names, accelerators, strict=True):
+            self._granted[name] = (zone, accelerator)
+        if all(self._used(*key) <= nodes for key, nodes in self._limits.items() if key[0] == zone):
+            return True
+        self.release(names)
+        return False
 
-    def forget(self, name: str) -> None:
-        """Kill all VMs of a node, and delete their disks."""
+    def release(self, names: Iterable[str]) -> None:
+        """Take capacity back."""
+        for name in names:
+            self._granted.pop(name, None)
 
-    def update(self, node: types.Node) -> None:
-        """Tell the VMs about new metadata."""
+    def _used(self, zone: str, pattern: str) -> int:
+        return sum(one == zone and fnmatchcase(accelerator, pattern) for one, accelerator in self._granted.values())
 
-    def guest_attributes(self, name: str) -> Sequence[Mapping[tuple[str, str], str]]:
-        """Return the attributes of every worker, by namespace and key."""
+
+class Quotas:
+    """The quotas of a project for each zone. A quota without a limit is not checked.
+
+    A queued resource counts until its own deletion, also when it is SUSPENDED or FAILED.
+    """
+
+    def __init__(self) -> None:
+        self._limits: dict[str, int] = {}
+        self._taken: dict[str, tuple[str, str, int]] = {}  # by the name of the node or queued resource
+
+    def limit(self, quota: str, amount: int | None) -> None:
+        """Set a limit in chips or cores, by the name of the quota; None removes the limit."""
+        self._limits.pop(quota, None)
+        if amount is not None:
+            self._limits[quota] = amount
+
+    def take(self, name: str, parent: Parent, accelerators: Sequence[Accelerator], *, is_spot: bool) -> None:
+        """Count a new node or queued resource.
+
+        Raises:
+            ApiError: a limit would be exceeded.
+        """
+        quota, amount = accelerators[0].quota_name(is_spot=is_spot), sum(one.size for one in accelerators)
+        used = sum(taken for zone, other, taken in self._taken.values() if (zone, other) == (parent.zone, quota))
+        limit = self._limits.get(quota)
+        if limit is not None and used + amount > limit:
+            raise refusals.quota_exceeded(quota, limit, parent.zone, parent.project)
+        self._taken[name] = (parent.zone, quota, amount)
+
+    def release(self, name: str) -> None:
+        """Count a node or queued resource no more."""
+        self._taken.pop(name, None)
 
 
 class Cloud:
@@ -89,13 +140,14 @@ class Cloud:
         self.timings = timings
         self.machines = machines
         self.changed = threading.Condition(threading.RLock())
+        self.faults = Faults()
         self.capacity = Capacity()
         self.quotas = Quotas()
         self.history: list[NodeRecord] = []
         self.offers: dict[str, Sequence[str]] = {}  # patterns of the accelerator types of a zone, if not all
         self.unreachable: set[str] = set()  # zones that lists leave out
 
-    def wait_for(self, predicate: Callable[[], bool], seconds: float = _WAIT_SECONDS) -> None:
+    def wait_for(self, predicate: Callable[[], bool], seconds: float) -> None:
         """Wait until a condition is true.
 
         Raises:
@@ -122,7 +174,7 @@ class Cloud:
             ApiError: the zone does not offer it.
         """
         config = node.accelerator_config
-        name = node.accelerator_type.rpartition("/")[2]
+        name = validation.id_of(node.accelerator_type)
         if not name and not config.topology:
             raise refusals.bad_request("Either accelerator_type or accelerator_config must be specified")
         for one in self.offered(zone):
@@ -130,7 +182,15 @@ class Cloud:
                 return one
         raise refusals.unknown_accelerator(name or f"{config.type_.name} {config.topology}", zone)
 
-    def unreachable_in(self, parent: Parent) -> Sequence[str]:
-        """Return the locations that a list of this project and zone cannot reach."""
-        zones = sorted(zone for zone in self.unreachable if parent.zone in ("-", zone))
-        return [f"projects/{parent.project}/locations/{zone}" for zone in zones]
+    def page(self, request: Any, resources: Mapping[str, T]) -> tuple[Sequence[T], Mapping[str, Any]]:
+        """Return the page of resources that a request for a list wants, and the other fields of its response."""
+        parent = validation.parent(request.parent, may_be_all=True)
+        unreachable = sorted(zone for zone in self.unreachable if parent.zone in ("-", zone))
+        found = [
+            one
+            for name, one in sorted(resources.items())
+            if parent.contains(name) and validation.zone_of(name) not in unreachable
+        ]
+        items, token = validation.page(found, request.page_size, request.page_token)
+        names = [f"projects/{parent.project}/locations/{zone}" for zone in unreachable]
+        return items, {"next_page_token": token, "unreachable": names}

@@ -1,19 +1,18 @@
 """The faults that a test sets: which calls fail, hang or are slow, and when.
 
-A fault applies to calls by their method, zone and name, with patterns as in file names. `first`, `every` and `times`
-choose among the calls that match. The first fault that applies to a call decides.
+A fault applies to calls by their method, zone and name, with patterns as in file names. `first` and `times` choose
+among the calls that match. The first fault that applies to a call decides.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 from google.rpc import error_details_pb2
+from google.rpc.status_pb2 import Status
 
 from tests.servers.tpu.refusals import INTERNAL, ApiError, with_event_id
 
@@ -24,18 +23,16 @@ class Fault:
 
     Args:
         method: pattern of the methods, for example `CreateNode` or `Get*`. `ProvisionQueuedResource` stands for the
-            work after a queued resource has got capacity.
+            work after a queued resource has got capacity. Then `when` has no meaning.
         code: the error, for example `UNAVAILABLE`; empty means no error.
         when: `before`: the call has no effect. `after`: the call takes effect, but its response is lost.
             `operation`: the call succeeds, and its operation ends with the error. `late`: the call fails at once, and
-            takes effect `delay` seconds later, by the clock of the server.
+            takes effect `delay` seconds later.
         zone: pattern of the zones.
         name: pattern of the ids of the resources. For lists, the id is empty.
         first: number of the first call that it applies to, among those that match.
-        every: 3 means the first, the fourth, the seventh of these calls, and so on.
         times: number of calls that it applies to; None means without limit.
-        delay: seconds until the call is processed or, with `after`, answered. A call whose client gives up meanwhile
-            still takes effect, like a request that arrives late.
+        delay: seconds by the clock of the server, with `late` only.
         hang: the call is not answered until the client gives up.
         reason: the reason in the details of the error, for example `RATE_LIMIT_EXCEEDED`.
         operation_seconds: time that the operation takes, in place of the usual one.
@@ -48,7 +45,6 @@ class Fault:
     zone: str = "*"
     name: str = "*"
     first: int = 1
-    every: int = 1
     times: int | None = 1
     delay: float = 0.0
     hang: bool = False
@@ -58,6 +54,15 @@ class Fault:
     def matches(self, method: str, zone: str, name: str) -> bool:
         """Say whether a call is of the kind that the fault is for."""
         return fnmatchcase(method, self.method) and fnmatchcase(zone, self.zone) and fnmatchcase(name, self.name)
+
+    def duration(self, usual: float) -> float:
+        """Return the time that the operation takes."""
+        return usual if self.operation_seconds is None else self.operation_seconds
+
+    def operation_error(self) -> Status | None:
+        """Return the error with which the operation ends; None means that the call has no operation that fails."""
+        error = self.error() if self.when == "operation" else None
+        return error.status() if error is not None else None
 
     def error(self) -> ApiError | None:
         """Return the error of the call or of its operation, or None."""
@@ -89,8 +94,7 @@ class _Entry:
     def applies(self) -> bool:
         fault = self.fault
         self.matched += 1
-        since_first = self.matched - fault.first
-        if since_first < 0 or since_first % fault.every or self.applied == fault.times:
+        if self.matched < fault.first or self.applied == fault.times:
             return False
         self.applied += 1
         return True
@@ -113,18 +117,8 @@ class Faults:
         with self._lock:
             self._entries.clear()
 
-    def take(self, method: str, zone: str, name: str) -> Fault | None:
-        """Return the fault that applies to a call, or None. Every fault that matches counts the call."""
+    def take(self, method: str, zone: str, name: str) -> Fault:
+        """Return the fault that applies to a call, or one without effect. Every fault that matches counts the call."""
         with self._lock:
             found = [one.fault for one in self._entries if one.fault.matches(method, zone, name) and one.applies()]
-        return found[0] if found else None
-
-
-def to_json(fault: Fault) -> dict[str, Any]:
-    """Return a fault for the control interface."""
-    return dataclasses.asdict(fault)
-
-
-def from_json(fields: Mapping[str, Any]) -> Fault:
-    """Return the fault that `to_json` has converted."""
-    return Fault(**fields)
+        return found[0] if found else Fault()

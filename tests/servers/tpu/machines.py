@@ -1,4 +1,4 @@
-"""The VMs of the nodes: real SSH servers in own namespaces.
+"""The VMs of the nodes: real SSH servers in own namespaces, or only addresses where a test needs no more than the API.
 
 Every VM has its own mount, PID, UTS and IPC namespaces, host name, SSH host key, loopback addresses and disk: /home,
 /root and /var/lib/topgallant, which remain over a reboot. /tmp, /run and /dev/shm are empty after each boot. The rest
@@ -65,7 +65,6 @@ class Machine:
     silent: list[socket.socket] = field(default_factory=list)
     is_on: bool = True
     is_broken: bool = False
-    boots: int = 0
 
     def log(self) -> str:
         """Return the output of the startup script, of all boots."""
@@ -73,7 +72,35 @@ class Machine:
         return file.read_text(errors="replace") if file.exists() else ""
 
 
-class RealMachines:
+class Machines:
+    """VMs that do not exist. Their addresses are those of the documentation networks (RFC 5737)."""
+
+    port = 22
+
+    def start(self, node: types.Node, seconds: float) -> Sequence[types.NetworkEndpoint]:  # noqa: ARG002
+        """Start all VMs of a node, which accept connections after some seconds, and return their addresses."""
+        count = 2 if node.network_config.enable_external_ips else 1
+        workers = range(1, CATALOG[node.accelerator_type].workers + 1)
+        return [_endpoint([f"192.0.2.{number}", f"203.0.113.{number}"][:count]) for number in workers]
+
+    def restart(self, node: types.Node) -> None:
+        """Start the VMs of a node that do not run."""
+
+    def stop(self, name: str, workers: Iterable[int] | None = None) -> None:
+        """Kill VMs with all their processes; None means all."""
+
+    def forget(self, name: str) -> None:
+        """Kill all VMs of a node, and delete their disks."""
+
+    def update(self, node: types.Node) -> None:
+        """Tell the VMs about the metadata of a node."""
+
+    def guest_attributes(self, name: str) -> Sequence[Mapping[tuple[str, str], str]]:  # noqa: ARG002
+        """Return the attributes of every worker, by namespace and key."""
+        return []
+
+
+class RealMachines(Machines):
     """All VMs of a server.
 
     Args:
@@ -97,7 +124,6 @@ class RealMachines:
         self._common = openssh.common_options(directory / "any_host_key")
 
     def start(self, node: types.Node, seconds: float) -> Sequence[types.NetworkEndpoint]:
-        """Start all VMs of a node, which accept connections after some seconds, and return their addresses."""
         has_external = node.network_config.enable_external_ips
         group = f"t1v-n-{secrets.token_hex(4)}-w"
         with self._lock:
@@ -111,22 +137,18 @@ class RealMachines:
             self._clock.call_later(seconds, partial(self._boot, machines))
         else:
             self._boot(machines)
-        return [_endpoint(machine) for machine in machines]
+        return [_endpoint(machine.addresses) for machine in machines]
 
-    def restart(self, node: types.Node, workers: Iterable[int] | None = None) -> None:
-        """Start VMs that do not run; None means all."""
-        chosen = self._chosen(node.name, workers)
-        for machine in chosen:
+    def restart(self, node: types.Node) -> None:
+        for machine in self.machines(node.name):
             machine.is_on = True
-        self._boot(chosen)
+        self._boot(self.machines(node.name))
 
     def stop(self, name: str, workers: Iterable[int] | None = None) -> None:
-        """Kill VMs with all their processes; None means all."""
         with self._lock:
             _kill(self._chosen(name, workers))
 
     def forget(self, name: str) -> None:
-        """Kill all VMs of a node, and delete their disks."""
         with self._lock:
             machines = self._machines.pop(name, [])
             _kill(machines)
@@ -138,21 +160,19 @@ class RealMachines:
         for name in list(self._machines):
             self.forget(name)
 
-    def break_workers(self, name: str, workers: Iterable[int] | None = None) -> None:
-        """Let VMs accept connections and never answer."""
-        chosen = self._chosen(name, workers)
+    def break_worker(self, name: str, worker: int) -> None:
+        """Let a VM accept connections and never answer."""
+        machine = self._machines[name][worker]
         with self._lock:
-            _kill(chosen)
-            for machine in chosen:
-                machine.is_on = machine.is_broken = True
-        self._boot(chosen)
+            _kill([machine])
+            machine.is_on = machine.is_broken = True
+        self._boot([machine])
 
     def machines(self, name: str) -> Sequence[Machine]:
         """Return the VMs of a node in the order of their numbers."""
         return self._machines.get(name, [])
 
     def update(self, node: types.Node) -> None:
-        """Tell the VMs about the metadata of a node."""
         keys = _ssh_keys(node.metadata.get("ssh-keys", ""))
         for machine in self._machines.get(node.name, []):
             _write_accounts(machine.directory, keys)
@@ -162,7 +182,7 @@ class RealMachines:
                 script.unlink()
 
     def guest_attributes(self, name: str) -> Sequence[Mapping[tuple[str, str], str]]:
-        """Return the SSH host key of every worker, which Google's guest agent publishes."""
+        # Google's guest agent publishes the SSH host key.
         return [_host_key(machine) for machine in self._machines.get(name, [])]
 
     def _new(self, hostname: str, *, has_external: bool) -> Machine:
@@ -198,7 +218,7 @@ class RealMachines:
             return port
 
     def _chosen(self, name: str, workers: Iterable[int] | None) -> Sequence[Machine]:
-        machines = self._machines.get(name, [])
+        machines = self.machines(name)
         return machines if workers is None else [machines[worker] for worker in workers]
 
     def _boot(self, machines: Sequence[Machine]) -> None:
@@ -266,7 +286,6 @@ def _spawn(machine: Machine, shared: Path | None) -> None:
         machine.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
-    machine.boots += 1
 
 
 def _kill(machines: Iterable[Machine]) -> None:
@@ -306,8 +325,8 @@ def _can_bind(address: str, port: int) -> bool:
         return True
 
 
-def _endpoint(machine: Machine) -> types.NetworkEndpoint:
-    internal, *external = machine.addresses
+def _endpoint(addresses: Sequence[str]) -> types.NetworkEndpoint:
+    internal, *external = addresses
     endpoint = types.NetworkEndpoint(ip_address=internal, port=_TPU_PORT)
     if external:
         endpoint.access_config = types.AccessConfig(external_ip=external[0])

@@ -11,9 +11,8 @@ from google.longrunning.operations_pb2 import ListOperationsRequest, ListOperati
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 
-from tests.servers.tpu import pages, refusals
+from tests.servers.tpu import refusals, validation
 from tests.servers.tpu.cloud import Cloud
-from tests.servers.tpu.names import Parent
 
 
 class Operations:
@@ -23,8 +22,9 @@ class Operations:
         self._cloud = cloud
         self._operations: dict[str, Operation] = {}
 
-    def begin(self, parent: Parent, target: str, verb: str) -> str:
+    def begin(self, target: str, verb: str) -> str:
         """Record an operation that goes on, and return its name."""
+        parent = validation.parent(target)
         started = f"{self._cloud.clock.now() * 1000:.0f}-{secrets.token_hex(6)}-{secrets.token_hex(4)}"
         operation = Operation(name=f"{parent}/operations/operation-{started}-{secrets.token_hex(4)}")
         metadata = types.OperationMetadata(
@@ -46,7 +46,6 @@ class Operations:
             else:
                 operation.response.Pack(type(result).pb(result) if isinstance(result, proto.Message) else result)
             operation.done = True
-            self._cloud.changed.notify_all()
 
     def get(self, name: str) -> Operation:
         """Return a copy of an operation.
@@ -63,14 +62,8 @@ class Operations:
         # The parent is the field `name`: projects/PROJECT/locations/ZONE, or with `/operations` at its end.
         prefix = request.name.removesuffix("/operations") + "/operations/"
         found = [self.get(name) for name in sorted(self._operations) if name.startswith(prefix)]
-        page = pages.page(found, request.page_size, request.page_token)
-        return ListOperationsResponse(operations=page.items, next_page_token=page.next_page_token)
-
-    def wait(self, name: str, seconds: float) -> Operation:
-        """Wait for the end of an operation, or until the time is over, and return the operation."""
-        with self._cloud.changed:
-            self._cloud.changed.wait_for(lambda: self._of(name).done, seconds)
-            return self.get(name)
+        items, token = validation.page(found, request.page_size, request.page_token)
+        return ListOperationsResponse(operations=items, next_page_token=token)
 
     def cancel(self, name: str) -> None:
         """Record that a client wants to cancel an operation. As with the real service, the work may go on."""

@@ -77,17 +77,6 @@ def unknown_zone(zone: str, project: str) -> ApiError:
     return ApiError("PERMISSION_DENIED", message, [info])
 
 
-def permission_denied(permission: str, resource: str) -> ApiError:
-    """Return the error for a missing permission, for example `tpu.nodes.create`."""
-    message = f"Permission '{permission}' denied on resource '//tpu.googleapis.com/{resource}' (or it may not exist)."
-    info = error_details_pb2.ErrorInfo(
-        reason="IAM_PERMISSION_DENIED",
-        domain="iam.googleapis.com",
-        metadata={"permission": permission, "resource": resource},
-    )
-    return ApiError("PERMISSION_DENIED", message, [info])
-
-
 def bad_request(message: str) -> ApiError:
     """Return the error for a request that the service refuses."""
     return ApiError("INVALID_ARGUMENT", with_event_id(f"Cloud TPU received a bad request. {message}"))

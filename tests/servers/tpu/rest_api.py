@@ -6,6 +6,7 @@ ignored.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import threading
@@ -15,11 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import proto
+from google.cloud.tpu_v2.services.tpu.transports.rest_base import _BaseTpuRestTransport
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from tests.servers.tpu.methods import Api
+from tests.servers.tpu.methods import SERVICES, Api
 from tests.servers.tpu.refusals import ApiError
 
 _ADDRESS: Final = "127.0.0.1"
@@ -48,49 +49,28 @@ class _Route:
     """A kind of path, the method of the API that it stands for, and where the request takes its parts from.
 
     Args:
-        field: field of the request for the name in the path.
+        field: field of the request for the name in the path, for example `node.name`.
         body: field for the body; `*` means that the body has the fields of the request.
     """
 
+    method: str
     verb: str
     path: re.Pattern[str]
-    method: str
     field: str
-    body: str = "*"
+    body: str
 
 
 def _routes() -> list[_Route]:
-    parent = r"(projects/[^/]+/locations/[^/:]+)"
-    found = [
-        _Route("GET", re.compile(r"(projects/[^/]+)/locations"), "ListLocations", "name"),
-        _Route("GET", re.compile(parent), "GetLocation", "name"),
-        _Route("POST", re.compile(f"{parent}:generateServiceIdentity"), "GenerateServiceIdentity", "parent"),
-        _Route("POST", re.compile(f"{parent}/nodes"), "CreateNode", "parent", "node"),
-        _Route("POST", re.compile(f"{parent}/queuedResources"), "CreateQueuedResource", "parent", "queued_resource"),
-        _Route("PATCH", re.compile(f"({parent[1:-1]}/nodes/[^/:]+)"), "UpdateNode", "node.name", "node"),
-        _Route("GET", re.compile(f"{parent}/operations"), "ListOperations", "name"),
-    ]
-    for kind, get, all_of_kind in (
-        ("nodes", "GetNode", "ListNodes"),
-        ("queuedResources", "GetQueuedResource", "ListQueuedResources"),
-        ("acceleratorTypes", "GetAcceleratorType", "ListAcceleratorTypes"),
-        ("runtimeVersions", "GetRuntimeVersion", "ListRuntimeVersions"),
-        ("operations", "GetOperation", ""),
-    ):
-        found.append(_Route("GET", re.compile(f"({parent[1:-1]}/{kind}/[^/:]+)"), get, "name"))
-        if all_of_kind:
-            found.append(_Route("GET", re.compile(f"{parent}/{kind}"), all_of_kind, "parent"))
-    for verb, kind, action, method in (
-        ("DELETE", "nodes", "", "DeleteNode"),
-        ("POST", "nodes", ":start", "StartNode"),
-        ("POST", "nodes", ":stop", "StopNode"),
-        ("POST", "nodes", ":getGuestAttributes", "GetGuestAttributes"),
-        ("DELETE", "queuedResources", "", "DeleteQueuedResource"),
-        ("POST", "queuedResources", ":reset", "ResetQueuedResource"),
-        ("DELETE", "operations", "", "DeleteOperation"),
-        ("POST", "operations", ":cancel", "CancelOperation"),
-    ):
-        found.append(_Route(verb, re.compile(f"({parent[1:-1]}/{kind}/[^/:]+){action}"), method, "name"))
+    """Return the routes of the API, which the REST transport of the client library knows."""
+    found = []
+    for base in vars(_BaseTpuRestTransport).values():
+        if hasattr(base, "_get_http_options"):
+            (option,) = base._get_http_options()
+            match = re.fullmatch(r"/v2/{([\w.]+)=(.*)}(.*)", option["uri"])
+            assert match is not None
+            path = f"({match[2].replace('*', '[^/]+')}){match[3]}"
+            method = base.__name__.removeprefix("_Base")
+            found.append(_Route(method, option["method"].upper(), re.compile(path), match[1], option.get("body", "*")))
     return found
 
 
@@ -121,18 +101,9 @@ class _HttpServer(ThreadingHTTPServer):
     def __init__(self, api: Api, is_stopping: threading.Event) -> None:
         super().__init__((_ADDRESS, 0), _Handler)
         self.api = api
+        self.requests = {name: request for service in SERVICES for name, request in api.methods(service).items()}
+        self.routes = [route for route in _ROUTES if route.method in self.requests]
         self.is_stopping = is_stopping
-
-
-class _RestCall:
-    """The client's side of a call. Its end is not noticed; only the end of the server is."""
-
-    def __init__(self, is_stopping: threading.Event) -> None:
-        self._is_stopping = is_stopping
-
-    def wait(self, seconds: float | None) -> bool:
-        """Wait for the end of the server."""
-        return self._is_stopping.wait(seconds)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -166,10 +137,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         url = urlsplit(self.path)
         match = re.fullmatch(r"/v2(?:alpha1)?/(.*)", unquote(url.path))
-        for route in _ROUTES:
+        for route in self.server.routes:
             if match and route.verb == self.command and (found := route.path.fullmatch(match[1])):
                 request = self._request(route, found[1], dict(parse_qsl(url.query)), body)
-                return self.server.api.call(route.method, request, _RestCall(self.server.is_stopping))
+                # The server does not notice that the client goes away.
+                return self.server.api.call(route.method, request, self.server.is_stopping.wait)
         raise ApiError("NOT_FOUND", f"Method not found: {self.command} {url.path}")
 
     def _body(self) -> Mapping[str, Any]:
@@ -184,14 +156,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _request(self, route: _Route, name: str, query: Mapping[str, str], body: Mapping[str, Any]) -> Message:
         """Return the message for a request."""
-        wanted = self.server.api.methods[route.method].request
-        message: Message = (wanted.pb() if issubclass(wanted, proto.Message) else wanted)()
-        fields: dict[str, Any] = dict(body) if route.body == "*" else {route.body: body}
+        message: Message = self.server.requests[route.method]()
+        fields: dict[str, Any] = dict(body) if route.body == "*" else {route.body: dict(body)}
         fields |= {key: _value(text) for key, text in query.items() if key not in _SYSTEM_PARAMETERS}
-        if route.field == "node.name":
-            fields["node"] = {**body, "name": name}
-        else:
-            fields[route.field] = name
+        *path, field = route.field.split(".")
+        functools.reduce(dict.__getitem__, path, fields)[field] = name
         try:
             return json_format.ParseDict(fields, message, ignore_unknown_fields=True)
         except json_format.ParseError as error:

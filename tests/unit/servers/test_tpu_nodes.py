@@ -256,15 +256,6 @@ def test_a_hanging_call_ends_at_the_deadline_of_the_client(server: Server, clien
     assert server.leftovers() == [NAME]
 
 
-def test_a_late_request_takes_effect_after_its_client_has_given_up(
-    server: Server, client: TpuClient, node: types.Node
-) -> None:
-    server.add_fault(Fault("CreateNode", delay=30))
-    with pytest.raises(exceptions.DeadlineExceeded):
-        client.create_node(parent=PARENT, node_id="n", node=node, timeout=0.1)
-    server.wait_for_state("n", "CREATING")
-
-
 def test_a_hanging_call_without_effect_creates_nothing(server: Server, client: TpuClient, node: types.Node) -> None:
     server.add_fault(Fault("CreateNode", hang=True))
     with pytest.raises(exceptions.DeadlineExceeded):
@@ -281,15 +272,6 @@ def test_a_fault_applies_to_the_calls_that_it_names(server: Server, client: TpuC
         client.get_node(name=NAME)
     client.get_node(name=NAME)
     assert [one.code for one in server.requests("GetNode")] == ["OK", "INTERNAL", "OK"]
-
-
-def test_a_fault_can_be_occasional(server: Server, client: TpuClient) -> None:
-    server.add_fault(Fault("Get*", "INTERNAL", every=3, times=2))
-    for _ in range(8):
-        with pytest.raises(exceptions.GoogleAPICallError):
-            client.get_node(name=NAME)
-    codes = [one.code for one in server.requests()]
-    assert [number for number, code in enumerate(codes) if code == "INTERNAL"] == [0, 3]
 
 
 def test_a_call_that_failed_can_take_effect_late(server: Server, client: TpuClient, node: types.Node) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import grpc
 import pytest
 from google.api_core import exceptions
-from google.cloud.location import locations_pb2
 from google.cloud.tpu_v2 import TpuClient, types
 from google.longrunning import operations_pb2
-from google.protobuf.duration_pb2 import Duration
 
 from tests.servers.tpu import Fault, Server
 
@@ -42,20 +39,6 @@ def test_a_deleted_operation_is_not_found(client: TpuClient, operation: str) -> 
         client.get_operation(operations_pb2.GetOperationRequest(name=operation))
 
 
-@pytest.mark.parametrize("is_done", [True, False])
-def test_a_client_can_wait_for_an_operation(server: Server, operation: str, *, is_done: bool) -> None:
-    if is_done:
-        server.advance()
-    request = operations_pb2.WaitOperationRequest(name=operation, timeout=Duration(nanos=1_000_000))
-    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        wait = channel.unary_unary(
-            "/google.longrunning.Operations/WaitOperation",
-            request_serializer=operations_pb2.WaitOperationRequest.SerializeToString,
-            response_deserializer=operations_pb2.Operation.FromString,
-        )
-        assert wait(request).done is is_done
-
-
 def test_a_zone_offers_accelerator_types(server: Server, client: TpuClient) -> None:
     server.set_offer("us-central1-a", "v6e-?")
     assert [one.type_ for one in client.list_accelerator_types(parent=PARENT)] == ["v6e-1", "v6e-4", "v6e-8"]
@@ -76,12 +59,6 @@ def test_a_zone_has_runtime_versions(client: TpuClient) -> None:
 def test_the_service_has_an_identity(client: TpuClient) -> None:
     identity = client.generate_service_identity({"parent": PARENT}).identity
     assert identity.email.endswith(".iam.gserviceaccount.com")
-
-
-def test_locations_are_zones(client: TpuClient) -> None:
-    listed = client.list_locations(locations_pb2.ListLocationsRequest(name="projects/p"))
-    assert PARENT in [one.name for one in listed.locations]
-    assert client.get_location(locations_pb2.GetLocationRequest(name=PARENT)).location_id == "us-central1-a"
 
 
 def test_a_fault_of_one_zone_does_not_touch_another(server: Server, client: TpuClient, node: types.Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,8 +47,19 @@ def test_a_queued_resource_becomes_active(server: Server, client: TpuClient, wan
     assert operation.result().name == NAME
     assert "active_data" in client.get_queued_resource(name=NAME).state
     made = client.get_node(name=f"{PARENT}/nodes/n")
-    assert (made.queued_resource, made.multislice_node, made.state.name) == (NAME, False, "READY")
-    assert made.scheduling_config.spot
+    assert (made.multislice_node, made.state.name, made.scheduling_config.spot) == (False, "READY", True)
+
+
+def test_the_parts_of_a_queued_resource_contain_the_number_of_the_project(
+    server: Server, client: TpuClient, wanted: types.QueuedResource
+) -> None:
+    create(client, wanted)
+    server.advance(10)
+    by_number = client.get_node(name=f"{PARENT}/nodes/n").queued_resource
+    assert re.fullmatch(r"projects/\d{12}/locations/us-central1-a/queuedResources/q", by_number)
+    (spec,) = client.get_queued_resource(name=by_number).tpu.node_spec
+    assert (spec.parent, spec.node.queued_resource) == (by_number.partition("/queued")[0], by_number)
+    assert client.get_queued_resource(name=by_number).name == NAME
 
 
 def test_a_multislice_has_numbered_nodes(
