@@ -20,7 +20,8 @@ What is modelled
 - Accelerator types with topology and number of VMs, zones and runtime versions: see `catalog.py`.
 - Refusals, with Google's codes, details and, where public reports show it, wording: see `refusals.py`. Rules for ids,
   labels and metadata: see `validation.py`. Capacity of zones and quotas: see `cloud.py`.
-- Faults: an error before or after the effect of a call, an effect that comes late, a call that hangs, an operation that fails or is slow.
+- Faults: an error before or after the effect of a call, an effect that comes late, a call that hangs, an operation that
+  fails or is slow.
 - Workers: see `machines.py`. Preemption, maintenance and repair kill them; a single worker can be lost or fall silent.
 - Time: states change after milliseconds, or only when a test moves the clock.
 
