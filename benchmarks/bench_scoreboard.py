@@ -2,12 +2,12 @@
 
 In each round, a run has 8 cells that sleep for a second, and one of them fails. At a random moment after the start of
 the fourth cell, the orchestrator gets a signal, or the SSH server is killed and started again. Then the run is resumed.
-The score counts lost results, finished cells that were executed again, cells that were executed twice to their end,
+The score counts lost results, finished cells that were executed again, cells that two attempts executed completely,
 processes that are still alive, and attempts left on the targets. All counts must be 0. On Kubernetes (the cluster of
 TOPGALLANT_TEST_KUBECONFIG), any object of the run in its namespace counts as left.
 
 On `tpu_vm`, each cell creates and deletes a TPU of the test server, and the moment is at any time after the first
-request. TPUs that are left count as left, and a name that was created twice counts as created twice.
+request. Each remaining TPU counts as left, and each name with two TPUs counts as created twice.
 
 Arguments: the number of rounds (25), a seed (0 for a random seed), and the backends: `local ssh kubernetes tpu_vm`.
 """
@@ -148,7 +148,7 @@ class Arena:
         self._judge(outcome.json["steps"], began, done, score)
 
     def _is_under_way(self) -> bool:
-        """Return whether the run has come so far that it may be disturbed."""
+        """Return whether the run may be disturbed now."""
         return self._counts("begin").total() >= CELLS / 2 if self.tpus is None else bool(self.tpus.nodes())
 
     def _judge(self, steps: list[dict[str, str]], began: Counter[str], done: Iterable[str], score: Score) -> None:

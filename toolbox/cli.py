@@ -82,7 +82,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words before the first `--`, and the words from there on, which are not flags of ours."""
+    """Return the words before the first `--`, and the words from there on, which are not flags of Topgallant."""
     index = words.index(_END_OF_FLAGS) if _END_OF_FLAGS in words else len(words)
     return words[:index], words[index:]
 

@@ -85,7 +85,7 @@ class Run:
             verdict: verdict of the cell; None if the cell has not ended.
             checks: for each check, whether it passed, its message, and the file and line of its evidence.
             metrics: for each metric, its name, value, unit, and the reason for a missing value.
-            is_quarantined: whether its verdict does not count.
+            is_quarantined: whether the cell is in quarantine, so that its verdict does not count.
             junit: the content of a JUnit file that a check has read.
         """
         cell = self.planned(name=name, **labels)

@@ -184,7 +184,7 @@ class Orchestrator:
     def status(self, handle: Handle) -> AttemptStatus:
         """Return the status of an attempt, as far as this orchestrator knows.
 
-        The outcome lacks the paid time, because an orchestrator that adopts an attempt knows only a part of it.
+        The outcome has no paid time, because an orchestrator that adopts an attempt knows only a part of this time.
         """
         status = self.backend.poll([handle])[handle]
         if status.outcome is None:

@@ -1,4 +1,4 @@
-"""Requirements for every kind of remote resources: a deletion is safe to repeat, and never deletes what is not ours."""
+"""Requirements for every kind of remote resources: a deletion is repeatable, and spares resources of other owners."""
 
 from __future__ import annotations
 

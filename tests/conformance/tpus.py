@@ -1,6 +1,6 @@
-"""The site of the backend `tpu_vm`: a TPU of the test server, whose worker is an SSH server in own namespaces.
+"""The site of the backend `tpu_vm`: a TPU of the test server, whose worker is an SSH server in separate namespaces.
 
-The tests see the files and processes of the worker from outside of its namespaces.
+The tests see the files and processes of the worker from outside its namespaces.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Tpus(Site):
     cloud: tpu.Server = field(kw_only=True)
 
     def create(self, directory: Path) -> None:
-        """Let a first attempt create the TPU of the run. Later attempts start at once, as on other targets."""
+        """Create the TPU of the run by a first attempt. Later attempts start at once, as on other targets."""
         orchestrator = Orchestrator(self, directory)
         (directory / "attempt").mkdir(parents=True)
         handle = orchestrator.backend.submit(workload("true"), "first", directory / "attempt")

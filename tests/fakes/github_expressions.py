@@ -1,4 +1,4 @@
-"""Evaluates expressions of GitHub Actions, as far as our workflow files use them.
+"""Evaluates expressions of GitHub Actions, as far as the generated workflow files use them.
 
 Names are paths into contexts. A missing property is null. Strings are compared without regard to case. The manual of
 GitHub describes the language in "Evaluate expressions in workflows and actions".

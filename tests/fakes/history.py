@@ -42,7 +42,7 @@ class Tried:
 
     Args:
         metrics: values by metric. All metrics are in seconds, and lower values are better.
-        junit: the content of the JUnit file `files/junit.xml`; empty for no such file.
+        junit: the content of the JUnit file `files/junit.xml`; empty if there is no such file.
     """
 
     verdict: Verdict | None = Verdict.PASSED

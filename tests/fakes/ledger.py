@@ -20,7 +20,7 @@ def open_resource(name: str, **fields: Any) -> OpenResource:
 
 
 class MemoryLedger:
-    """A `ResourceLedger` that also keeps the calls, such as `plan NAME`, in their order."""
+    """A `ResourceLedger` that also records its calls, such as `plan NAME`, in their order."""
 
     def __init__(self, owner: Owner = OWNER) -> None:
         self.owner = owner

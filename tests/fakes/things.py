@@ -1,8 +1,8 @@
 """Remote resources of the kind `thing`: each is a file, which contains its labels as JSON.
 
-A thing whose name begins with `stuck` cannot be deleted, and one that begins with `slow` only at the second try. The
-deletion of the thing `endless` does not end by itself, and that of the thing `deadly` kills the process. The request
-for the thing `late` is carried out after the first deletion.
+A thing whose name begins with `stuck` cannot be deleted. A thing whose name begins with `slow` is deleted at the second
+try. The deletion of the thing `endless` does not end by itself. The deletion of the thing `deadly` kills the process.
+The request for the thing `late` is carried out after the first deletion.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def github(runner: Runner) -> dict[str, Any]:
 
 
 def set_github(runner: Runner, **facts: Any) -> None:
-    """Set facts of a repository with one open pull request, by default of its own branch."""
+    """Set the state of a repository with one open pull request, by default from a branch of this repository."""
     pull_request = {"state": "open", "head": {"ref": "topic", "sha": HEAD, "repo": {"full_name": REPOSITORY}}}
     activity = [{"ref": "refs/heads/topic", "after": HEAD, "timestamp": "2026-11-23T04:00:00Z"}]
     state = {"pulls": {"7": pull_request}, "permissions": {"alice": "write"}, "activity": activity, **facts}
@@ -347,7 +347,7 @@ def test_hostile_comments_execute_nothing(project: Workspace, runner: Runner, te
 
 
 def test_every_script_ignores_commands_in_its_variables(project: Workspace, runner: Runner) -> None:
-    """Each script, with hostile values in all variables that it reads, only with programs that do nothing."""
+    """Executes each script with hostile values in all variables that it reads. All programs on the PATH do nothing."""
     (runner.home / "bin/gh").write_text("#!/bin/sh\nexit 0\n")
     (project.directory / "toolbox").write_text("#!/bin/sh\nexit 0\n")
     scripts = 0

@@ -1,4 +1,4 @@
-"""`resources list` and `resources reap` find what runs and commands left, and delete only what is not in use."""
+"""`resources list` and `resources reap` find leftover resources, and delete only those that are not in use."""
 
 from __future__ import annotations
 

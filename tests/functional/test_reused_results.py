@@ -1,4 +1,4 @@
-"""With `matrix.reuse_results`, a cell takes the result of an earlier run that tested exactly the same, and says so."""
+"""With `matrix.reuse_results`, a cell takes the result of an equal cell of an earlier run, and the reports say so."""
 
 from __future__ import annotations
 

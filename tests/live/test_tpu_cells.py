@@ -52,7 +52,7 @@ def _cells(server: tpu.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def paid_seconds(attempt: Attempt) -> float:
-    """Return for how long a TPU was paid because of an attempt."""
+    """Return the time for which a TPU cost money because of an attempt."""
     outcome = attempt.by.backend.poll([attempt.handle])[attempt.handle].outcome
     assert outcome is not None
     assert outcome.paid_seconds is not None

@@ -77,7 +77,7 @@ def _run(server: tpu.Server, tmp_path: Path) -> Run:
 
 
 def answers(server: tpu.Server, worker: int) -> bool:
-    """Say whether an SSH server sends its banner."""
+    """Return whether an SSH server sends its banner."""
     try:
         with socket.create_connection((server.workers("n")[worker].addresses[-1], server.ssh_port), 0.2) as connection:
             return connection.recv(4) == b"SSH-"
@@ -100,7 +100,7 @@ def startup_log(server: tpu.Server, text: str) -> str:
 
 
 def is_sleeping() -> bool:
-    """Say whether the program runs that a test has started on a worker."""
+    """Return whether the program that a test has started on a worker is running."""
     found = psutil.process_iter(["cmdline"])  # without an error for a process that ends meanwhile
     return any(one.info["cmdline"] == ["sleep", "4242"] for one in found)
 

@@ -163,7 +163,7 @@ class Server:
 
 
 def common_options(host_key: Path) -> str:
-    """Return the lines of a server's configuration that all test servers need, as far as this `sshd` knows them.
+    """Return the lines of a server's configuration that all test servers need, as far as this `sshd` supports them.
 
     Args:
         host_key: any host key, which `sshd` needs to check its options.

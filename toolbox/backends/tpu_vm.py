@@ -433,7 +433,8 @@ class _TpuVm:
         """Do work in a thread that the end of the run does not cancel.
 
         Args:
-            attempts: the attempts to end if the work fails unexpectedly. The run would wait for them forever.
+            attempts: the attempts to end if the work fails unexpectedly. Otherwise, the run would wait for them
+                forever.
         """
 
         def tried() -> None:
@@ -548,7 +549,7 @@ class _TpuVm:
             self._do(partial(self._finish, attempt, status), attempt)
 
     def _finish(self, attempt: Attempt, status: AttemptStatus) -> None:
-        """Decide how an attempt ended. If it failed, the API may know that its TPU was taken away."""
+        """Decide how an attempt ended. If the attempt failed, ask the API whether its TPU was taken away."""
         outcome = group_endings.outcome_of(status)
         fault = ""
         if not group_endings.is_good(outcome) and not (attempt.is_cancelled and outcome.ended_by is EndedBy.CANCELLED):
@@ -565,7 +566,7 @@ class _TpuVm:
             self._conclude(attempt, self._explained(attempt, outcome))
 
     def _explained(self, attempt: Attempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
-        """Return the outcome of an attempt whose TPU is there, according to the API."""
+        """Return the outcome of an attempt whose TPU still exists according to the API."""
         machines = self._machines_of(attempt)
         if outcome.changed_startup_files:
             name, files = attempt.handle.name, outcome.changed_startup_files
@@ -594,7 +595,7 @@ class _TpuVm:
         """Ask the API whether the TPU of an attempt was taken away. Return why the API does not answer.
 
         Args:
-            seconds: how long to wait for the answer that it was.
+            seconds: how long to wait until the API reports the loss.
         """
         deadline = time.monotonic() + seconds
         while True:

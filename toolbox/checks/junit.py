@@ -1,7 +1,7 @@
 """Judges an attempt by the test cases of its JUnit files. Each test case becomes a row of the cell.
 
 No file, an empty or a broken file, and too few test cases fail the check. A suite whose test cases were all skipped has
-tested nothing, so that skipped test cases do not count for `min_tests`.
+tested nothing, so skipped test cases do not count for `min_tests`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def export(run_directory: Path, output: Path) -> Exported:
 
 
 def _files(root: Path, *, deep: bool) -> Iterator[Path]:
-    """Yield everything in a directory that is not a directory. Links to directories are yielded, and not followed."""
+    """Yield all files and links below a directory. Links to directories are yielded, and not followed."""
     for folder, folders, files in os.walk(root):
         folders.sort()
         links = [name for name in folders if (Path(folder) / name).is_symlink()]

@@ -98,7 +98,7 @@ def _close(api: Api, run: WorkflowRun, issues: list[Mapping[str, Any]]) -> str:
 
 
 def _open_issues(api: Api, name: str) -> list[Mapping[str, Any]]:
-    """Return the open issues of a workflow, the oldest first: more than one only if two runs ended together."""
+    """Return the open issues of a workflow, the oldest first. There are several only if two runs ended together."""
     answer = api.get("issues", labels=LABEL, state="open", creator=_AUTHOR, per_page=_MOST_ISSUES)
     if not isinstance(answer, list):
         raise InfrastructureError("GitHub answered the request for issues with a value that is not a list")

@@ -249,7 +249,7 @@ def _condition(workflow: Workflow) -> list[str]:
 
 
 def _first_of(workflow: Workflow, *, comment: str, pull_request: str, other: str) -> str:
-    """Return an expression with the value for the event that started the workflow: the others are empty."""
+    """Return an expression for the value of the event that started the workflow. Values of other events are empty."""
     is_pull_request = workflow.pull_request or workflow.label is not None
     return " || ".join([*([comment] * workflow.comment), *([pull_request] * is_pull_request), other])
 
@@ -302,7 +302,7 @@ def _status(context: str) -> str:
 
 
 def _issue_triggers(*, schedule: bool, dispatch: bool) -> list[str]:
-    """Return the conditions under which a run decides on the issue: a run of another branch does not."""
+    """Return the conditions under which a run changes the issue: only runs of the default branch do."""
     on_default = "github.event_name == 'workflow_dispatch' && github.ref_name == github.event.repository.default_branch"
     return [*(["github.event_name == 'schedule'"] * schedule), *([on_default] * dispatch)]
 

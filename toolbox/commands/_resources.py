@@ -80,7 +80,7 @@ def show(found: Search, format_: Format) -> str | None:
 
 
 def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: bool) -> int:
-    """Delete what was left, print a line for each resource, and return the exit code."""
+    """Delete leftover resources, print a line for each resource, and return the exit code."""
     if dry_run:
         now = datetime.now(UTC)
         reasons = [(leftover, leftover.reason_to_keep(older_than, now)) for leftover in found.leftovers]

@@ -103,7 +103,7 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
 
 
 def case_pattern(tests: bool | str) -> str | None:
-    """Return the pattern for test cases that `--tests` or `--tests=PATTERN` asks for; None without the flag."""
+    """Return the pattern of the test cases that `--tests` or `--tests=PATTERN` selects; None without the flag."""
     if tests in {False, "False"}:
         return None
     return "*" if tests in {True, "True"} else str(tests)

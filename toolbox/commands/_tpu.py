@@ -1,4 +1,4 @@
-"""Functions that the commands of `tpu` share: they open a step and the TPU API, and find the TPU of a name."""
+"""Functions that the commands of `tpu` share: they open a step and the TPU API, and find the TPU with a name."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class NamedTpu:
 
     @classmethod
     def of(cls, name: str, project: str | None, zone: str | None, endpoint: str | None) -> NamedTpu:
-        """Return the TPU with this name. What the command line leaves out comes from the ledger of this user or run.
+        """Return the TPU with this name. The ledger of this user or run has the values that the command line omits.
 
         Raises:
             UsageError: an argument is wrong, or the ledger does not have exactly one such TPU.
@@ -148,7 +148,7 @@ def parse(model: type[Model], fields: Mapping[str, Any], *, prefix: str = "") ->
     """Return a model with these fields. Fields with the value None are left out.
 
     Args:
-        prefix: what the names of the flags have before those of the fields.
+        prefix: the text before the name of a field in the name of its flag.
 
     Raises:
         UsageError: a field is wrong.
@@ -169,7 +169,7 @@ def location(project: str, zone: str) -> Location:
     """Return a location.
 
     Raises:
-        UsageError: the project or the zone is not of the right form.
+        UsageError: the project or the zone has a wrong form.
     """
     try:
         TypeAdapter(Project).validate_python(project)
@@ -239,7 +239,7 @@ def raise_failures(results: Sequence[WorkerResult]) -> None:
     """Raise an error if a command did not end with status 0 on each worker.
 
     Raises:
-        StepError: the command failed, or a connection did.
+        StepError: the command or a connection failed.
     """
     lost = [result for result in results if result.status is None]
     failed = [result for result in results if result.status]
@@ -380,5 +380,5 @@ def _of_entry(entry: OpenResource) -> NamedTpu | None:
 
 
 def fetch_directory(text: Path | None, current: Step) -> Path:
-    """Return the directory for fetched files: that of the command line, or that of the step."""
+    """Return the directory for fetched files: the directory on the command line, or else the directory of the step."""
     return text.absolute() if text is not None else current.directory

@@ -124,7 +124,7 @@ class SelectiveTarget(Protocol):
 
 @runtime_checkable
 class IdentifiableTarget(Protocol):
-    """A target that can say what it is, so that a cell may reuse the result of an earlier run on an equal target."""
+    """A target that can identify itself, so that a cell may reuse the result of an earlier run on an equal target."""
 
     def identity(self, name: str, workload: Workload) -> str | None:
         """Return a text that determines the machine or accelerator, and its runtime; None if they are unknown.
@@ -263,13 +263,13 @@ class RemoteResource(Protocol):
     """
 
     def delete(self, owner: Owner) -> bool | None:
-        """Delete the resource, and return when it no longer exists. A resource that does not exist is no error.
+        """Delete the resource, and return when it no longer exists. A resource that does not exist is not an error.
 
         Args:
             owner: the owner of the resource. A resource whose labels are not `owner.labels()` is not deleted.
 
         Returns:
-            False if the resource did not exist. If the outcome of its request is unknown, it then remains on the
+            False if the resource did not exist. If the outcome of its request is unknown, the resource remains on the
             ledger for an hour, because the request may still be carried out.
 
         Raises:

@@ -1,8 +1,8 @@
-"""Decides how an attempt on several machines ended, from the outcomes of its machines. No input or output.
+"""Decides how an attempt on several machines ended, from the outcomes of its machines. It reads and writes nothing.
 
 The outcome of the attempt is the worst outcome. A machine that was lost is worse than a workload that failed, because
-the workloads on the other machines fail as a consequence. Of equally bad outcomes, the first in time counts, because
-the others may be its consequences too.
+the workloads on the other machines fail as a consequence. If several outcomes are equally bad, the earliest counts,
+because the others may be its consequences.
 """
 
 from __future__ import annotations

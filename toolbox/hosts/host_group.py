@@ -1,8 +1,8 @@
 """Runs each attempt on several machines at once: for example on all workers of a TPU slice.
 
-If a workload fails on one machine, or the machine is lost, the workloads on the other machines cannot go on without it
-and are ended. The logs and files of the first machine are those of the attempt. Those of the other machines are in
-`hosts/1/`, `hosts/2/` and so on. `group_endings.py` decides how the attempt ended.
+If a workload fails on one machine, or the machine is lost, the workloads on the other machines cannot continue without
+this machine and are ended. The logs and files of the first machine are those of the attempt. The logs and files of the
+other machines are in `hosts/1/`, `hosts/2/` and so on. `group_endings.py` decides how the attempt ended.
 """
 
 from __future__ import annotations

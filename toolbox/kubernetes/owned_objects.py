@@ -35,7 +35,7 @@ class Deletion(BaseModel):
     """How to delete an object: the fields of `toolbox.model.resources.Resource.deletion`.
 
     Args:
-        server: the URL of the API server, so that another cluster is never taken for this one.
+        server: the URL of the API server, so that another cluster is never mistaken for this one.
         kubeconfig: None for the service account of a pod.
     """
 
@@ -133,7 +133,7 @@ def delete(cluster: Cluster, kind: Kind, name: str, owner: Owner) -> None:
 
 
 def create_namespace(cluster: Cluster, ledger: ResourceLedger, name: str, *, keep: bool) -> None:
-    """Create a namespace, and record it on the ledger. A namespace that others have created is left as it is.
+    """Create a namespace, and record it on the ledger. A namespace that others have created is not changed.
 
     If the account may not create namespaces, the function does nothing.
 

@@ -38,9 +38,9 @@ class _Running:
 
     Args:
         expected: its expected cost.
-        seconds: the time of the target that it is charged for so far.
-        wall: the time for which its target was paid so far; more than `seconds` if it shared the target.
-        is_paid: whether its target is paid now. An attempt that waits for a machine costs nothing.
+        seconds: the share of the time of the target for which the attempt is charged so far.
+        wall: the time for which its target has cost money so far; more than `seconds` if the attempt shared the target.
+        is_paid: whether its target costs money now. An attempt that waits for a machine costs nothing.
     """
 
     target: str
@@ -102,7 +102,7 @@ class Budget:
         self._running[name] = _Running(target, cost or 0.0, seconds, seconds)
 
     def pay(self, name: str, *, is_paid: bool) -> None:
-        """Note whether the target of an attempt is paid from now on."""
+        """Record whether the target of an attempt costs money from now on."""
         if name in self._running and self._running[name].is_paid is not is_paid:
             self._count()
             self._running[name].is_paid = is_paid
@@ -111,7 +111,7 @@ class Budget:
         """Count the cost of an attempt that has ended.
 
         Args:
-            seconds: the time for which its target was paid, as the target reports it; None if it is unknown.
+            seconds: the time for which its target cost money, as the target reports it; None if the time is unknown.
         """
         self._count()
         running = self._running.pop(name, None)
@@ -122,7 +122,7 @@ class Budget:
 
     @property
     def so_far(self) -> float:
-        """The cost of the attempts that have ended, and the cost until now of those that run."""
+        """The cost of the attempts that have ended, plus the cost so far of the running attempts."""
         return self.spent + sum(self._cost(each.target, each.seconds) for each in self._running.values())
 
     def refusal(self, cell: Cell) -> str:
@@ -136,12 +136,12 @@ class Budget:
 
     @property
     def _reserved(self) -> float:
-        """What will have been spent when the running attempts have ended, as far as this can be expected."""
+        """The expected cost of the run if no further attempt starts."""
         running = (max(each.expected, self._cost(each.target, each.seconds)) for each in self._running.values())
         return self.spent + sum(running)
 
     def _count(self) -> None:
-        """Divide the time since the last call among the attempts whose targets are paid."""
+        """Divide the time since the last call among the attempts whose targets cost money."""
         now = self.clock()
         elapsed, self._counted_until = now - self._counted_until, now
         paid: dict[str, int] = {}

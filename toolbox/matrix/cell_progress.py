@@ -46,7 +46,7 @@ class Conclusion:
         cases: the test cases that finished, if the workload did not end by itself.
         host: the name of the machine that ran the workload.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
-        paid_seconds: the time for which the target was paid because of the attempt; None if it is `seconds`.
+        paid_seconds: the time for which the target cost money because of the attempt; None if it equals `seconds`.
         is_open: whether the workload may still be running, or its files are still on the target. Then only a resumed
             run continues the attempt, and the cell gets no other attempt in this session.
     """

@@ -218,7 +218,7 @@ class _Planner:
         )
 
     def _reuse(self, combination: Combination, digest: str, workload: Workload, targets: Sequence[str]) -> Reuse:
-        """Return the keys by which the cell finds a result to reuse; none if it must be executed."""
+        """Return the keys by which the cell finds a result to reuse; no keys if the cell must be executed."""
         excuses = [*self.block.xfail, *self.block.quarantine, *self.block.skip]
         # A comparison of cells needs the metrics of both cells.
         is_compared = any("to" in check for check in self.block.checks)

@@ -19,11 +19,11 @@ class Beginning(Enum):
 
     NEW: start an attempt.
     SKIP: skip the cell, because the configuration says so.
-    REUSE: take the result of an earlier run, which tested exactly the same.
+    REUSE: take the result of an equal cell of an earlier run.
     DONE: nothing, because the cell ended in an earlier session.
     ADOPT: adopt the latest attempt, which may be running.
     JUDGE: judge the latest attempt, which has ended although the cell has not.
-    AGAIN: start an attempt: a person has given up the latest attempt, and its remains have been removed.
+    AGAIN: start an attempt, because a person has given up the latest attempt, and its remains have been removed.
     CLEAR: remove the remains of the latest attempt, which a person has given up, and then start an attempt.
     """
 

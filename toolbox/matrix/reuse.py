@@ -32,7 +32,7 @@ class Reuse:
     """The keys of a cell, and the earlier result that the cell reuses.
 
     Args:
-        keys: the key of the cell on each target that determines what is tested, by the name of the target.
+        keys: the key of the cell on each target that can identify itself, by the name of the target.
         run: the name of the earlier run; empty if the cell is executed.
         directory: the directory of the earlier run.
     """
@@ -53,7 +53,7 @@ class Reuse:
 
 
 def keys(digest: str, workload: Workload, targets: Iterable[PlannedTarget]) -> Reuse:
-    """Return the keys of a cell. A cell has no key on a target that does not determine what is tested there.
+    """Return the keys of a cell. A cell has no key on a target that cannot identify itself.
 
     A cell that uses a directory of the target has no key, because the files there are unknown.
 

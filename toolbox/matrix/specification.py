@@ -283,8 +283,8 @@ class MatrixBlock(Block):
         resources: the amount of each resource that a cell takes, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
         max_cost: the highest cost of the whole run, in the currency of `results.currency`.
-        reuse_results: how many days a passed result may be reused by a run that tests exactly the same; None to execute
-            all cells.
+        reuse_results: for how many days the result of a passed cell may be reused for equal cells of other runs; None
+            to execute all cells.
         metrics: the sources of metrics, by the name of the metric. A metric with `when` belongs only to some cells.
         checks: the checks of each cell. A check with `when` applies only to some cells.
     """

@@ -161,7 +161,7 @@ class _Prices:
 
 
 def _accelerator(description: protocols.Target) -> str | None:
-    """Return the name of the accelerators that a target rents; None if the target does not tell it."""
+    """Return the name of the accelerators that a target rents; None if it is unknown."""
     rentals = description.rentals() if isinstance(description, PricedTarget) else ()
     return rentals[0].label if rentals else None
 

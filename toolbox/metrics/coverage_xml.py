@@ -1,7 +1,7 @@
 """Reads the coverage of tests from a Cobertura XML file, in percent.
 
 coverage.py (`coverage xml`, `pytest --cov-report=xml`), gcovr, JaCoCo's and Go's converters write this format. The
-counts of the root element are used if they are there, because the rates are rounded.
+counts of the root element are used if they exist, because the rates are rounded.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Source(BaseModel):
     def _refuse_declarations(
         self, _name: str, _system: str | None, _public: str | None, has_declarations: bool
     ) -> None:
-        """Refuse a DTD inside the file: each element would get the attributes that the DTD declares."""
+        """Refuse a DTD inside the file, because each element would get the attributes that the DTD declares."""
         if has_declarations:
             raise ValueError(f"{self.file} has declarations in its DTD, which a coverage file must not have")
 
@@ -129,7 +129,7 @@ class _Target:
 
 
 def _number(text: str | None) -> float | None:
-    """Return a number that is finite and not negative; None if the text is another one."""
+    """Return a number that is finite and not negative; None for any other text."""
     try:
         value = float(text or "")
     except ValueError:

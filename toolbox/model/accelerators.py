@@ -1,7 +1,7 @@
-"""Parses the names of TPU types, and knows how many chips and hosts each type has.
+"""Parses the names of TPU types, and returns how many chips and hosts each type has.
 
-The number in the name of a type counts chips for v5e and v6e (`v6e-8` has 8 chips), and TensorCores for v2, v3, v4 and
-v5p, of which each chip has two (`v5p-8` has 4 chips). Sources: the tables of configurations in
+The number in the name of a type counts chips for v5e and v6e (`v6e-8` has 8 chips), and TensorCores, two per chip, for
+v2, v3, v4 and v5p (`v5p-8` has 4 chips). Sources: the tables of configurations in
 https://docs.cloud.google.com/tpu/docs/v5p (and v4, v3, v2 beside it), where each host has 4 chips, and in
 https://docs.cloud.google.com/tpu/docs/v5e (and v6e): a TPU VM has 1, 4 or 8 chips, types with up to 8 chips are one VM,
 and the VMs of larger types have 4 chips (`ct5lp-hightpu-4t`, `ct6e-standard-4t`).

@@ -97,7 +97,7 @@ class MatrixPlanned:
 
 @dataclass(frozen=True, slots=True)
 class ResultReused:
-    """A cell is not executed, because it passed in an earlier run that tested exactly the same (`reuse_results`).
+    """A cell is not executed, because an equal cell passed in an earlier run (`reuse_results`).
 
     Args:
         run: the name of the earlier run.
@@ -145,7 +145,7 @@ class AttemptEnded:
         message: why the attempt did not pass.
         accelerators: the accelerators of the machine that the workload could use.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
-        paid_seconds: the time for which the target was paid because of the attempt; None if it is `seconds`.
+        paid_seconds: the time for which the target cost money because of the attempt; None if it equals `seconds`.
     """
 
     step: str

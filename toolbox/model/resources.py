@@ -35,7 +35,7 @@ class Resource:
         deletion: what the module needs to delete the resource, as JSON values without secrets.
         ttl: the number of seconds from the planning of the resource until any user may delete it with `resources reap`.
         command: a command line with which a person can delete the resource.
-        keep: whether the end of the run leaves the resource, once it was created completely.
+        keep: whether the resource is kept at the end of the run, if it was created completely.
     """
 
     kind: str
@@ -120,7 +120,7 @@ class OpenResource:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the end of the run leaves the resource."""
+        """Whether the resource is kept at the end of the run."""
         return self.resource.keep and self.is_created
 
     @property

@@ -100,8 +100,8 @@ class WorkloadOutcome:
         changed_startup_files: the files of the user's shell or of SSH that changed while the workload ran, such as
             `~/.bashrc`, separated by commas; empty if none did.
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
-        paid_seconds: the time for which the target was paid because of the workload, if it differs from `seconds`: a
-            machine that is rented for the workload is also paid while it is prepared. Only backends set this field.
+        paid_seconds: the time for which the target cost money because of the workload, if it differs from `seconds`: a
+            machine that is rented for the workload also costs money while it is prepared. Only backends set this field.
     """
 
     ended_by: EndedBy

@@ -160,7 +160,8 @@ class Reservation:
         """Release the leases of the shared clusters, and return the errors.
 
         Args:
-            compare: check that the shared clusters are as they were before the run. Only a run with a cleanup can pass.
+            compare: check that the shared clusters are as they were before the run. Only a run with a cleanup can pass
+                this comparison.
         """
         errors: list[BaseException] = []
         try:

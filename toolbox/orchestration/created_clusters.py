@@ -54,7 +54,7 @@ class CreatedCluster:
         return Access(str(self._kubeconfig))
 
     def adopt(self, state: ClusterState) -> None:
-        """Add a cluster to the ledger that an earlier version of Topgallant created, and recorded in the journal."""
+        """Add to the ledger a cluster that an earlier version of Topgallant created and recorded in the journal."""
         if state.planned is None or self._entry is not None:
             return
         resource = self._resource(self._recorder.root / state.planned.step)
@@ -86,7 +86,7 @@ class CreatedCluster:
             self._recorder.record(ClusterChosen(self.name, kubeconfig=str(self._kubeconfig)))
 
     def _remove_remains(self) -> None:
-        """Remove a cluster that exists in part, which stays on the ledger if this fails."""
+        """Remove a cluster that exists in part. If this fails, the cluster stays on the ledger."""
         entries = [entry for entry in [self._entry] if entry is not None]
         if failures := remote_resources.delete(self._recorder.ledger, entries):
             reason = "it exists in part, and could not be removed, so it was not created again"

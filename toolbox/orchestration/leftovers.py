@@ -1,4 +1,4 @@
-"""Finds remote resources that runs and commands left, and deletes them: `resources list` and `resources reap`.
+"""Finds remote resources that runs and commands have left, and deletes them: `resources list` and `resources reap`.
 
 A resource is found in the ledgers of this user, or by its labels on the remote side, which a project describes. The
 resources of a run that is being executed on this machine are never deleted.

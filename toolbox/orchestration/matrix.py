@@ -96,7 +96,7 @@ def _failure(plan: Plan, results: list[CellResult], decisive: CellResult, rules:
 
 
 def _incomplete(plan: Plan, results: list[CellResult], rules: StopRules, directory: Path) -> StepError:
-    """Return the error of a matrix some of whose cells were not started because of their cost."""
+    """Return the error of a matrix in which some cells were not started because of their cost."""
     text = _tally(plan, results, rules)
     return StepError(text, verdict=Verdict.ERROR, cause=Cause.CAPACITY, directory=directory)
 

@@ -90,7 +90,7 @@ def delete_at_end(
     *,
     lost_servers: Collection[str] = (),
 ) -> None:
-    """Delete what the run has created, as a step of the run, except what is to be kept.
+    """Delete the remote resources of the run, except kept ones, as a step of the run.
 
     Raises:
         DeletionFailed: a deletion failed.
@@ -242,7 +242,7 @@ def _delete(entry: OpenResource) -> tuple[str, bool | None]:
 
 
 def _delete_once(entry: OpenResource) -> bool | None:
-    """Delete a resource, and return whether it existed. If it was requested a moment ago, wait for it first."""
+    """Delete a resource, and return whether it existed. Try again if a recent request may create the resource late."""
     resource = entry.resource
     loaded = loading.parse(RESOURCES, {**resource.deletion, RESOURCES.key: resource.kind})
     existed = loaded.delete(entry.owner)

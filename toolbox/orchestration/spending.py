@@ -74,7 +74,7 @@ def budget(configuration: Configuration, project: str, plan: Plan, options: Opti
 
 
 def spent(costs: CostPlan, past: RunState) -> float:
-    """Return what the attempts that have ended cost. If the time of an attempt is unknown, its expected cost counts."""
+    """Return the cost of the ended attempts. If the time of an attempt is unknown, its expected cost counts."""
     from toolbox.results import charges
 
     steps = past.cells

@@ -1,7 +1,7 @@
 """Writes `junit.xml`, which Jenkins, GitLab and GitHub's actions read.
 
-The file has one suite per phase, and one test case per cell or command. A cell that has run a suite of its own, whose
-JUnit files a check has read, is followed by a suite with the test cases of the cell.
+The file has one suite per phase, and one test case per cell or command. If a check has read the JUnit files of a cell,
+a suite with the test cases of the cell follows the cell.
 
 The file conforms to the schema of Jenkins' xUnit plugin (junit-10.xsd), which rejects a file with an unknown element or
 attribute. A failed step is a `failure`, a step with an error is an `error`, and a step that was skipped, failed as

@@ -1,6 +1,6 @@
 """A cluster that a command of the configuration created for one run. A second command of the configuration removes it.
 
-Nothing is known about the remote side, so the name of the cluster, which contains the name of the run, replaces labels.
+The cluster has no labels. Its name, which contains the name of the run, identifies the owner.
 """
 
 from __future__ import annotations

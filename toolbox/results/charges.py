@@ -78,7 +78,7 @@ def _charged_seconds(attempts: Sequence[CellAttempt], *, shared: bool) -> list[f
 
 
 def paid_seconds(attempt: CellAttempt) -> float | None:
-    """Return the time for which an attempt is paid; None if it is unknown."""
+    """Return the time for which a target cost money because of an attempt; None if the time is unknown."""
     return attempt.seconds if attempt.paid_seconds is None else attempt.paid_seconds
 
 

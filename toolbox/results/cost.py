@@ -11,7 +11,7 @@ from toolbox.results.records import Spending
 
 
 class Group(StrEnum):
-    """What to group costs by."""
+    """A property of attempts by which costs can be grouped."""
 
     DAY = "day"
     MONTH = "month"
@@ -22,7 +22,7 @@ class Group(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an attempt was good for. Each attempt is of one kind: the last one that applies.
+    """The kind of an attempt, for the parts of a cost. Each attempt has the last kind in this list that applies.
 
     PLANNED: it is the first attempt of its cell, and it passed or failed as expected.
     FAILURE: it is the first attempt of its cell, and it did not pass.

@@ -1,9 +1,9 @@
 """Compares the spending of a month with the month before it, and forecasts the spending of the current month.
 
 The forecast adds to the spending so far what the remaining days would cost at the mean of the latest 28 whole days:
-four weeks contain each day of the week equally often. Today counts with what is left of the mean. The interval is the
-prediction interval of the sum of the remaining days, if days are independent and roughly normal (Hahn and Meeker,
-Statistical Intervals, 1991, chapter 4). All days are in UTC.
+four weeks contain each day of the week equally often. For the rest of today, it adds the mean minus the spending of
+today. The interval is the prediction interval of the sum of the remaining days, if days are independent and roughly
+normal (Hahn and Meeker, Statistical Intervals, 1991, chapter 4). All days are in UTC.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class History:
     """The spending of the past, in one currency.
 
     Args:
-        since: the begin of the known runs; None if all runs are known.
+        since: the start of the known runs; None if all runs are known.
     """
 
     def __init__(self, spendings: Iterable[Spending], *, since: datetime | None = None) -> None:
@@ -102,7 +102,7 @@ class History:
         return Forecast(expected, max(so_far, expected - margin), expected + margin)
 
     def _first_day(self, today: datetime) -> datetime:
-        """Return the first day whose spending is known: that of the first run, or the first whole day of the filter."""
+        """Return the first day with known spending: the day of the first run, or the first whole day of the filter."""
         first = min(self._times, default=today).astimezone(UTC)
         if self.since is not None:
             first = max(first, self.since.astimezone(UTC) + _DAY)

@@ -118,7 +118,7 @@ class Result(Base):
         target: the target of the last attempt.
         host: the host of the last attempt.
         accelerator: the accelerator of the last attempt, as configured or detected.
-        counts: whether the verdict counts, which is not so for a cell in quarantine.
+        counts: whether the verdict counts; false for a cell in quarantine.
         cost: the cost of all attempts; None if a target has no price, or the time of an attempt is unknown.
         out_of_range: whether the last attempt failed only because measured values were out of their ranges.
         reuse_key: the key by which a later run finds this result to reuse; empty if the result cannot be reused.

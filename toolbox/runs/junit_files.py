@@ -12,8 +12,8 @@ and Jenkins write:
   test case, and marks disabled test cases only by the attributes `status` and `result`.
 - Surefire writes `flakyFailure` and `flakyError` for a test case that passed when it was repeated, and `rerunFailure`
   and `rerunError` beside the `failure` of a test case that never passed.
-- A suite whose set-up failed may have a `failure` or `error` of its own, or only count failures in its attributes. It
-  then gets a test case of its own, which did not pass.
+- A suite whose set-up failed may have a `failure` or `error` of its own, or only count failures in its attributes. This
+module then adds a failed test case for the suite.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome], *, is_p
         is_partial: as in `read`.
 
     Raises:
-        JUnitFault: as `read`.
+        JUnitFault: see `read`.
     """
     counts: Counter[CaseOutcome] = Counter()
     failures: list[CaseResult] = []

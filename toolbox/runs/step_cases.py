@@ -1,6 +1,6 @@
 """Reads the test cases of a step for reports and for the store: from the JUnit files, or else from the journal.
 
-The journal has the counts and the first failures, the files have all test cases. Files that are missing, were changed
+The journal has the counts and the first failures; the files have all test cases. Files that are missing, were changed
 or contain a secret are not read: then only the failures of the journal are known.
 """
 
@@ -91,7 +91,7 @@ def counted(step: StepState) -> StepCases:
 
 
 def _read(root: Path, step: StepState, report: CaseReport, withheld: Collection[str]) -> list[CaseResult] | None:
-    """Return the test cases of the files; None if they cannot be read, or are not those that the check has counted."""
+    """Return the test cases of the files; None if a file cannot be read, or has changed since the check read it."""
     if not step.attempts:
         return None
     directory = RunDirectory(root).attempt(step.step, step.attempts[-1].attempt).path

@@ -1,7 +1,7 @@
 """Asks git which commit a revision of a repository is. Nothing here changes a repository.
 
 The address of a repository and the revision may come from a comment on a pull request. They are validated, so that git
-cannot take them for options, for other transports (`ext::`), or for several revisions.
+cannot mistake them for options, for other transports (`ext::`), or for several revisions.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ def revision_fault(text: str) -> str:
 
 
 def commit_of(repository: str, revision: str, *, token: Secret | None = None) -> str:
-    """Return the id of the commit that a revision of a repository is now.
-
-    A complete id of a commit is returned without asking.
+    """Return the id of the commit that a revision of a repository names. A complete id needs no request.
 
     Args:
         repository: a URL, or the absolute path of a directory.

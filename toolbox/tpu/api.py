@@ -90,7 +90,7 @@ class TpuApi:
         self.close()
 
     def limited(self, timeout: float) -> TpuApi:
-        """Return the same connection with another limit for how long requests are repeated, in seconds.
+        """Return the same connection, which repeats requests for at most this number of seconds.
 
         The connection is closed by the original object only.
         """

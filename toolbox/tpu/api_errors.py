@@ -36,7 +36,7 @@ _QUOTAS_PAGE: Final = "https://console.cloud.google.com/iam-admin/quotas"
 
 
 class TpuApiError(StepError):
-    """A request failed, or its operation did.
+    """A request or its operation failed.
 
     Args:
         code: the name of the gRPC status.

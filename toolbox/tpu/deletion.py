@@ -70,7 +70,7 @@ def check_owner(name: str, labels: Mapping[str, str], owner: Owner) -> None:
     """Check that an object has the labels of an owner.
 
     Raises:
-        ForeignObject: it does not.
+        ForeignObject: the object has other labels.
     """
     if not owner.owns(labels):
         raise ForeignObject(name, labels)

@@ -51,7 +51,7 @@ class ExistingTpu:
         return self.nodes[0].labels if self.nodes[0] is not None else {}
 
     def progress(self) -> Progress:
-        """Return how far the TPU has come.
+        """Return the progress of the TPU.
 
         Raises:
             StepError: the TPU does not come up any more.

@@ -49,7 +49,7 @@ class Tpu:
         wait: how many seconds the TPU may take until it is up.
         deadline: the monotonic time until which the TPU must be up.
         progress: what the API reported last.
-        ending: why the TPU can no longer be used; None if it can, or will be.
+        ending: why the TPU can no longer be used; None if it can be used now or later.
         nodes: the nodes in the order of their slices, once the TPU is up.
         up_since: the monotonic time at which the TPU was first seen to be up; None until then.
         is_deleted: whether the run deletes the TPU.
@@ -143,7 +143,7 @@ class Fleet:
         return tpu
 
     def find(self, request: TpuRequest, wait: float) -> Tpu | None:
-        """Adopt the TPU with this name. Return None if there is none, and none was created completely.
+        """Adopt the TPU with this name. Return None if the TPU does not exist, and was never created completely.
 
         Raises:
             StepError: the API does not answer.
@@ -285,7 +285,7 @@ class Fleet:
         return any(self._deletions[zone] for zone in tpu.request.description.zone)
 
     def _await_deletions(self, tpu: Tpu) -> bool:
-        """Wait while other TPUs are being deleted, and return whether the request is worth another try."""
+        """Wait while other TPUs are being deleted, and return whether another request may succeed."""
         if not self._has_deletions(tpu):
             return False
         with self._deleted:

@@ -1,4 +1,4 @@
-"""Tells how far a TPU has come, from the states of its nodes and of its queued resource. Sends no requests."""
+"""Computes the progress of a TPU from the states of its nodes and of its queued resource. Sends no requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TpuLost(StepError):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a TPU has come.
+    """The progress of a TPU until its nodes run.
 
     Args:
         phase: `WAITING`, `CREATING` or `UP`. Other phases are raised as errors.

@@ -3,7 +3,7 @@
 `Provisioning.step` does one step without waiting, from a view of the zone that the caller has listed. So a backend can
 follow many TPUs with one list request per zone. `provision` is the loop for one TPU.
 
-The ledger knows each node and queued resource before it is requested. The caller chooses the names. So a TPU whose
+Each node and queued resource is on the ledger before it is requested. The caller chooses the names. So a TPU whose
 response was lost, or that was requested before a crash, is found by its name and adopted if it has the labels of the
 owner.
 """
@@ -115,7 +115,7 @@ class Provisioning:
             self._refuse(error)
 
     def step(self, view: ZoneView) -> Progress:
-        """Do one step, and return how far the TPU has come. The method does not wait.
+        """Do one step, and return the progress of the TPU. The method does not wait.
 
         Args:
             view: the location of `request`, listed after `begin` or after the previous step. It needs the queued
@@ -201,7 +201,7 @@ class Provisioning:
         """Check that an existing object of the same owner is what the request describes.
 
         Raises:
-            DifferentTpu: it is not.
+            DifferentTpu: the object differs from the request.
         """
         if (kind := existing.accelerator_type) not in {"", self.request.description.tpu_type.name}:
             raise DifferentTpu(existing.name, f"is a {kind}")
@@ -290,7 +290,7 @@ class Provisioning:
         return progress.of_nodes([node])
 
     def _read_again(self) -> Node:
-        """Return the node that the view does not contain: it may have been listed before the node was created.
+        """Return a node that is not in the view, because the view may be older than the node.
 
         Raises:
             TpuLost: the node does not exist.
@@ -339,7 +339,7 @@ class Provisioning:
 
 
 def loss_reason(request: TpuRequest, view: ZoneView) -> str:
-    """Return why a TPU that was up can no longer be used; empty if all its nodes are there and not lost.
+    """Return why a TPU that was up can no longer be used; empty if all its nodes exist and are not lost.
 
     A node that is READY is lost only if its health says that it is under maintenance. The other kinds of bad health
     are reported by a check that may fail for a moment.

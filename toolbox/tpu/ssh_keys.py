@@ -38,7 +38,7 @@ class SshKey:
     Args:
         private: the file of the private half.
         public: the public half, as `ssh-ed25519 ...`.
-        known_hosts: the file in which the host keys of workers are recorded when they are seen first.
+        known_hosts: the file in which the host key of each worker is recorded at the first connection.
     """
 
     private: Path
@@ -91,7 +91,7 @@ def _folder(owner: Owner) -> Path:
 
 
 def _remove_abandoned() -> None:
-    """Remove old keys of runs without open resources: of killed runs whose TPUs `resources reap` has deleted."""
+    """Remove old keys of runs without open resources, such as killed runs whose TPUs `resources reap` has deleted."""
     names_in_use = {_COMMANDS, *(run.name for run in ledger.runs())}
     for folder in (environ.state_directory() / _FOLDER).iterdir():
         with suppress(FileNotFoundError):  # another process removes the folder too

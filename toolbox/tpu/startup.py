@@ -1,7 +1,7 @@
 """Wraps the startup script of a TPU, so that its end can be seen by SSH.
 
-Google's guest agent executes the metadata `startup-script` as root at each start of a worker, but does not tell how the
-script ended. The wrapper writes the output and the exit status to files, which `probe` reads on the worker.
+Google's guest agent executes the metadata `startup-script` as root at each start of a worker, but does not report how
+the script ended. The wrapper writes the output and the exit status to files, which `probe` reads on the worker.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if [ -e status ]; then echo "{mark} $(cat status)"; tail -c {bytes} output; else
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """How far the startup script of a worker has come.
+    """The state of the startup script of a worker.
 
     Args:
         status: the exit status of the script; None if it has not ended.

@@ -84,9 +84,9 @@ def is_judged(attempt: Attempt) -> bool:
 
 
 def paid_seconds(attempt: Attempt, outcome: WorkloadOutcome) -> float:
-    """Return for how long a TPU was paid because of an attempt. A TPU is paid while it is up, also without a workload.
+    """Return the time for which a TPU cost money because of an attempt: while it was up, also without a workload.
 
-    If an earlier session submitted the attempt, the time before its adoption is only that of its workload.
+    If an earlier session submitted the attempt, only the time of the workload counts before the adoption.
     """
     if attempt.tpu.up_since is None:
         return outcome.seconds

@@ -210,7 +210,8 @@ class TpuDescription(_Part):
         reserved: use reserved capacity: true for any reservation of the project, or the name of a reservation.
         labels: labels of the nodes, in addition to those of Topgallant.
         service_account: the service account of the workers; the default account of the project when left out.
-        startup_script: a script that each worker executes as root when it starts. The TPU is ready when it has ended.
+        startup_script: a script that each worker executes as root when it starts. The TPU is ready when the script has
+            ended.
         startup_script_file: a file with the startup script.
         data_disks: existing persistent disks to attach to the workers.
         valid_until: how many seconds a request may wait in the queue for capacity. With this field, the TPU is created

@@ -2,7 +2,7 @@
 
 The exit status 255 of `ssh` means that the connection failed, or that the command itself ended with 255. Therefore the
 worker prints the status of the command after its output, on a line that begins with a random word. The worker gets this
-word by standard input. In the arguments of a process, the command could find it, and print a false status.
+word by standard input. If an argument contained the word, the command could read it and print a false status.
 """
 
 from __future__ import annotations

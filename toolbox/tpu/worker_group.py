@@ -43,7 +43,7 @@ class GroupSettings:
 
 
 def unready_reason(nodes: Sequence[Node], settings: GroupSettings, mark: Path, threads: Executor) -> str:
-    """Ask all workers once whether they are ready, and return why one is not; empty if all are.
+    """Ask all workers once whether they are ready, and return why a worker is not ready; empty if all are ready.
 
     Args:
         mark: the mark of the processes of the target.

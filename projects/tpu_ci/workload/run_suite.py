@@ -1,8 +1,9 @@
 """Runs a test suite of a Git repository: fetches one commit, makes an environment, and runs the suite's commands.
 
 The script needs git and Python 3.8 or later, and no package. It reads `settings.json` beside it, works in the current
-directory, and leaves there `results/`, the directory `$RESULTS` of the commands. The exit status is that of the first
-command that failed; 2 for wrong settings; 3 if the environment cannot be made; 75 if the commit cannot be fetched.
+directory, and leaves only `results/` there, which is the directory `$RESULTS` of the commands. The exit status is that
+of the first command that failed; 2 for wrong settings; 3 if the environment cannot be made; 75 if the commit cannot be
+fetched.
 """
 
 from __future__ import annotations

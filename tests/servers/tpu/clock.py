@@ -67,7 +67,7 @@ class Clock:
             self._changed.notify_all()
 
     def run(self, action: Callable[[], None]) -> None:
-        """Execute an action on the thread of the clock, and wait for its end. Its exception is that of the action."""
+        """Execute an action on the thread of the clock, wait for its end, and raise its exception."""
         if threading.current_thread() is self._thread:
             action()
             return

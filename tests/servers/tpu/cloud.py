@@ -51,7 +51,7 @@ class Timings:
 
 @dataclass(slots=True)
 class NodeRecord:
-    """The life of one node. Its name can occur again after its deletion.
+    """The history of one node. Another node can have its name after its deletion.
 
     Args:
         creator: `CreateNode`, or the name of the queued resource.
@@ -133,7 +133,7 @@ class Quotas:
 
 
 class Cloud:
-    """The shared state. Code that reads or changes it holds `changed`."""
+    """The shared state. Code that reads or changes the state holds the lock `changed`."""
 
     def __init__(self, *, clock: Clock, timings: Timings, machines: Machines) -> None:
         self.clock = clock

@@ -35,7 +35,7 @@ class Fault:
         delay: seconds by the clock of the server, with `late` only.
         hang: the call is not answered until the client gives up.
         reason: the reason in the details of the error, for example `RATE_LIMIT_EXCEEDED`.
-        operation_seconds: time that the operation takes, in place of the usual one.
+        operation_seconds: the time that the operation takes, instead of the usual time.
     """
 
     method: str = "*"
@@ -52,7 +52,7 @@ class Fault:
     reason: str = ""
 
     def matches(self, method: str, zone: str, name: str) -> bool:
-        """Say whether a call is of the kind that the fault is for."""
+        """Return whether the method, the zone and the name of a call match the fault."""
         return fnmatchcase(method, self.method) and fnmatchcase(zone, self.zone) and fnmatchcase(name, self.name)
 
     def duration(self, usual: float) -> float:

@@ -2,8 +2,8 @@
 
 Every VM has its own mount, PID, UTS and IPC namespaces, host name, SSH host key, loopback addresses and disk: /home,
 /root and /var/lib/topgallant, which remain over a reboot. /tmp, /run and /dev/shm are empty after each boot. The rest
-of the file system, and the network, are those of this machine. The SSH server is process 1 of its PID namespace, so
-that its end ends all processes of the VM. It ends with the test server, also when that is killed.
+of the file system, and the network, are those of this machine. The SSH server is process 1 of its PID namespace, so its
+end ends all processes of the VM. It ends with the test server, also if the test server is killed.
 
 The accounts in the metadata `ssh-keys` exist on the VM, as Google's guest agent makes them. The metadata
 `startup-script` is executed as root after each boot. Its output is in the file `startup-script.log` of the VM.
@@ -52,9 +52,9 @@ class Machine:
 
     Args:
         directory: its disk, configuration and logs.
-        process: the process outside of the namespaces whose end ends the VM; None while the VM does not run.
+        process: a process outside the namespaces. When it ends, the VM ends. None while the VM does not run.
         silent: sockets in place of the SSH server, which accept connections and never answer.
-        is_on: whether the VM runs, or boots as soon as its time has come.
+        is_on: whether the VM runs, or will boot.
         is_broken: whether the VM never answers, also after a reboot.
     """
 
@@ -266,7 +266,7 @@ def _check_machine() -> None:
     """Check that this machine can run VMs.
 
     Raises:
-        ServerError: it cannot.
+        ServerError: this machine cannot run VMs.
     """
     if missing := [name for name, path in openssh.TOOLS.items() if path is None]:
         raise ServerError(f"{', '.join(missing)} not found: install OpenSSH's server and client")
@@ -349,7 +349,7 @@ def _ssh_keys(metadata: str) -> Mapping[str, Sequence[str]]:
 
 
 def _write_accounts(directory: Path, keys: Mapping[str, Sequence[str]]) -> None:
-    """Write the accounts of a VM: those of this machine, and those that have keys."""
+    """Write the accounts of a VM: the accounts of this machine, and the accounts with keys."""
     lines = {name: Path("/etc", name).read_text() for name in ("passwd", "group", "shadow")}
     known = {line.split(":")[0] for line in lines["passwd"].splitlines()}
     for number, user in enumerate(sorted(set(keys) - known), _FIRST_UID):

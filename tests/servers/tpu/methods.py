@@ -1,6 +1,6 @@
 """The methods of the API over the shared state, with the faults that tests set. gRPC and REST call them.
 
-Every request is recorded before its effect, and its result after that.
+Every request is recorded before its effect, and its result after its effect.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _apply(fault: Fault, wait_for_end: Callable[[], object]) -> None:
 
 
 def _copy(response: Any) -> Message:
-    """Return a copy of a response that later changes of the state do not reach."""
+    """Return a copy of a response, so that later changes of the state do not change it."""
     if response is None:
         return Empty()
     found = type(response).pb(response) if isinstance(response, proto.Message) else response
@@ -204,7 +204,7 @@ def _copy(response: Any) -> Message:
 
 
 def _target(request: Any) -> str:
-    """Return the name of the resource that a request is about, or that of its parent."""
+    """Return the name of the resource that a request is about, or the name of its parent."""
     fields = request.DESCRIPTOR.fields_by_name
     if "parent" in fields:
         return str(request.parent)

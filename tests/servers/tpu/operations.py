@@ -51,7 +51,7 @@ class Operations:
         """Return a copy of an operation.
 
         Raises:
-            ApiError: it does not exist.
+            ApiError: the operation does not exist.
         """
         operation = Operation()
         operation.CopyFrom(self._of(name))
@@ -66,7 +66,7 @@ class Operations:
         return ListOperationsResponse(operations=items, next_page_token=token)
 
     def cancel(self, name: str) -> None:
-        """Record that a client wants to cancel an operation. As with the real service, the work may go on."""
+        """Record that a client wants to cancel an operation. As with the real service, the operation may continue."""
         operation = self._of(name)
         if not operation.done:
             self._change_metadata(operation, cancel_requested=True)

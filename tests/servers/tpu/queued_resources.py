@@ -170,7 +170,7 @@ class QueuedResources:
         self._cloud.quotas.take(resource.name, parent, accelerators, is_spot=is_spot)
 
     def _begin_waiting(self, resource: types.QueuedResource) -> None:
-        """Let a resource wait for capacity from the begin to the end of its start constraint."""
+        """Let a resource wait for capacity from the start to the end of its start constraint."""
         now = self._cloud.clock.now()
         begin, end = _start_constraint(resource, now)
 
@@ -241,7 +241,7 @@ class QueuedResources:
             self._cloud.changed.notify_all()
 
     def _later(self, seconds: float, resource: types.QueuedResource, state: Any, act: Callable[[], None]) -> None:
-        """Act after a time, unless the resource has another state then."""
+        """Execute an action after a time, unless the resource then has another state."""
 
         def check_and_act() -> None:
             with self._cloud.changed:
@@ -252,7 +252,7 @@ class QueuedResources:
 
 
 def _specs(resource: types.QueuedResource) -> list[tuple[str, types.Node]]:
-    """Return the names and descriptions of the nodes that a queued resource asks for."""
+    """Return the names and descriptions of the nodes that a queued resource requests."""
     found = []
     parent, _, resource_id = resource.name.partition("/queuedResources/")
     for spec in resource.tpu.node_spec:

@@ -46,7 +46,7 @@ _SYSTEM_PARAMETERS: Final = ("alt", "key", "prettyPrint", "quotaUser", "fields",
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """A kind of path, the method of the API that it stands for, and where the request takes its parts from.
+    """A kind of path, its method of the API, and the fields of the request that come from the path and the body.
 
     Args:
         field: field of the request for the name in the path, for example `node.name`.

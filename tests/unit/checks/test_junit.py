@@ -1,4 +1,4 @@
-"""The check `junit` judges the test cases of a suite, and never takes missing results for a pass."""
+"""The check `junit` judges the test cases of a suite, and never counts missing results as a pass."""
 
 from pathlib import Path
 

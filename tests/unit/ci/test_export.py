@@ -1,4 +1,4 @@
-"""An export contains only what may be published."""
+"""An export contains only files that may be published."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ NOTE = 'printf "%s\\n" "$@" >"$0.args"; cat >"$0.body"; '
 
 @pytest.fixture
 def gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the path of a `gh` on the PATH, which a test writes."""
+    """Return the path on the PATH to which a test writes a program `gh`."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path / "gh"
 

@@ -1,4 +1,4 @@
-"""Prices are read from `config/prices.yaml`; the entries of the workspace win over those of Topgallant."""
+"""Prices are read from `config/prices.yaml`; entries of the workspace replace entries of Topgallant."""
 
 from collections.abc import Iterator
 from pathlib import Path

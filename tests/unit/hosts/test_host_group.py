@@ -100,7 +100,7 @@ class Machine:
 
 
 class Group:
-    """A group of three machines, and what it reports.
+    """A group of three machines, and its reports.
 
     Args:
         directory: the directory of the attempt.
@@ -214,7 +214,7 @@ def test_a_machine_that_cannot_be_cancelled_is_lost(group: Group) -> None:
 
 
 def test_an_attempt_is_unreachable_if_no_machine_answers(group: Group) -> None:
-    """Then the network of this machine has probably failed, and the workload may go on."""
+    """Then the network of this machine has probably failed, and the workload may continue."""
     group.submit()
     for machine in group.machines:
         machine.is_deaf = True

@@ -1,4 +1,4 @@
-"""Namespaces and owner objects are found and deleted by their labels, and those of others are left alone."""
+"""Namespaces and owner objects are found and deleted by their labels. Objects of other owners are not changed."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A cell has a key for the reuse of results only where everything that determines the result is known."""
+"""A cell has a key for the reuse of results only if everything that determines the result is known."""
 
 import dataclasses
 from importlib import metadata

@@ -1,4 +1,4 @@
-"""Under a cost limit, cells that would exceed it are skipped, and a resumed run with a higher limit runs them."""
+"""Cells that would exceed the cost limit are skipped, and a resumed run with a higher limit runs these cells."""
 
 from __future__ import annotations
 

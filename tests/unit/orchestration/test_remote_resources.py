@@ -1,4 +1,4 @@
-"""A run deletes its remote resources at its end, whatever ended it."""
+"""A run deletes its remote resources at its end, whatever ended the run."""
 
 import json
 import textwrap

@@ -1,4 +1,4 @@
-"""An attempt is charged for its share of the time of its target, and attempts are told apart by their purpose."""
+"""An attempt is charged for its share of the time of its target, and each attempt has a purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger survives crashes, and says what is open, in every process."""
+"""The ledger survives crashes, and lists the open resources in every process."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["run", "user"])
 def opened(request: pytest.FixtureRequest, run: Path) -> Ledger:
-    """Return the ledger of a run, and that of a user."""
+    """Return the ledger of a run, and the ledger of a user."""
     return ledger.of_run(run, "p") if request.param == "run" else ledger.of_user()
 
 

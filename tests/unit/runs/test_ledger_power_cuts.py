@@ -12,7 +12,7 @@ from toolbox.system import filesystem
 
 
 class Remote:
-    """A remote side whose resources are lines of a file that no power cut affects: `+NAME` and `-NAME`."""
+    """A remote side. Its resources are the lines `+NAME` and `-NAME` of a file that no power cut affects."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def secret() -> Iterator[str]:
-    """Yield a secret that the process knows."""
+    """Yield a secret that is registered in this process."""
     before = redaction.current()
     redaction.use(Redactor())
     redaction.current().add(["hunter2"])

@@ -17,7 +17,7 @@ PARENT = "projects/p/locations/us-central1-a"
 
 @pytest.fixture(name="server")
 def _server(tmp_path: Path) -> Iterator[tpu.Server]:
-    """Return a server without workers, whose clock only moves when a test says so."""
+    """Return a server without workers, whose clock only moves when a test moves it."""
     with tpu.serving(tmp_path, has_workers=False, is_frozen=True) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""What the test server of the TPU API says where it cannot run workers."""
+"""The test server of the TPU API reports why it cannot run workers."""
 
 from __future__ import annotations
 

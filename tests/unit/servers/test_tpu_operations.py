@@ -14,7 +14,7 @@ PARENT = "projects/p/locations/us-central1-a"
 
 @pytest.fixture(name="operation")
 def _operation(client: TpuClient, node: types.Node) -> str:
-    """Return the name of an operation that is going on."""
+    """Return the name of a running operation."""
     return str(client.create_node(parent=PARENT, node_id="n", node=node).operation.name)
 
 

@@ -1,4 +1,4 @@
-"""The commit of a revision is asked from git, which gets no option, no other transport and no password by argv."""
+"""Git returns the commit of a revision, and gets no option, no other transport and no password by its arguments."""
 
 import socket
 import subprocess

@@ -34,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[tpu.Server]:
 
 @pytest.fixture
 def api(server: tpu.Server) -> Iterator[TpuApi]:
-    """Yield a connection whose requests give up after a second."""
+    """Yield a connection that repeats requests for at most a second."""
     with TpuApi(api_endpoint.parse(server.endpoint), timeout=1.0, try_seconds=0.5) as connection:
         yield connection
 

@@ -1,4 +1,4 @@
-"""Requests to the TPU API have deadlines, are repeated while that helps, and can be cancelled."""
+"""Requests to the TPU API have deadlines, are repeated after temporary errors, and can be cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deletion is confirmed, can be repeated, and never touches what belongs to another owner."""
+"""A deletion is confirmed, can be repeated, and never deletes an object of another owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of a zone that are late or incomplete, and threads that meet, neither lose a TPU nor block its fleet."""
+"""Neither late or incomplete views of a zone nor concurrent threads lose a TPU or block its fleet."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_tpu_that_cannot_be_put_on_the_ledger_is_lost(
 
 
 class SlowEvent(threading.Event):
-    """An event whose thread is interrupted before it clears the event, until another thread has set the event."""
+    """An event that pauses its thread before the event is cleared, until another thread has set the event."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ def start(api: TpuApi, ledger: MemoryLedger, request_for: Request) -> Callable[.
 
 @pytest.fixture
 def follow(server: Server, api: TpuApi) -> Follow:
-    """Return a function that does steps, and lets the server go on between them, until the TPU is up."""
+    """Return a function that does steps, and moves the clock of the server between the steps, until the TPU is up."""
 
     def until_up(created: Provisioning) -> Progress:
         for _ in range(30):
@@ -335,7 +335,7 @@ def test_the_command_of_the_ledger_deletes_the_tpu(request_for: Request) -> None
 def test_a_queued_resource_that_finds_no_capacity_while_its_nodes_are_created_is_not_lost(
     start: Callable[..., Provisioning], follow: Follow, server: Server
 ) -> None:
-    """The API first suspends it, and then tells why it has failed."""
+    """The API first suspends the queued resource, and then reports why it has failed."""
     server.add_fault(Fault("ProvisionQueuedResource", "RESOURCE_EXHAUSTED", when="operation"))
     state = follow(start(spot=True, **ZONES))
     assert [node.name for node in state.nodes] == [OTHER_NODE]

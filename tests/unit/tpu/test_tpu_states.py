@@ -1,4 +1,4 @@
-"""The states of the API become phases, also those that this version does not know."""
+"""The states of the API become phases, also states that this version does not know."""
 
 from __future__ import annotations
 

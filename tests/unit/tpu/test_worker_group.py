@@ -1,4 +1,4 @@
-"""Workers learn their place in the TPU, by the same variables as on Kubernetes."""
+"""Variables tell workers their place in the TPU. The variables have the same names as on Kubernetes."""
 
 from __future__ import annotations
 

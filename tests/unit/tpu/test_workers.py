@@ -1,4 +1,4 @@
-"""Workers are selected by their numbers, and reached with the key of the run only."""
+"""Workers are selected by their numbers, and only the key of the run is used to reach them."""
 
 from __future__ import annotations
 

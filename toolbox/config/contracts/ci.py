@@ -14,7 +14,7 @@ from toolbox.config import paths
 
 _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
 OVERTIME_SECONDS: Final = 40 * 60
-"""The time that the job of a workflow has besides its run: to install Topgallant, to clean up and to report."""
+"""The time for the installation, the clean-up and the report, by which the limit of a job exceeds that of its run."""
 _CRON: Final = r"^[\d*/,A-Za-z-]+( [\d*/,A-Za-z-]+){4}$"
 ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
@@ -174,7 +174,7 @@ class Workflow(_Job):
 
 
 class Reap(_Job):
-    """The workflow file that deletes what runs have left on the remote side."""
+    """The workflow file that deletes leftover remote resources."""
 
     schedule: Annotated[str, StringConstraints(pattern=_CRON)] = Field(
         default="47 * * * *", description="when to reap, as five fields of cron in UTC"

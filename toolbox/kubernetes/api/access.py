@@ -36,8 +36,8 @@ class Credentials:
     Args:
         configuration: the configuration of the official client. A reload changes this object.
         namespace: the namespace for requests that don't name one.
-        source: the absolute path of the kubeconfig and the name of the context that were read. With it, another process
-            reaches the same cluster, even if `$KUBECONFIG` or the current context is another one by then.
+        source: the absolute path of the kubeconfig and the name of the context that were read. With this source,
+            another process reaches the same cluster, even if `$KUBECONFIG` or the current context has changed.
     """
 
     access: Access

@@ -103,7 +103,7 @@ class CaseTables:
         )
 
     def _shown(self, failures: Sequence[CaseResult]) -> list[tuple[Mark, CaseResult]]:
-        """Return failures with their marks; without their texts when the page has no room for them."""
+        """Return failures with their marks, but without their texts if the page has no room for the texts."""
         shown = []
         for case in failures:
             self.characters -= len(case.text)

@@ -336,7 +336,7 @@ def of_cost(cost: Cost, month: Month | None) -> Row:
     """Return the row of a cost.
 
     Args:
-        month: the comparison of the cost with the month before it; None if the cost is not of a month.
+        month: the comparison of the cost with the month before it; None if the costs are not grouped by month.
     """
     forecast = month.forecast if month is not None else None
     return {

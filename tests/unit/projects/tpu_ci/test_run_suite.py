@@ -1,4 +1,4 @@
-"""The workload fetches one commit, makes an environment, runs the commands, and says why it could not."""
+"""The workload fetches one commit, makes an environment, runs the commands, and reports which of these steps failed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def git(directory: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return a repository with two commits, the first of which has the text `old` in a file."""
+    """Return a repository with two commits. The first commit has the text `old` in a file."""
     directory = tmp_path / "repository"
     directory.mkdir()
     git(directory, "init", "-q", "-b", "main")

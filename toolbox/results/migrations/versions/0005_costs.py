@@ -1,4 +1,4 @@
-"""Add what each attempt was for and what it cost, so that retries and confirmations can be told from other attempts."""
+"""Add the purpose and the cost of each attempt, so that retries and confirmations differ from other attempts."""
 
 from __future__ import annotations
 
