@@ -38,7 +38,7 @@ _LONGEST_PAUSE: Final = 10.0
 _WAIT_SECONDS: Final = 10.0  # most requests are carried out within this time, even if their process was killed
 _MOST_LINES: Final = 3
 _LONGEST_LINE: Final = 600
-_UNSEALED: Final = "its entry was written by another user or on another machine, and is not executed"
+UNSEALED: Final = "its entry was written by another user or on another machine, and is not executed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def to_delete(
     if not all(entry.is_sealed for entry in entries):
         labelled = _labelled(top.recorder.ledger, find_labelled)
         entries = [entry if entry.is_sealed else labelled.get(entry.resource.key, entry) for entry in entries]
-    entries = [entry for entry in entries if entry.resource.deletion.get("server") not in lost_servers]
+    entries = [entry for entry in entries if _text(entry, "server") not in lost_servers]
     if any(map(_waits_for_attempts, entries)) and _has_open_attempts(top):
         entries = [entry for entry in entries if not _waits_for_attempts(entry)]
     return entries
@@ -223,7 +223,7 @@ def _delete(entry: OpenResource) -> tuple[str, bool | None]:
     """
     resource = entry.resource
     if not entry.is_sealed:
-        return _UNSEALED, None
+        return UNSEALED, None
     for tries in range(_MOST_TRIES):
         cancellation.current().check()
         try:
@@ -253,8 +253,14 @@ def _delete_once(entry: OpenResource) -> bool | None:
     return existed
 
 
-def _kubeconfig(entry: OpenResource) -> object:
-    return entry.resource.deletion.get("kubeconfig")
+def _kubeconfig(entry: OpenResource) -> str | None:
+    return _text(entry, "kubeconfig")
+
+
+def _text(entry: OpenResource, field: str) -> str | None:
+    """Return a field of the deletion; None if it is not a text, which an entry of another user may contain."""
+    value = entry.resource.deletion.get(field)
+    return value if isinstance(value, str) else None
 
 
 def _waits_for_attempts(entry: OpenResource) -> bool:

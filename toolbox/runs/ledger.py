@@ -34,6 +34,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from toolbox.agent import safe_files
 from toolbox.model.errors import InfrastructureError, ToolboxError, UsageError, describe
 from toolbox.model.resources import OpenResource, Owner, Resource
 from toolbox.model.text import truncate, without_kind
@@ -223,8 +224,7 @@ class Ledger:
         with self._lock:
             file = self.file
             filesystem.make_durable_directory(file.parent)
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(file, flags, filesystem.PRIVATE_FILE)
+            descriptor = safe_files.open_regular(str(file), os.O_RDWR | os.O_APPEND | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if self._contents is None or self._run is None or _size(descriptor) != self._contents.whole_bytes:
@@ -313,8 +313,7 @@ def load(file: Path) -> Contents:
         InfrastructureError: the file cannot be read.
     """
     try:
-        with file.open("rb") as stream:
-            content = stream.read(_LARGEST_BYTES + 1)
+        content = safe_files.read(str(file), _LARGEST_BYTES + 1)
     except FileNotFoundError:
         return Contents()
     except OSError as error:

@@ -427,6 +427,14 @@ def test_a_request_with_an_unknown_outcome_is_awaited_until_the_run_is_resumed(
     assert (code, project.things, state.resources, ledger.runs()) == (0, ["late.tried"], (), [])
 
 
+def test_a_description_of_wrong_types_does_not_prevent_other_deletions(project: Project) -> None:
+    good, bad = project.root / "good", project.root / "bad"
+    top = top_with([things.thing(bad, kubeconfig=["x"], server={"x": 1}), things.thing(good)], project.root)
+    with steps.entered(top), pytest.raises(remote_resources.DeletionFailed, match="thing bad: "):
+        remote_resources.delete_at_end(top)
+    assert [entry.resource.name for entry in top.recorder.ledger.open_resources()] == ["bad"]
+
+
 @pytest.mark.parametrize("is_open", [False, True])
 def test_the_owner_of_open_attempts_waits_for_a_resumed_run(project: Project, is_open: bool) -> None:
     kind = f"from typing import ClassVar\n{things.KIND}\n    waits_for_attempts: ClassVar[bool] = True\n"

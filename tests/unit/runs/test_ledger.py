@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.resources import LATE, Resource
 from toolbox.runs import ledger
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.ledger import Ledger
 
 NODE = Resource("node", "projects/p/nodes/n", {"zone": "a", "deep": [1, {"x": None}]}, 3600, "delete n")
@@ -258,6 +260,13 @@ def test_a_deletion_that_cannot_be_recorded_leaves_the_entry(
     opened.mark_deleted(NODE)
     assert names(opened) == [NODE.name]
     assert "the ledger does not show that projects/p/nodes/n is deleted" in caplog.text
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda file: file.symlink_to("/dev/zero")])
+def test_a_ledger_that_is_not_a_file_is_an_error(run: Path, make: Callable[[Path], None]) -> None:
+    make(RunDirectory(run).ledger)
+    with pytest.raises(InfrastructureError, match=r"ledger\.jsonl cannot be read"):
+        ledger.of_run(run, "p")
 
 
 def test_secrets_are_masked_in_texts_for_people(run: Path) -> None:
