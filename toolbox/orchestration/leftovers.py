@@ -27,7 +27,7 @@ from toolbox.model.text import duration
 from toolbox.orchestration import clusters, remote_resources, session
 from toolbox.orchestration.remote_resources import DeletionFailed, Failure
 from toolbox.runs import journal, layout, ledger, run_reader, steps, summary
-from toolbox.runs.journal import Journal
+from toolbox.runs.journal import Journal, RunInUse
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Step
@@ -176,6 +176,20 @@ def reap(leftovers: Iterable[Leftover], older_than: float | None, redactor: Reda
     return reaped
 
 
+def preview(leftovers: Iterable[Leftover], older_than: float | None) -> list[Reaped]:
+    """Return what `reap` would do with each resource."""
+    now = datetime.now(UTC)
+    return [_preview(leftover, leftover.reason_to_keep(older_than, now)) for leftover in leftovers]
+
+
+def _preview(leftover: Leftover, reason_to_keep: str) -> Reaped:
+    if reason_to_keep:
+        return Reaped(leftover, Outcome.KEPT, reason_to_keep)
+    if not leftover.entry.is_sealed:
+        return Reaped(leftover, Outcome.FAILED, remote_resources.UNSEALED)
+    return Reaped(leftover, Outcome.WOULD_DELETE)
+
+
 def _reap_run(run: Path, group: Sequence[Leftover], redactor: Redactor) -> list[Reaped]:
     """Delete resources on the ledger of a run. An error, such as a full disk, does not affect other runs."""
     try:
@@ -195,7 +209,7 @@ def _reap_ended_run(run: Path, group: Sequence[Leftover], redactor: Redactor) ->
     """Delete resources on the ledger of a run, while the journal is locked so that the run is not resumed."""
     try:
         opened = Journal(run)
-    except (InfrastructureError, OSError) as error:
+    except RunInUse as error:
         return [Reaped(leftover, Outcome.KEPT, describe(error)) for leftover in group]
     with opened:
         contents = ledger.load(RunDirectory(run).ledger)

@@ -79,6 +79,10 @@ class Contents:
     is_ended: bool = True
 
 
+class RunInUse(InfrastructureError):
+    """Another process executes the run, or deletes its resources."""
+
+
 class Journal:
     """The journal of one run, open for appending. Several threads may append at the same time.
 
@@ -144,7 +148,7 @@ class Journal:
             else:
                 return
         os.close(self._descriptor)
-        raise InfrastructureError(f"{self._file.parent} is in use by another process, which is still running")
+        raise RunInUse(f"{self._file.parent} is in use by another process, which is still running")
 
     def _write(self, content: bytes) -> None:
         if self._is_torn:
