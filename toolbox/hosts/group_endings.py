@@ -37,10 +37,16 @@ class Ending:
 
     Args:
         machine: the name of the machine, such as `worker 2`.
+        status: the final status. If the machine is unreachable, its message names the machine.
     """
 
     machine: str
-    outcome: WorkloadOutcome
+    status: AttemptStatus
+
+    @property
+    def outcome(self) -> WorkloadOutcome:
+        """The outcome of the attempt on the machine."""
+        return outcome_of(self.status)
 
 
 def outcome_of(status: AttemptStatus) -> WorkloadOutcome:
@@ -88,7 +94,7 @@ def _severity(outcome: WorkloadOutcome) -> int:
 
 def _message(ending: Ending) -> str:
     outcome = ending.outcome
-    is_named = f"{ending.machine}: " in outcome.message
+    is_named = ending.status.state is AttemptState.UNREACHABLE
     if is_good(outcome) or outcome.ended_by is EndedBy.CANCELLED or is_named:
         return outcome.message
     return f"{ending.machine}: {outcome.message or f'exit status {outcome.exit_code}'}"

@@ -232,8 +232,7 @@ class HostGroup:
         with self._lock:
             for index, result in enumerate(results):
                 if not isinstance(result, Handle):
-                    text = str(result) if result else "the attempt was never started there"
-                    attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=text))
+                    self._lose(attempt, index, result or "the attempt was never started there")
             attempt.is_submitted = True
             attempt.status = attempt.status.become(AttemptState.RUNNING)
         self._look(name, attempt)
@@ -264,7 +263,8 @@ class HostGroup:
                 if status.state.is_over:
                     attempt.end_on(index, status)
             has_ended = not attempt.open_machines
-            has_failed = any(not group_endings.is_good(self._outcome(attempt, index)) for index in attempt.ended)
+            outcomes = [group_endings.outcome_of(attempt.statuses[index]) for index in attempt.ended]
+            has_failed = not all(map(group_endings.is_good, outcomes))
         if has_ended:
             self._conclude(name, attempt, self._ended(attempt))
         elif has_failed:
@@ -289,25 +289,28 @@ class HostGroup:
         except _EXPECTED as error:
             with self._lock:
                 if index in attempt.open_machines:
-                    attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=str(error)))
+                    self._lose(attempt, index, error)
             self._look(name, attempt)
 
     def _give_up(self, name: str, attempt: _Attempt) -> None:
         with self._lock:
             for index in attempt.open_machines:
                 text = f"the workload did not end within {attempt.grace + _END_SECONDS:.0f} s after it was cancelled"
-                attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=text))
+                self._lose(attempt, index, text)
         self._look(name, attempt)
 
-    def _outcome(self, attempt: _Attempt, index: int) -> WorkloadOutcome:
-        return group_endings.outcome_of(attempt.statuses[index])
+    def _lose(self, attempt: _Attempt, index: int, reason: BaseException | str) -> None:
+        """Record that an attempt is lost on a machine."""
+        # The errors of a backend name its target, which is the machine.
+        text = str(reason) if isinstance(reason, ToolboxError) else f"{self._members[index].name}: {reason}"
+        attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=text))
 
     def _ended(self, attempt: _Attempt) -> AttemptStatus:
         """Return the final status of an attempt that is over on all machines."""
         statuses = [attempt.statuses[index] for index in attempt.ended]
         if all(status.state is AttemptState.UNREACHABLE for status in statuses):
             return statuses[0]
-        endings = [Ending(self._members[index].name, self._outcome(attempt, index)) for index in attempt.ended]
+        endings = [Ending(self._members[index].name, attempt.statuses[index]) for index in attempt.ended]
         outcome = group_endings.conclude(endings)
         if attempt.is_cancelled and any(ending.outcome.ended_by is EndedBy.CANCELLED for ending in endings):
             # The other workloads may have failed as a consequence.

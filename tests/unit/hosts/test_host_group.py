@@ -35,6 +35,8 @@ RUNNING = AttemptStatus(AttemptState.RUNNING)
 class Machine:
     """A machine on which a test decides how each attempt ends. Its methods are those of a backend.
 
+    The errors of a machine name the machine, as those of every backend do.
+
     Args:
         refusal: the error with which the machine refuses each attempt.
         is_deaf: whether a cancelled attempt does not end.
@@ -175,17 +177,16 @@ def test_a_lost_machine_is_worse_than_the_failures_that_follow(group: Group) -> 
     group.submit()
     group.machines[2].is_deaf = True
     group.machines[0].end(WorkloadOutcome(EndedBy.EXIT, 1))
-    group.machines[2].lose("no route to host")
+    group.machines[2].lose("tpus, worker 2: no route to host")
     outcome = group.end()
     assert (outcome.ended_by, outcome.may_remain) == (EndedBy.LOST, True)
-    assert outcome.message == "worker 2: no route to host"
+    assert outcome.message == "tpus, worker 2: no route to host"
 
 
-def test_a_message_that_names_its_machine_is_not_prefixed_again(group: Group) -> None:
+def test_a_failure_is_named_even_if_its_message_contains_the_name_of_the_machine(group: Group) -> None:
     group.submit()
-    group.machines[2].is_deaf = True
-    group.machines[2].lose("tpus, worker 2: the host cannot be reached")
-    assert group.end().message == "tpus, worker 2: the host cannot be reached"
+    group.machines[1].end(WorkloadOutcome(EndedBy.NOT_STARTED, message="`worker 1: x` cannot be started"))
+    assert group.end().message == "worker 1: `worker 1: x` cannot be started"
 
 
 def test_the_first_of_two_failures_counts(group: Group) -> None:
@@ -208,9 +209,9 @@ def test_a_machine_that_does_not_end_its_workload_is_lost(group: Group, monkeypa
 
 def test_a_machine_that_cannot_be_cancelled_is_lost(group: Group) -> None:
     group.submit()
-    group.machines[1].refusal = StepError("no route to host")
+    group.machines[1].refusal = StepError("tpus, worker 1: no route to host")
     group.machines[0].end(WorkloadOutcome(EndedBy.EXIT, 1))
-    assert group.end().message == "worker 1: no route to host"
+    assert group.end().message == "tpus, worker 1: no route to host"
 
 
 def test_an_attempt_is_unreachable_if_no_machine_answers(group: Group) -> None:
@@ -242,10 +243,16 @@ def test_a_cancellation_after_the_end_changes_nothing(group: Group) -> None:
 
 
 def test_an_attempt_that_one_machine_refuses_is_ended(group: Group) -> None:
-    group.machines[1].refusal = StepError("the disk is full")
+    group.machines[1].refusal = StepError("tpus, worker 1: the disk is full")
     group.submit()
-    assert group.end().message == "worker 1: the disk is full"
+    assert group.end().message == "tpus, worker 1: the disk is full"
     assert group.machines[2].statuses["cell"].outcome == CANCELLED
+
+
+def test_an_error_of_the_orchestrator_is_named_too(group: Group) -> None:
+    group.machines[1].refusal = OSError("no space left on device")
+    group.submit()
+    assert group.end().message == "worker 1: no space left on device"
 
 
 def test_an_attempt_that_all_machines_refuse_was_never_started(group: Group) -> None:
