@@ -27,7 +27,7 @@ from toolbox.runs import ledger, steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.steps import Step
 from toolbox.system.redaction import Redactor
-from toolbox.tpu import api_endpoint, provisioning
+from toolbox.tpu import api_endpoint
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.tpu_description import TpuDescription
 from toolbox.tpu.tpu_request import TpuRequest
@@ -105,7 +105,7 @@ def _tpus(directory: Path, fields: Mapping[str, object]) -> Iterator[ResourceSit
             request = TpuRequest("it", location, description, owner.labels(description.ttl))
             api.create(request)
             server.wait_for_state(request.node_names[0], "READY")
-            return provisioning.resource_of(request)
+            return request.resource
 
         kind = "/queuedResources/" if description.is_queued else "/nodes/"
         yield ResourceSite(create, lambda: [name for name in server.leftovers() if kind in name])

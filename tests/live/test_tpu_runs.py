@@ -168,7 +168,7 @@ def test_the_third_signal_ends_a_run_whose_deletion_hangs(runs: Runs, moment: st
     runs.server.clear_faults()
     reaped = runs.grid.workspace.run("resources", "reap")
     assert reaped.exit_code == 0, str(reaped)
-    assert runs.server.leftovers() == []
+    runs.check_clean()
 
 
 def test_a_failed_deletion_makes_the_run_an_error(runs: Runs) -> None:
@@ -180,7 +180,7 @@ def test_a_failed_deletion_makes_the_run_an_error(runs: Runs) -> None:
     runs.server.clear_faults()
     reaped = runs.grid.workspace.run("resources", "reap")
     assert reaped.exit_code == 0, str(reaped)
-    assert runs.server.leftovers() == []
+    runs.check_clean()
 
 
 def test_one_node_serves_all_cells_of_a_run(runs: Runs) -> None:
@@ -240,7 +240,7 @@ def test_the_tpus_of_a_killed_run_can_be_deleted(runs: Runs) -> None:
     kill(runs.configure("a"), "begin a")
     reaped = runs.grid.workspace.run("resources", "reap", "--older_than=1s")
     assert reaped.exit_code == 0, str(reaped)
-    assert runs.server.leftovers() == []
+    runs.check_clean()
 
 
 @pytest.mark.parametrize("reuse", ["cell", "run"])

@@ -40,7 +40,7 @@ from toolbox.model.workloads import (
 )
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
-from toolbox.tpu import labelled_tpus, provisioning, ssh_keys, startup, verification, worker_group, workers
+from toolbox.tpu import labelled_tpus, ssh_keys, startup, verification, worker_group, workers
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.fleet import Fleet, Tpu
 from toolbox.tpu.tpu_attempts import Attempt, Machines, is_judged, outcome_of_failed_start, paid_seconds
@@ -250,9 +250,7 @@ class _TpuVm:
             attempts = [*self._attempts] if self._target.reuse == "cell" else [""]
         for attempt in attempts:
             self._delete(attempt)
-        ledger = self._context.ledger
-        if not any(entry.resource.kind in provisioning.KINDS for entry in ledger.open_resources()):
-            ssh_keys.remove(ledger.owner)
+        ssh_keys.remove_unused(self._context.ledger)
 
     def close(self) -> None:
         """See `Backend`."""

@@ -27,7 +27,7 @@ from toolbox.orchestration import session
 from toolbox.reports.terminal import live_view
 from toolbox.runs import ledger, steps
 from toolbox.runs.steps import Step
-from toolbox.tpu import api_endpoint, deletion, existing, provisioning, ssh_keys, worker_readiness, workers
+from toolbox.tpu import api_endpoint, deletion, existing, ssh_keys, tpu_request, worker_readiness, workers
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import TpuApiError
 from toolbox.tpu.existing import ExistingTpu
@@ -293,8 +293,8 @@ def mark_created(tpu: NamedTpu, current: Step) -> None:
 def _entries_of(tpu: NamedTpu, resources: ResourceLedger) -> list[OpenResource]:
     """Return the entries of the ledger for a TPU."""
     keys = {
-        (provisioning.NODE, tpu.location.node(tpu.name)),
-        (provisioning.QUEUED_RESOURCE, tpu.location.queued_resource(tpu.name)),
+        (tpu_request.NODE, tpu.location.node(tpu.name)),
+        (tpu_request.QUEUED_RESOURCE, tpu.location.queued_resource(tpu.name)),
     }
     return [entry for entry in resources.open_resources() if entry.resource.key in keys]
 
@@ -363,7 +363,7 @@ def _entries() -> Sequence[OpenResource]:
     current = steps.current()
     resources = current.recorder.ledger if current is not None else ledger.of_user()
     return [
-        entry for entry in resources.open_resources() if entry.resource.kind in provisioning.KINDS and entry.is_sealed
+        entry for entry in resources.open_resources() if entry.resource.kind in tpu_request.KINDS and entry.is_sealed
     ]
 
 

@@ -27,6 +27,7 @@ from toolbox.runs.run_state import DELETION
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, signals
 from toolbox.system.cancellation import CancelScope
+from toolbox.tpu import ssh_keys
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +202,9 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
         except BaseException as error:
             scope.cancel(str(error))  # otherwise, the end of the block would wait for all deletions
             raise
-        return [failure for future in futures for failure in future.result()]
+        failures = [failure for future in futures for failure in future.result()]
+    ssh_keys.remove_unused(ledger)
+    return failures
 
 
 def _await(futures: Iterable[Future[list[Failure]]]) -> None:

@@ -239,7 +239,7 @@ class Fleet:
     def _planned(self, request: TpuRequest) -> list[OpenResource]:
         """Return the entries of the ledger for a TPU, in all zones."""
         zones = request.description.zone
-        keys = {provisioning.resource_of(request.in_zone(zone)).key for zone in zones}
+        keys = {request.in_zone(zone).resource.key for zone in zones}
         return [entry for entry in self._ledger.open_resources() if entry.resource.key in keys]
 
     def _begin(self, tpu: Tpu) -> None:

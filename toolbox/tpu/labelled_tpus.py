@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from toolbox.model.errors import ToolboxError
 from toolbox.model.resources import OpenResource, Owner, Resource, expiry_of
-from toolbox.tpu import provisioning
+from toolbox.tpu import tpu_request
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.tpu_description import TpuDescription
 from toolbox.tpu.tpu_states import Location
@@ -33,10 +33,10 @@ def find(description: TpuDescription) -> Iterator[OpenResource]:
 def _in_zone(api: TpuApi, description: TpuDescription, zone: str) -> Iterator[OpenResource]:
     view = api.view(Location(description.project, zone))
     for queued in view.queued_resources.values():
-        yield from _owned(provisioning.QUEUED_RESOURCE, queued.name, queued.labels, queued.created, description)
+        yield from _owned(tpu_request.QUEUED_RESOURCE, queued.name, queued.labels, queued.created, description)
     for node in view.nodes.values():
         if not node.queued_resource:  # a queued resource is deleted with its nodes
-            yield from _owned(provisioning.NODE, node.name, node.labels, node.created, description)
+            yield from _owned(tpu_request.NODE, node.name, node.labels, node.created, description)
 
 
 def _owned(
@@ -49,5 +49,5 @@ def _owned(
     begun = created or datetime.now(UTC)
     expires = expiry_of(labels) or begun + timedelta(seconds=description.ttl)
     ttl = max(0.0, (expires - begun).total_seconds())
-    resource: Resource = provisioning.ledger_entry(kind, name, description.api_endpoint, ttl)
+    resource: Resource = tpu_request.ledger_entry(kind, name, description.api_endpoint, ttl)
     return [OpenResource(resource, owner, begun, expires, is_created=True)]

@@ -11,18 +11,17 @@ owner.
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections.abc import Callable
 from typing import Final
 
 from toolbox.model import backoff
 from toolbox.model.errors import StepError
-from toolbox.model.resources import Resource, ResourceLedger
+from toolbox.model.resources import ResourceLedger
 from toolbox.model.text import counted
 from toolbox.model.verdicts import Cause
-from toolbox.system import cancellation, environ
-from toolbox.tpu import api_endpoint, api_errors, deletion, progress
+from toolbox.system import cancellation
+from toolbox.tpu import api_errors, deletion, progress
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import CapacityError, TpuApiError
 from toolbox.tpu.progress import Progress, TpuLost
@@ -31,10 +30,6 @@ from toolbox.tpu.tpu_states import Node, Operation, Phase, QueuedResource, ZoneV
 
 log = logging.getLogger(__name__)
 
-NODE: Final = "tpu_node"
-"""The kind of a node in the ledger: the module `toolbox/resources/tpu_node.py`."""
-QUEUED_RESOURCE: Final = "tpu_queued_resource"
-KINDS: Final = (NODE, QUEUED_RESOURCE)
 _UNDER_MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
 _OPERATION_SECONDS: Final = 20.0  # how often the operation of a node that is being created is read
 _FIRST_PAUSE: Final = 1.0
@@ -47,25 +42,6 @@ class DifferentTpu(StepError):
     def __init__(self, name: str, difference: str) -> None:
         super().__init__(f"{name} exists already, and {difference}: delete it, or use another name")
         self.cause = Cause.CONFIGURATION
-
-
-def resource_of(request: TpuRequest) -> Resource:
-    """Return the entry of the ledger for the node or the queued resource of a request."""
-    tpu = request.description
-    return ledger_entry(QUEUED_RESOURCE if tpu.is_queued else NODE, request.full_name, tpu.api_endpoint, tpu.ttl)
-
-
-def ledger_entry(kind: str, name: str, endpoint: str, ttl: float) -> Resource:
-    """Return the entry of the ledger for a node or a queued resource.
-
-    Args:
-        name: the full name.
-        endpoint: the address of the API, as in a description.
-    """
-    _, project, _, zone, _, own_name = name.split("/")
-    command = [environ.program(), "tpu", "delete", own_name, f"--project={project}", f"--zone={zone}"]
-    command += [f"--api_endpoint={endpoint}"] if endpoint != api_endpoint.DEFAULT else []
-    return Resource(kind, name, {"name": name, "api_endpoint": endpoint}, ttl, shlex.join(command))
 
 
 class Provisioning:
@@ -136,18 +112,18 @@ class Provisioning:
             return self._leaving()
         if state.is_up and not self._is_created:
             self._is_created = True
-            self._ledger.mark_created(resource_of(self.request))
+            self._ledger.mark_created(self.request.resource)
         return state
 
     def _first_zone(self) -> int:
         """Return the index of the zone in which an earlier session requested the TPU; 0 if there was none."""
         keys = {entry.resource.key for entry in self._ledger.open_resources()}
-        indices = [index for index, request in enumerate(self._requests) if resource_of(request).key in keys]
+        indices = [index for index, request in enumerate(self._requests) if request.resource.key in keys]
         return max(indices, default=0)
 
     def _request(self) -> None:
         """Request the TPU in the current zone, unless it exists already."""
-        resource = resource_of(self.request)
+        resource = self.request.resource
         is_first = all(entry.resource.key != resource.key for entry in self._ledger.open_resources())
         self._operation = None
         if is_first or not self._adopt_existing():
@@ -180,7 +156,7 @@ class Provisioning:
         try:
             self._check_owner(existing)
         except (deletion.ForeignObject, DifferentTpu):
-            self._ledger.mark_deleted(resource_of(self.request))  # another entry of the ledger deletes the object
+            self._ledger.mark_deleted(self.request.resource)  # another entry of the ledger deletes the object
             raise
         self._check_same(existing)
         self._is_adopted = True
@@ -231,9 +207,9 @@ class Provisioning:
     def _close(self, failure: TpuApiError) -> None:
         """Close the entry of the ledger for a TPU that does not exist, unless a try of its request may come later."""
         if failure.is_uncertain:
-            self._ledger.mark_absent(resource_of(self.request))
+            self._ledger.mark_absent(self.request.resource)
         else:
-            self._ledger.mark_deleted(resource_of(self.request))
+            self._ledger.mark_deleted(self.request.resource)
 
     def _refuse(self, error: CapacityError) -> None:
         """Note that the current zone has no capacity. The next step moves to the next zone.

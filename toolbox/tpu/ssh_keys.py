@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.resources import Owner
-from toolbox.runs import ledger
+from toolbox.model.resources import Owner, ResourceLedger
+from toolbox.runs import ledger as ledgers
 from toolbox.system import environ, filesystem, processes
+from toolbox.tpu import tpu_request
 
 _FOLDER: Final = "tpu-keys"
 _COMMANDS: Final = "commands"  # the key of the commands outside a run; the name of a run begins with a date
@@ -76,10 +77,11 @@ def of_owner(owner: Owner, mark: Path) -> SshKey:
     return SshKey(folder / _KEY, public, folder / _KNOWN_HOSTS)
 
 
-def remove(owner: Owner) -> None:
-    """Remove the key of a run. The key of the commands outside a run stays: other TPUs may need it."""
-    if owner.run:
-        shutil.rmtree(_folder(owner), ignore_errors=True)
+def remove_unused(ledger: ResourceLedger) -> None:
+    """Remove the key of a run, unless a TPU on its ledger may exist. The key of the commands outside a run stays."""
+    kinds = [entry.resource.kind for entry in ledger.open_resources() if not entry.is_absent]
+    if ledger.owner.run and not any(kind in tpu_request.KINDS for kind in kinds):
+        shutil.rmtree(_folder(ledger.owner), ignore_errors=True)
 
 
 def _folder(owner: Owner) -> Path:
@@ -91,8 +93,8 @@ def _folder(owner: Owner) -> Path:
 
 
 def _remove_abandoned() -> None:
-    """Remove old keys of runs without open resources, such as killed runs whose TPUs `resources reap` has deleted."""
-    names_in_use = {_COMMANDS, *(run.name for run in ledger.runs())}
+    """Remove old keys of runs without open resources, such as killed runs whose ledger was lost."""
+    names_in_use = {_COMMANDS, *(run.name for run in ledgers.runs())}
     for folder in (environ.state_directory() / _FOLDER).iterdir():
         with suppress(FileNotFoundError):  # another process removes the folder too
             if folder.name not in names_in_use and time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS:

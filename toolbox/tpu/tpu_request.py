@@ -1,13 +1,23 @@
-"""What is requested from the TPU API: one node, or one queued resource with its nodes."""
+"""What is requested from the TPU API: one node, or one queued resource with its nodes, and its entry in a ledger."""
 
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from toolbox.model.resources import Resource
+from toolbox.system import environ
+from toolbox.tpu import api_endpoint
 from toolbox.tpu.tpu_description import TpuDescription
 from toolbox.tpu.tpu_states import Location
+
+NODE: Final = "tpu_node"
+"""The kind of a node in the ledger: the module `toolbox/resources/tpu_node.py`."""
+QUEUED_RESOURCE: Final = "tpu_queued_resource"
+KINDS: Final = (NODE, QUEUED_RESOURCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,12 @@ class TpuRequest:
         return self.location.queued_resource(self.name) if is_queued else self.location.node(self.name)
 
     @property
+    def resource(self) -> Resource:
+        """The entry of the ledger for the node, or for the queued resource that creates the nodes."""
+        tpu = self.description
+        return ledger_entry(QUEUED_RESOURCE if tpu.is_queued else NODE, self.full_name, tpu.api_endpoint, tpu.ttl)
+
+    @property
     def node_names(self) -> tuple[str, ...]:
         """The full names of the nodes, in the order of the slices. The API appends the number of the slice."""
         slices = self.description.slices
@@ -47,3 +63,16 @@ class TpuRequest:
     def in_zone(self, zone: str) -> TpuRequest:
         """Return the same request for another zone."""
         return dataclasses.replace(self, location=Location(self.location.project, zone))
+
+
+def ledger_entry(kind: str, name: str, endpoint: str, ttl: float) -> Resource:
+    """Return the entry of the ledger for a node or a queued resource.
+
+    Args:
+        name: the full name.
+        endpoint: the address of the API, as in a description.
+    """
+    _, project, _, zone, _, own_name = name.split("/")
+    command = [environ.program(), "tpu", "delete", own_name, f"--project={project}", f"--zone={zone}"]
+    command += [f"--api_endpoint={endpoint}"] if endpoint != api_endpoint.DEFAULT else []
+    return Resource(kind, name, {"name": name, "api_endpoint": endpoint}, ttl, shlex.join(command))

@@ -20,7 +20,7 @@ from toolbox.runs import ledger as ledgers
 from toolbox.runs.journal import Journal
 from toolbox.runs.ledger import Ledger
 from toolbox.system.redaction import Redactor
-from toolbox.tpu import deletion
+from toolbox.tpu import deletion, ssh_keys
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.fleet import Fleet
 from toolbox.tpu.provisioning import Provisioning
@@ -84,9 +84,11 @@ def test_a_tpu_that_is_created_after_an_outage_is_reaped(
     with pytest.raises(StepError, match="UNAVAILABLE"):
         fleet.request(request_for(**fields), 60)
     fleet.delete_named(request_for(**fields))
+    key = ssh_keys.of_owner(ledger.owner, ledger.file.parent)
     assert server.leftovers() == []
     (kept,) = reap()
     (entry,) = ledger.open_resources()
+    assert not key.private.exists()
     assert (kept.outcome, kept.reason) == (Outcome.KEPT, f"it {entry.state}; {remote_resources.reap_later(entry)}")
     server.advance(OUTAGE)
     assert server.leftovers() != []

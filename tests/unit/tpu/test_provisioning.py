@@ -326,7 +326,7 @@ def test_the_loss_of_spot_capacity_names_the_queued_resource(
 
 def test_the_command_of_the_ledger_deletes_the_tpu(request_for: Request) -> None:
     request: TpuRequest = request_for()
-    resource = provisioning.resource_of(request)
+    resource = request.resource
     assert resource.command.endswith(
         f"tpu delete tpu --project={PROJECT} --zone={ZONE} --api_endpoint={request.description.api_endpoint}"
     )

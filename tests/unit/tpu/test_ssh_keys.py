@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.ledger import MemoryLedger
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.resources import Owner, Resource
 from toolbox.runs import ledger as ledgers
@@ -49,13 +50,27 @@ def test_half_a_key_of_a_killed_process_is_replaced(tmp_path: Path, state: Path)
     assert key.private.read_text() != "half"
 
 
-def test_only_the_key_of_a_run_is_removed(tmp_path: Path) -> None:
-    of_run, by_hand = (ssh_keys.of_owner(owner, tmp_path) for owner in (RUN, BY_HAND))
-    ssh_keys.remove(RUN)
-    ssh_keys.remove(RUN)
-    ssh_keys.remove(BY_HAND)
-    assert not of_run.private.exists()
-    assert by_hand.private.exists()
+@pytest.mark.parametrize(("mark", "is_kept"), [("deleted", False), ("absent", False), ("failed", True), ("", True)])
+def test_the_key_of_a_run_is_removed_when_none_of_its_tpus_may_exist(tmp_path: Path, mark: str, is_kept: bool) -> None:
+    ledger, key = MemoryLedger(RUN), ssh_keys.of_owner(RUN, tmp_path)
+    node, queued, cluster = (Resource(kind, "x", {}, 60, "") for kind in ("tpu_node", "tpu_queued_resource", "cluster"))
+    for resource in (node, queued, cluster):
+        ledger.plan(resource)
+    ledger.mark_deleted(node)
+    ssh_keys.remove_unused(ledger)
+    assert key.private.exists()
+    if mark == "failed":
+        ledger.mark_failed(queued, "no answer")
+    elif mark:
+        getattr(ledger, f"mark_{mark}")(queued)
+    ssh_keys.remove_unused(ledger)
+    assert key.private.exists() is is_kept
+
+
+def test_the_key_of_the_commands_outside_a_run_stays(tmp_path: Path) -> None:
+    key = ssh_keys.of_owner(BY_HAND, tmp_path)
+    ssh_keys.remove_unused(MemoryLedger(BY_HAND))
+    assert key.private.exists()
 
 
 def test_a_missing_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,5 +96,5 @@ def test_the_key_of_a_killed_run_is_removed_when_another_key_is_made(tmp_path: P
 def test_the_name_of_a_run_does_not_lead_to_another_directory(state: Path, tmp_path: Path, run: str) -> None:
     owner = Owner(run, "project", "ann", "laptop")
     assert ssh_keys.of_owner(owner, tmp_path).private.parent.parent == state
-    ssh_keys.remove(owner)
+    ssh_keys.remove_unused(MemoryLedger(owner))
     assert (state.exists(), list(state.iterdir())) == (True, [])
