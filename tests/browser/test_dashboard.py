@@ -40,7 +40,12 @@ def year(directory: Path) -> Path:
     (run / "report.html").write_text("<!doctype html><title>the run</title>", encoding="utf-8")
     values = wobbling(DAYS, after=1.2, shifted=12)
     for day, value in enumerate(values):
-        failed = Ended("failed", "product", f"{HOSTILE}\nand more", attempts=("failed",), cost=1.5)
+        tests = {
+            HOSTILE: ("failed", 1.0),
+            "a_name_that_is_long" * 9: ("error", 1.0),
+            "slow": ("passed", 2.0 + day // 59),
+        }
+        failed = Ended("failed", "product", f"{HOSTILE}\nand more", attempts=("failed",), cost=1.5, tests=tests)
         cells = {
             "small": Ended(metrics={"step_time": value, "memory": 3 + value}, cost=1.0 + day % 7),
             "model=large,a-name-that-is-rather-long=yes,precision=bfloat16": failed,
@@ -232,7 +237,7 @@ def test_links_lead_from_page_to_page_and_to_the_run(browser: Browser, index: Pa
 @pytest.mark.parametrize("is_scripted", [True, False])
 def test_hostile_text_is_text(visit: Visit, index: Path, *, is_scripted: bool) -> None:
     page = visit(page_of(index, "hostile"), java_script_enabled=is_scripted)
-    assert page.locator(".said").first.inner_text() == f"{HOSTILE} and more"
+    assert page.locator(".runs .said").first.inner_text() == f"{HOSTILE} and more"
     assert page.locator("img").count() == 0
     first = visit(index, java_script_enabled=is_scripted)
     assert first.title() == "Dashboard"

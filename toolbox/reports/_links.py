@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from urllib.parse import quote
 from toolbox.runs.layout import AttemptDirectory, StepDirectory
 from toolbox.system import redaction
 
+_PLAIN_ID: Final = re.compile(r"[0-9a-f]{6,40}")
 _MOST_FILES: Final = 12  # links to files of one directory
 _MOST_SEEN: Final = 1000  # files of a directory that are read and sorted
 _DEEPEST: Final = 6  # folders
@@ -40,6 +42,11 @@ class Link:
     href: str
     bytes: int | None = None
     is_withheld: bool = False
+
+
+def cell_anchor(cell: str) -> str:
+    """Return the id of a cell in a report; empty if the id of the cell is not plain."""
+    return f"c-{cell}" if _PLAIN_ID.fullmatch(cell) else ""
 
 
 def inside(root: Path, *parts: str) -> Path | None:

@@ -13,10 +13,11 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection
 
 from toolbox.model.verdicts import UNEXPECTED, Verdict
-from toolbox.results import cost, flakiness, histories, observations, queries
+from toolbox.results import cost, flakiness, histories, latest_cases, observations, queries
 from toolbox.results.cost import Cost, Group
 from toolbox.results.flakiness import Flakiness
 from toolbox.results.histories import BoundsInForce, History, Shift
+from toolbox.results.latest_cases import LatestCases
 from toolbox.results.queries import Filter
 from toolbox.results.records import ResultRow, RunRow, Spending
 from toolbox.runs.attribution import Finding
@@ -50,6 +51,7 @@ class Cell:
         results: the results in the latest runs, newest first.
         recent: the result in each recent run of the project, newest first; None for a run without the cell.
         flaky: the flakiness of the cell; None if there are no results.
+        tests: the test cases of the latest result; None if it has none, or no recent run had the cell.
     """
 
     project: str
@@ -60,6 +62,7 @@ class Cell:
     histories: Sequence[History]
     flaky: Flakiness | None
     regressions: Sequence[tuple[History, Shift]]
+    tests: LatestCases | None = None
 
     @property
     def latest(self) -> ResultRow | None:
@@ -216,11 +219,13 @@ def _project(
     latest = _latest(rows)
     results = queries.results(connection, where, among=latest, with_metrics=False)
     of_metrics = histories.of(queries.series(connection, where), bounds, queries.noise(connection, where))
+    cells = _cells(name, rows[:RECENT], results, of_metrics, now)
+    tests = latest_cases.read(connection, (cell.results for cell in cells if cell.latest is not None))
     return Project(
         name,
         rows[:RECENT],
         len(rows),
-        sorted(_cells(name, rows[:RECENT], results, of_metrics, now), key=_urgency),
+        sorted((dataclasses.replace(cell, tests=tests.get(cell.id)) for cell in cells), key=_urgency),
         len(latest),
         spendings,
         _in_common(results, rows[0]),

@@ -124,6 +124,7 @@ class ResultRow:
     out_of_range: bool = False
     tests: Mapping[str, int] = field(default_factory=dict)
     reused_from: str = ""
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

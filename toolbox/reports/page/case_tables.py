@@ -20,6 +20,7 @@ from toolbox.runs.step_cases import StepCases
 _MOST_ROWS: Final = 20_000  # test cases on a page
 _MOST_FAILURES: Final = 50  # failures of a cell
 _MOST_SLOWEST: Final = 10
+_SHORTEST: Final = 0.1  # seconds; a faster test case is not slow
 _FEWEST_FOR_SLOWEST: Final = 20  # with fewer test cases, the table of all test cases is enough
 _MOST_TEXT: Final = 400_000  # characters of failures on a page
 MARKS: Final[Mapping[CaseOutcome, Mark]] = {
@@ -125,7 +126,9 @@ def _counts(cases: StepCases) -> list[tuple[Mark, int]]:
 def _slowest(cases: Sequence[CaseResult]) -> list[tuple[Mark, CaseResult]]:
     if len(cases) < _FEWEST_FOR_SLOWEST:
         return []
-    timed = sorted((case for case in cases if case.seconds), key=lambda case: -(case.seconds or 0.0))
+    timed = sorted(
+        (case for case in cases if (case.seconds or 0.0) >= _SHORTEST), key=lambda case: -(case.seconds or 0.0)
+    )
     return [(MARKS[case.outcome], case) for case in timed[:_MOST_SLOWEST]]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,6 @@ from toolbox.system import filesystem
 
 MOST_CELLS: Final = 1500  # cells on a page
 MOST_IN_FULL: Final = 250  # cells with all details, failed cells first
-_PLAIN_ID = re.compile(r"[0-9a-f]{6,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +178,8 @@ def _is_leaf(step: StepState) -> bool:
 
 def _anchor(step: StepState) -> str:
     """Return an id for the step that stays the same when the run continues. No text from outside can choose the id."""
-    if step.kind is StepKind.CELL and _PLAIN_ID.fullmatch(step.identity):
-        return f"c-{step.identity}"
+    if step.kind is StepKind.CELL and (anchor := _links.cell_anchor(step.identity)):
+        return anchor
     return f"s-{hashlib.sha256(filesystem.encode(f'{step.step} {step.key}')).hexdigest()[:12]}"
 
 

@@ -111,6 +111,7 @@ class _Pages:
             shown=cells,
             others=list(self._further_pages(project, len(cells))),
             counts={key: count for key, count in counts.items() if count},
+            tested=[cell for cell in cells if cell.tests is not None],
             has_metrics=any(cell.histories for cell in cells),
             has_noise=any(history.noisy for cell in cells for history in cell.histories),
         )
@@ -190,7 +191,8 @@ def _with_room(cells: Sequence[Cell]) -> Sequence[Cell]:
     """Return the first cells, as many as the page of a project has room for."""
     room = _ROOM
     for count, cell in enumerate(cells):
-        room -= 800 + 75 * len(cell.recent) + 1200 * len(cell.histories)
+        tests = len(cell.tests.failures) + len(cell.tests.slower) + 1 if cell.tests is not None else 0
+        room -= 800 + 75 * len(cell.recent) + 1200 * len(cell.histories) + 500 * tests
         if room < 0:
             return cells[:count]
     return cells

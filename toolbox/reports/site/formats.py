@@ -9,10 +9,10 @@ from typing import Any, Final
 from toolbox.model.prices import amount
 from toolbox.model.text import counted, truncate
 from toolbox.model.verdicts import UNEXPECTED
-from toolbox.reports import _web_page
+from toolbox.reports import _links, _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.site import charts, site_directory
-from toolbox.results import histories, project_overview
+from toolbox.results import histories, latest_cases, project_overview
 from toolbox.results.cost import Cost
 from toolbox.results.project_overview import Cell, Project
 from toolbox.results.records import ResultRow, RunRow
@@ -99,6 +99,9 @@ WORDS: Final[dict[str, Any]] = {
     "recent_days": project_overview.RECENT_DAYS,
     "speed_runs": project_overview.SPEED_RUNS,
     "before": histories.BEFORE,
+    "slower": latest_cases.SLOWER,
+    "earlier": latest_cases.EARLIER,
+    "cell_anchor": _links.cell_anchor,
     "most": _MOST,
     "most_months": _MOST_MONTHS,
     "most_days": _MOST_DAYS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,11 @@ UNIT: Final = "s"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of a cell. Lower values of `metrics` are better; `noisy` applies to all of them."""
+    """The result of a cell. Lower values of `metrics` are better; `noisy` applies to all of them.
+
+    Args:
+        tests: the outcome and the seconds of test cases, by name.
+    """
 
     verdict: str | None = "passed"
     cause: str | None = None
@@ -31,6 +36,7 @@ class Ended:
     cost: float | None = None
     counts: bool = True
     noisy: bool = False
+    tests: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
 
 class Past:
@@ -38,13 +44,14 @@ class Past:
 
     def __init__(self, *, unit: str = UNIT) -> None:
         self._unit = unit
-        self._rows: dict[type[tables.Base], list[dict[str, Any]]] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}
         self._cells: dict[tuple[str, str], int] = {}
         self._series: dict[tuple[int, str], int] = {}
+        self._cases: dict[tuple[int, str], int] = {}
 
     def run(self, cells: Mapping[str, Ended], *, days_ago: float = 0, project: str = "grid", **columns: Any) -> None:
         """Add a run with the results of cells by name. `columns` replace values in the row of the run."""
-        identity = len(self._rows.get(tables.Run, ())) + 1
+        identity = len(self._rows.get("runs", ())) + 1
         started = NOW - timedelta(days=days_ago, hours=1)
         row = {
             "id": identity,
@@ -76,7 +83,7 @@ class Past:
         cell = self._cell(project, name)
         result = self._add(
             tables.Result,
-            id=len(self._rows.get(tables.Result, ())) + 1,
+            id=len(self._rows.get("results", ())) + 1,
             run_id=run,
             cell_id=cell,
             step=f"000__{cell}",
@@ -110,6 +117,12 @@ class Past:
                 purpose="first" if number == 1 else "retry",
                 cost=None if ended.cost is None else ended.cost / len(verdicts),
             )
+        for outcome, number in Counter(outcome for outcome, _ in ended.tests.values()).items():
+            self._add(tables.CaseCount, result_id=result, outcome=outcome, number=number)
+        for test, (outcome, seconds) in ended.tests.items():
+            message = f"why {test} has failed" if outcome == "failed" else ""
+            row = {"result_id": result, "case_id": self._case(cell, test), "outcome": outcome, "seconds": seconds}
+            self._add(tables.CaseResult, **row, message=message, text="")
         for metric, value in ended.metrics.items():
             row = {"series_id": self._metric(cell, metric), "run_id": run, "value": value, "fault": ""}
             self._add(tables.Sample, **row, accepted=True, noisy=ended.noisy)
@@ -122,6 +135,12 @@ class Past:
             self._add(tables.Cell, **row, settings=labels, labels=labels)
         return self._cells[project, name]
 
+    def _case(self, cell: int, name: str) -> int:
+        if (cell, name) not in self._cases:
+            number = self._cases[cell, name] = len(self._cases) + 1
+            self._add(tables.Case, id=number, cell_id=cell, suite="m", name=name)
+        return self._cases[cell, name]
+
     def _metric(self, cell: int, metric: str) -> int:
         if (cell, metric) not in self._series:
             number = self._series[cell, metric] = len(self._series) + 1
@@ -129,7 +148,7 @@ class Past:
         return self._series[cell, metric]
 
     def _add(self, table: type[tables.Base], **row: Any) -> int:
-        self._rows.setdefault(table, []).append(row)
+        self._rows.setdefault(table.__tablename__, []).append(row)
         return int(row.get("id", 0))
 
     @contextmanager
@@ -137,9 +156,9 @@ class Past:
         """Write a store into a directory, and yield a connection that reads it."""
         with Store(str(directory / "store" / "results.sqlite")) as store:
             with store.writing() as connection:
-                for table in (tables.Run, tables.Cell, tables.Result, tables.Attempt, tables.Series, tables.Sample):
-                    if table in self._rows:
-                        connection.execute(insert(table), self._rows[table])
+                for table in tables.Base.metadata.sorted_tables:
+                    if table.name in self._rows:
+                        connection.execute(insert(table), self._rows[table.name])
             with store.reading() as connection:
                 yield connection
 

@@ -88,6 +88,38 @@ def test_a_run_outside_of_the_baseline_has_a_cost_and_no_other_effect(past: Past
     assert not any("broken by a pull request" in text for text in found.values())
 
 
+def test_failed_and_slower_tests_of_the_latest_result_are_shown_with_a_link(past: Past, tmp_path: Path) -> None:
+    run = tmp_path / "runs/r"
+    run.mkdir(parents=True)
+    (run / "report.html").touch()
+    for day in range(5, 0, -1):
+        tests = {"quick": ("passed", 0.1), "slow": ("passed", 4.0 + day / 10), "bad": ("passed", 1.0)}
+        past.run({"small": Ended(tests=tests)}, days_ago=day)
+    tests = {"quick": ("passed", 0.9), "slow": ("passed", 8.6), "bad": ("failed", 0.5), "new": ("passed", 60.0)}
+    past.run({"small": Ended("failed", "check", tests=tests)}, directory=str(run))
+    directory = site(past, tmp_path)
+    for page in ("projects/grid.html", "cells/grid~small-id.html"):
+        text = text_of(pages(directory)[page])
+        assert "1 failed, 3 passed in the run r-6" in text
+        assert "m.bad failed 0.500 s why bad has failed m.slow slower 8.600 s 4.300 s" in text
+        assert "m.quick" not in text
+        assert "m.new" not in text
+    assert run / "report.html" in {path.resolve() for path in links(directory)}
+
+
+def test_many_failed_tests_are_counted(past: Past, tmp_path: Path) -> None:
+    past.run({"small": Ended("failed", tests={f"t{number}": ("failed", 0.1) for number in range(50)})})
+    text = text_of(pages(site(past, tmp_path))["projects/grid.html"])
+    assert (text.count("has failed"), "and 30 more failures" in text) == (20, True)
+
+
+def test_tests_of_a_cell_that_no_recent_run_had_are_not_shown(past: Past, tmp_path: Path) -> None:
+    past.run({"old": Ended("failed", tests={"bad": ("failed", 0.5)})}, days_ago=40)
+    for day in range(30):
+        past.run({"small": Ended()}, days_ago=day)
+    assert "m.bad" not in text_of(pages(site(past, tmp_path))["projects/grid.html"])
+
+
 def test_all_links_lead_to_existing_files(past: Past, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "a #1 100%?"
     run.mkdir(parents=True)
