@@ -75,10 +75,11 @@ class CreatedCluster:
             return
         with steps.opened(f"create_{self.name}", kind=StepKind.GROUP) as step:
             resource = self._resource(step.directory)
-            ledger.plan(resource)  # also replaces an entry of another machine, which would not be deleted
             if earlier is not None:
+                if not earlier.is_sealed:
+                    ledger.plan(resource)  # replaces the entry of another machine, which would not be deleted
                 self._remove_remains()
-                ledger.plan(resource)
+            ledger.plan(resource)
             filesystem.make_directory(self._kubeconfig.parent)
             run.run(self._settings.command, env=self._variables)
             self._check_kubeconfig()

@@ -73,9 +73,8 @@ def _create_key() -> bytes:
     """Create the key, and return it. If another process creates the key at the same time, its key is returned."""
     file = _file()
     filesystem.make_durable_directory(file.parent)
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{_FILE}.") as scratch:
+    with tempfile.NamedTemporaryFile(buffering=0, dir=file.parent, prefix=f".{_FILE}.") as scratch:
         scratch.write(secrets.token_bytes(_KEY_BYTES))
-        scratch.flush()
         os.fsync(scratch.fileno())
         try:
             os.link(scratch.name, file)

@@ -1,5 +1,6 @@
 """The ledger survives crashes, and lists the open resources in every process."""
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import small_disks
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.resources import LATE, Resource
 from toolbox.runs import ledger
@@ -250,6 +252,59 @@ def test_a_resource_is_not_planned_without_a_record(opened: Ledger, monkeypatch:
     assert opened.file.read_bytes().startswith(before)
     opened.mark_deleted(OTHER)
     assert names(opened) == []
+
+
+def fill(disk: Path) -> Path:
+    """Fill a disk with a file, and return the file."""
+    file = disk / "filler"
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as stream:
+        while stream.write(bytes(4096)):
+            pass
+    return file
+
+
+def test_a_full_disk_loses_no_entry(tmp_path: Path) -> None:
+    with small_disks.mounted(tmp_path / "disk", 1 << 16) as disk:
+        opened = ledger.of_run(disk, "p")
+        opened.plan(NODE)
+        filler = fill(disk)
+        with pytest.raises(InfrastructureError, match="No space left"):
+            opened.plan(replace(OTHER, command="x" * 8000))
+        opened.mark_failed(NODE, "no answer " * 500)
+        assert names(opened) == names(ledger.of_run(disk, "p")) == [NODE.name]
+        filler.unlink()
+        opened.plan(OTHER)
+        opened.mark_deleted(NODE)
+        assert names(ledger.of_run(disk, "p")) == [OTHER.name]
+        assert ledger.load(opened.file).damage == ()
+
+
+def test_a_run_with_a_full_state_directory_can_delete_its_resources(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with small_disks.mounted(tmp_path / "disk", 1 << 14) as disk:
+        monkeypatch.setenv("XDG_STATE_HOME", str(disk))
+        fill(disk)
+        opened = ledger.of_run(run, "p")
+        opened.plan(NODE)
+        (entry,) = opened.open_resources()
+        assert entry.is_sealed
+        assert "the resources of this run must be deleted by hand" in caplog.text
+        opened.mark_deleted(NODE)
+        assert names(opened) == []
+
+
+def test_a_run_with_a_damaged_key_can_delete_its_resources(
+    run: Path, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state.mkdir(parents=True)
+    key = state.parent / "ledger.key"
+    key.write_bytes(b"short")
+    opened = ledger.of_run(run, "p")
+    opened.plan(NODE)
+    (entry,) = opened.open_resources()
+    assert entry.is_sealed
+    assert f"{key} is damaged: remove it" in caplog.text
 
 
 def test_a_deletion_that_cannot_be_recorded_leaves_the_entry(
