@@ -126,8 +126,9 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
     rows = runs(connection, of_project, Run.run == name, limit=_SOME + 1)
     rows = rows or runs(connection, of_project, begins, limit=_SOME + 1)
     if not rows:
-        newest = ", ".join(row.run for row in runs(connection, of_project, limit=_SOME)) or "none"
-        raise UsageError(f"the store has no run `{name}`; the newest runs are {newest}")
+        newest = ", ".join(row.run for row in runs(connection, of_project, limit=_SOME))
+        hint = f"; the newest runs are {newest}" if newest else ""
+        raise UsageError(f"the store has no run `{name}`{hint}")
     if len(rows) > 1:
         some = ", ".join(f"{row.run} of {row.project}" for row in rows[:_SOME])
         count = str(len(rows)) if len(rows) <= _SOME else f"more than {_SOME}"
