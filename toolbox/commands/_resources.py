@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from toolbox.commands import _invoke
 from toolbox.config import overrides as overrides_text
@@ -25,9 +25,9 @@ from toolbox.runs import summary
 from toolbox.system import redaction
 
 _COLUMNS: Final = ("kind", "name", "state", "owner", "project", "run", "age", "expires", "found")
-_JSON_COLUMNS: Final = (
+_FIELDS: Final = (
     *("kind", "name", "run", "project", "user", "host", "planned", "expires", "created", "kept", "failure", "command"),
-    *("directory", "running", "found", "outcome", "reason"),
+    *("directory", "running", "found"),
 )
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -72,7 +72,7 @@ def search(project: str | None, presets: Sequence[str] | None, overrides: str | 
 def show(found: Search, format_: Format) -> str | None:
     """Print a table of the resources, or return their text in a format for programs."""
     if format_ != "text":
-        return _dump([Reaped(leftover, Outcome.KEPT) for leftover in found.leftovers], format_, is_list=True)
+        return _dump([_fields(leftover) for leftover in found.leftovers], _FIELDS, format_)
     now = datetime.now(UTC)
     with live_view.view(sys.stdout) as view:
         rows.show([_row(leftover, now) for leftover in found.leftovers], _COLUMNS, view.console, empty=_NOTHING)
@@ -89,7 +89,9 @@ def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: b
         lines = [_line(each) for each in reaped] or [_NOTHING]
         print(printable(redaction.current()("\n".join(lines))))
     else:
-        print(_invoke.escaped(_dump(reaped, format_), is_json=format_ == "json"))
+        results = [{**_fields(each.leftover), "outcome": each.outcome, "reason": each.reason} for each in reaped]
+        text = _dump(results, (*_FIELDS, "outcome", "reason"), format_)
+        print(_invoke.escaped(text, is_json=format_ == "json"))
     has_failed = any(each.outcome is Outcome.FAILED for each in reaped)
     return ExitCode.ERROR if has_failed or found.faults else ExitCode.PASSED
 
@@ -121,20 +123,22 @@ def _row(leftover: Leftover, now: datetime) -> dict[str, Any]:
         "run": entry.owner.run,
         "age": duration((now - entry.planned).total_seconds(), digits=0),
         "expires": entry.expires,
-        "found": "ledger" if leftover.is_on_ledger else "labels",
+        "found": _source(leftover),
     }
 
 
-def _dump(reaped: Sequence[Reaped], format_: Format, *, is_list: bool = False) -> str:
-    found = [
-        {
-            **summary.resource_json(each.leftover.entry),
-            "directory": str(each.leftover.run or ""),
-            "running": each.leftover.is_running,
-            "found": "ledger" if each.leftover.is_on_ledger else "labels",
-            **({} if is_list else {"outcome": each.outcome, "reason": each.reason}),
-        }
-        for each in reaped
-    ]
-    assert format_ != "text", "text is printed as a table"
-    return redaction.current()(rows.dump(found, _JSON_COLUMNS[: -2 if is_list else None], format_))
+def _fields(leftover: Leftover) -> dict[str, Any]:
+    return {
+        **summary.resource_json(leftover.entry),
+        "directory": str(leftover.run or ""),
+        "running": leftover.is_running,
+        "found": _source(leftover),
+    }
+
+
+def _source(leftover: Leftover) -> str:
+    return "ledger" if leftover.is_on_ledger else "labels"
+
+
+def _dump(found: Sequence[Mapping[str, Any]], columns: Sequence[str], format_: Literal["json", "csv"]) -> str:
+    return redaction.current()(rows.dump(found, columns, format_))

@@ -113,7 +113,8 @@ class Search:
         if file.exists() and not ledger.is_private(file):  # its commands would be executed
             raise InfrastructureError(f"{file} belongs to another user, or other users can write it")
         self.leftovers += [Leftover(entry, run, is_running) for entry in contents.resources]
-        self.faults += [f"{file.parent}/{damage} (this line of the ledger is ignored)" for damage in contents.damage]
+        advice = "this line is ignored: remove the line when its resource no longer exists"
+        self.faults += [f"{file.parent}/{damage} ({advice})" for damage in contents.damage]
 
     @contextmanager
     def _reporting(self, label: str) -> Iterator[None]:

@@ -284,9 +284,9 @@ def runs() -> list[Path]:
     """Return the directories of the runs of this user with open resources. A directory may no longer exist."""
     directories = []
     for file in sorted(_folder().glob(f"*{_POINTER}")):
-        with contextlib.suppress(FileNotFoundError, ValueError):  # a run may just have removed its pointer
+        with contextlib.suppress(FileNotFoundError):  # a run may just have removed its pointer
             if is_private(file):
-                directories.append(Path(file.read_text(encoding="utf-8").removesuffix("\n")))
+                directories.append(Path(os.fsdecode(file.read_bytes().removesuffix(b"\n"))))
     return [directory for directory in directories if directory.is_absolute()]
 
 
@@ -397,6 +397,6 @@ def pointer(run: Path) -> Path:
 def _write_pointer(run: Path) -> None:
     """Write the pointer to a run. Without the pointer, the run can still delete its resources."""
     try:
-        filesystem.write_text(pointer(run), f"{run}\n", durable=True)
+        filesystem.write_bytes(pointer(run), os.fsencode(run) + b"\n", durable=True)
     except (OSError, UsageError) as error:
         log.warning("`resources list` will not find the ledger of %s: %s", run, describe(error))

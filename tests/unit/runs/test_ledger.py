@@ -350,6 +350,14 @@ def test_a_run_can_be_found_while_a_resource_is_open(run: Path) -> None:
     assert ledger.runs() == []
 
 
+@pytest.mark.parametrize("name", [b"\xff", b"new\nline", "ü".encode()])
+def test_a_run_in_a_directory_of_any_name_can_be_found(tmp_path: Path, name: bytes) -> None:
+    run = tmp_path / os.fsdecode(name) / "run-1"
+    run.mkdir(parents=True)
+    ledger.of_run(run, "p").plan(NODE)
+    assert ledger.runs() == [run]
+
+
 def test_a_run_whose_ledger_is_damaged_can_still_be_found(run: Path) -> None:
     opened = ledger.of_run(run, "p")
     opened.plan(NODE)
