@@ -181,6 +181,23 @@ def test_a_failed_startup_script_is_shown(cells: Callable[..., Cells]) -> None:
     bench.release(attempt)
 
 
+@pytest.mark.parametrize("reuse", ["run", "cell"])
+def test_after_a_failed_startup_script_further_cells_fail_without_a_tpu(
+    cells: Callable[..., Cells], server: tpu.Server, reuse: str
+) -> None:
+    bench = cells(reuse=reuse, startup_script="echo there is no such package >&2\nexit 3")
+    assert bench.start("true").wait().ended_by is EndedBy.NOT_STARTED
+    with pytest.raises(
+        StepError, match=r"not started, because .*/cell has failed on this target: worker 0: "
+    ) as caught:
+        bench.start("true", name="b")
+    assert "there is no such package" in str(caught.value)
+    assert caught.value.cause is Cause.CONFIGURATION
+    assert len(server.history()) == 1
+    # A resumed run tries again.
+    assert bench.start("true", name="c", by=bench.orchestrator()).wait().ended_by is EndedBy.NOT_STARTED
+
+
 def test_a_cell_waits_for_the_startup_script(cells: Callable[..., Cells], server: tpu.Server) -> None:
     bench = cells(startup_script="until test -e /var/lib/topgallant/go; do sleep 0.1; done")
     attempt = bench.start("true")
@@ -316,7 +333,7 @@ def test_a_cell_that_breaks_the_shell_of_its_workers_loses_only_its_own_files(
     first = bench.start("sh", "-c", change)
     outcome = first.wait()
     assert (outcome.exit_code, outcome.changed_startup_files) == (0, "~/.bashrc")
-    with pytest.raises(FilesLost, match=r"startup files of the shell changed while .*cell ran: ~/\.bashrc"):
+    with pytest.raises(FilesLost, match=r"startup files of the shell changed while .*/cell ran: ~/\.bashrc"):
         first.collect()
     first.by.backend.release(first.handle)
     second, outcome = bench.run("sh", "-c", "cp ../src/sent made; python3 -V", name="b", text_files={"sent": "sent"})

@@ -28,6 +28,7 @@ from toolbox.hosts import group_endings
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, FilesLost, StepError, ToolboxError, describe
 from toolbox.model.resources import OpenResource, expiry_of
+from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
@@ -158,10 +159,13 @@ class _TpuVm:
         self._requesting = threading.Lock()  # held while the TPU of the run is requested
         self._attempts: dict[str, Attempt] = {}
         self._machines: dict[str, Machines] = {}  # by the name of the TPU
+        self._refusal = ""  # why no attempt can start on any TPU of the target; empty if one may
         self._is_closed = False
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`. The cell is in the queue of the target when its TPU is requested."""
+        if self._refusal:
+            raise StepError(f"{self._context.name}: {self._refusal}", cause=Cause.CONFIGURATION)
         wait = workload.timeouts.wait
         with self._turn():
             tpu = self._requested(name, workload.timeouts)
@@ -482,10 +486,14 @@ class _TpuVm:
         """End the waiting attempts, because the workers cannot become ready."""
         if isinstance(error, Cancelled):
             raise error
-        machines.unusable = describe(error)
+        outcome = outcome_of_failed_start(error)
+        machines.unusable = outcome.message
         for attempt in self._attempts_on(machines.tpu):
             if attempt.is_waiting:
-                self._conclude(attempt, outcome_of_failed_start(error))
+                if outcome.ended_by is EndedBy.NOT_STARTED and not self._refusal:
+                    # The startup script, or another part of the description, would fail again on the next TPU.
+                    self._refusal = f"not started, because {attempt.label} has failed on this target: {outcome.message}"
+                self._conclude(attempt, outcome)
 
     def _take_waiting(self, machines: Machines) -> list[Attempt]:
         """Return the attempts to start now."""
@@ -567,8 +575,8 @@ class _TpuVm:
         """Return the outcome of an attempt whose TPU still exists according to the API."""
         machines = self._machines_of(attempt)
         if outcome.changed_startup_files:
-            name, files = attempt.handle.name, outcome.changed_startup_files
-            machines.unusable = f"startup files of the shell changed while {name} ran: {files}"
+            files = outcome.changed_startup_files
+            machines.unusable = f"startup files of the shell changed while {attempt.label} ran: {files}"
         if outcome.may_remain:
             # The next attempt gets another TPU, and this one is deleted with all processes.
             machines.unusable = outcome.message

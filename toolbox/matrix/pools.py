@@ -62,9 +62,9 @@ class Pools:
             used.subtract({**cell.resources, _JOBS: 1})
 
     def mark_unreachable(self, target: str) -> None:
-        """For a while, use the target only if no other target is free.
+        """For a while, don't use a target that refuses attempts, unless all targets of a cell do.
 
-        Attempts on an unreachable target fail fast, so the target would look free and get all cells.
+        Attempts on such a target fail fast, so the target would look free and get all cells.
         """
         self._unreachable_until[target] = time.monotonic() + _UNREACHABLE_SECONDS
 

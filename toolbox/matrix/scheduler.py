@@ -270,7 +270,7 @@ class Scheduler:
         outcome = run.combined_outcome(conclusion)
         if outcome.verdict is Verdict.CANCELLED and self._is_ending:
             outcome = replace(outcome, message=f"the attempt was cancelled: {self.rules.stopped}")
-        if run.state is CellState.STARTING and outcome.cause is Cause.INFRASTRUCTURE:
+        if run.state is CellState.STARTING and outcome.cause in (Cause.INFRASTRUCTURE, Cause.CONFIGURATION):
             self._pools.mark_unreachable(run.target)
         if outcome.verdict is not Verdict.PASSED:
             self._end(run, conclusion, outcome)

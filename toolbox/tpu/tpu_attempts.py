@@ -44,6 +44,11 @@ class Attempt:
     settled: threading.Event = field(default_factory=threading.Event)
 
     @property
+    def label(self) -> str:
+        """The directories of the cell and of the attempt, for messages."""
+        return "/".join(self.handle.directory.parts[-2:])
+
+    @property
     def is_waiting(self) -> bool:
         """Whether the attempt waits for its TPU."""
         return not (self.is_started or self.is_starting or self.is_absent or self.status.state.is_over)

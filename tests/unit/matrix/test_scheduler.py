@@ -189,6 +189,14 @@ def test_another_attempt_prefers_another_target(bench: Bench) -> None:
     assert machines.targets_of["a"] == ["one", "two", "one"]
 
 
+@pytest.mark.parametrize("cause", [Cause.INFRASTRUCTURE, Cause.CONFIGURATION])
+def test_the_next_cells_avoid_a_target_that_has_refused_a_cell(bench: Bench, cause: Cause) -> None:
+    """A target that refuses every cell at once would look free, and get all cells."""
+    machines = Machines({"a": Ending(refusal=StepError("no", verdict=Verdict.ERROR, cause=cause))})
+    bench.run("abc", machines, machines.target("one"), machines.target("two"), retries={"infrastructure": 0})
+    assert [machines.targets_of[name] for name in "abc"] == [["one"], ["two"], ["two"]]
+
+
 def test_a_pause_before_an_attempt_delays_no_other_cell(bench: Bench) -> None:
     machines = Machines({"a": [BROKEN, Ending()]})
     bench.run(["a", "b", "c"], machines, retries={"backoff": {"first": 0.3}})
