@@ -81,10 +81,13 @@ class NamedTpu:
         """
         if fault := name_fault(name):
             raise UsageError(fault)
-        known = [each for each in map(_of_entry, _entries()) if each is not None]
-        found = [each for each in known if each.matches(name, project, zone, endpoint)]
-        if len(found) == 1:
-            return found[0]
+        entries = _entries()
+        present = [entry for entry in entries if not entry.is_absent]
+        for candidates in (present, entries):
+            tpus = [tpu for entry in candidates if (tpu := _of_entry(entry)) is not None]
+            found = [tpu for tpu in tpus if tpu.matches(name, project, zone, endpoint)]
+            if len(found) == 1:
+                return found[0]
         if project is not None and zone is not None:
             return cls(name, location(project, zone), checked_endpoint(endpoint))
         what = "no TPU" if not found else counted(len(found), "TPU")
