@@ -16,6 +16,7 @@ from tests.live.tpu_cells import FOUR_WORKERS, OTHER_ZONE, QUEUED, ZONE, Cells
 from tests.servers import tpu
 from tests.servers.tpu import Fault, Timings
 from toolbox.backends import tpu_vm
+from toolbox.hosts import agent_connection
 from toolbox.model.errors import FilesLost, StepError
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import AttemptState, EndedBy
@@ -290,6 +291,45 @@ def test_a_cell_that_is_cancelled_during_the_creation_leaves_nothing(
     bench = cells()
     attempt = bench.start("true")
     bench.waits(attempt, "CREATING")
+    assert attempt.cancel().ended_by is EndedBy.CANCELLED
+    attempt.collect()
+    bench.release(attempt)
+
+
+@pytest.mark.parametrize("reuse", ["cell", "run"])
+@pytest.mark.parametrize("is_adopted", [False, True])
+def test_a_cell_is_cancelled_while_its_workers_are_not_ready(
+    cells: Callable[..., Cells], server: tpu.Server, reuse: str, is_adopted: bool
+) -> None:
+    server.set_timings(Timings(create=1.0))
+    bench = cells(reuse=reuse, startup_script="sleep 600")
+    by = bench.orchestrator()
+    attempt = bench.start("true", by=by)
+    if is_adopted:
+        by.backend.close()
+        by = bench.orchestrator()
+        assert by.backend.find(attempt.workload, attempt.handle.name, attempt.directory) == attempt.handle
+    wait_for(lambda: "the startup script is running" in by.status(attempt.handle).message, "the script")
+    by.backend.cancel(attempt.handle)
+    outcome = by.end_of(attempt.handle).outcome
+    assert outcome is not None
+    assert outcome.ended_by is EndedBy.CANCELLED
+    by.backend.collect(attempt.handle, attempt.workload)
+    by.backend.release(attempt.handle)
+    by.backend.teardown_run()  # type: ignore[attr-defined]  # not every backend has the method
+    assert (server.leftovers(), bench.ledger.open_resources()) == ([], [])
+
+
+def test_a_cell_is_cancelled_while_its_agent_does_not_start(
+    cells: Callable[..., Cells], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_connection, "_HELLO_SECONDS", 0.5)
+    monkeypatch.setattr(worker_group, "LOST_SECONDS", 600.0)
+    python = "/var/lib/topgallant/python"
+    bench = cells(startup_script=f"printf '#!/bin/sh\nsleep 600' >{python}; chmod +x {python}", python=python)
+    attempt = bench.start("true")
+    backend: Any = bench.shared.backend
+    wait_for(lambda: any(each.is_starting for each in backend._attempts.values()), "the start of the agent")
     assert attempt.cancel().ended_by is EndedBy.CANCELLED
     attempt.collect()
     bench.release(attempt)

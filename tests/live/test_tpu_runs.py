@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.functional.grid import Grid, wait
@@ -140,6 +141,24 @@ def test_a_run_that_ends_during_a_creation_leaves_nothing(runs: Runs) -> None:
         running.send(signal.SIGINT)
         outcome = running.wait()
     assert outcome.exit_code == 130, str(outcome)
+    runs.check_clean()
+
+
+@pytest.mark.parametrize("reuse", ["cell", "run"])
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_run_that_ends_before_its_workers_are_ready_leaves_nothing(runs: Runs, is_resumed: bool, reuse: str) -> None:
+    runs.configure("a", {"reuse": reuse, "startup_script": "sleep 600"})
+    if is_resumed:
+        kill(runs, "the startup script is running")
+    command = ("resume", str(runs.grid.directory)) if is_resumed else ("run", "grid")
+    with runs.grid.workspace.start("project", *command) as running:
+        wait(lambda: any(each.name() == "ssh" for each in psutil.Process(running.pid).children()), "a connection")
+        running.send(signal.SIGINT)
+        outcome = running.wait(40)
+    assert outcome.exit_code == 130, str(outcome)
+    (attempt,) = runs.cells()["a"]["attempts"]
+    assert (attempt["verdict"], attempt["cause"]) == ("cancelled", "interrupted")
+    assert runs.grid.workspace.summary()["open_attempts"] == []
     runs.check_clean()
 
 

@@ -55,6 +55,7 @@ log = logging.getLogger(__name__)
 _STARTERS: Final = 8
 _REQUESTS: Final = 32
 _LOOK_SECONDS: Final = 0.5
+_CANCEL_SECONDS: Final = 30.0  # how long an adopted attempt may take to end when the run ends
 _SHUTDOWN_SECONDS: Final = 20.0  # how long the API may take to report that a node is being taken away
 _HASH: Final = 10
 _LONGEST_RUN: Final = 40
@@ -166,14 +167,14 @@ class _TpuVm:
         """See `Backend`. The cell is in the queue of the target when its TPU is requested."""
         if self._refusal:
             raise StepError(f"{self._context.name}: {self._refusal}", cause=Cause.CONFIGURATION)
-        wait = workload.timeouts.wait
         with self._turn():
             tpu = self._requested(name, workload.timeouts)
-        attempt = self._add(Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait))
+        attempt = self._add(Handle(name, directory), workload, tpu)
         try:
             self._await_start(attempt)
-        except Cancelled:
+        except Cancelled as error:
             attempt.is_cancelled = True  # the caller gets no handle, so nothing else ends the workload
+            attempt.starting.cancel(str(error))
             self._forget(attempt)
             raise
         return attempt.handle
@@ -210,9 +211,10 @@ class _TpuVm:
             attempt.is_cancelled = True
             group = self._machines_of(attempt).group
             is_waiting = attempt.is_waiting
+        attempt.starting.cancel("the attempt is cancelled")
         if attempt.is_started and group is not None:
             group.cancel(handle)
-        elif is_waiting and not (attempt.may_exist and attempt.tpu.is_up):
+        elif is_waiting:
             self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
 
     def release(self, handle: Handle) -> None:
@@ -229,16 +231,23 @@ class _TpuVm:
             self._attempts.pop(handle.name, None)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        """See `Backend`. An attempt whose TPU is not up yet is in the queue of the target."""
-        wait = workload.timeouts.wait
+        """See `Backend`. An attempt whose TPU is not up yet is in the queue of the target.
+
+        If the run ends while the workers are asked for the attempt, the attempt is cancelled.
+        """
         with self._turn():
-            tpu = self._fleet.find(self._request(name), wait)
+            tpu = self._fleet.find(self._request(name), workload.timeouts.wait)
         if tpu is None:
             return None
         # A workload starts only on a TPU that is up.
-        made = Attempt(Handle(name, directory), workload, tpu, time.monotonic() + wait, may_exist=tpu.is_up)
-        attempt = self._add(made)
-        self._await_start(attempt)
+        attempt = self._add(Handle(name, directory), workload, tpu, may_exist=tpu.is_up)
+        try:
+            self._await_start(attempt)
+        except Cancelled:
+            attempt.is_cancelled = True
+            if not attempt.settled.wait(_CANCEL_SECONDS):
+                self._forget(attempt)
+                raise
         if attempt.is_absent:
             self._forget(attempt)
             return None
@@ -362,14 +371,16 @@ class _TpuVm:
 
     # The start of an attempt
 
-    def _add(self, attempt: Attempt) -> Attempt:
+    def _add(self, handle: Handle, workload: Workload, tpu: Tpu, *, may_exist: bool = False) -> Attempt:
         """Add an attempt, or return the known attempt with this name."""
         with self._lock:
-            known = self._attempts.get(attempt.handle.name)
-            if known is None or known.tpu is not attempt.tpu:
-                known = self._attempts[attempt.handle.name] = attempt
-            self._machines.setdefault(attempt.tpu.name, Machines(attempt.tpu))
-        return known
+            attempt = self._attempts.get(handle.name)
+            if attempt is None or attempt.tpu is not tpu:
+                deadline = time.monotonic() + workload.timeouts.wait
+                attempt = Attempt(handle, workload, tpu, deadline, CancelScope(self._scope), may_exist=may_exist)
+                self._attempts[handle.name] = attempt
+            self._machines.setdefault(tpu.name, Machines(tpu))
+        return attempt
 
     def _forget(self, attempt: Attempt) -> None:
         with self._lock:
@@ -477,7 +488,10 @@ class _TpuVm:
             return
         for attempt in self._attempts_on(machines.tpu):
             self._show_waiting(attempt, machines.unready)
-            if attempt.is_waiting and time.monotonic() > attempt.deadline:
+            if attempt.is_waiting and attempt.is_cancelled:
+                machines.unusable = machines.unready  # the workload of an earlier session may be running there
+                self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
+            elif attempt.is_waiting and time.monotonic() > attempt.deadline:
                 limit = f"{attempt.workload.timeouts.wait:.0f} s (timeouts.wait)"
                 text = f"the TPU {machines.tpu.name} was not ready within {limit}: {machines.unready}"
                 self._conclude(attempt, WorkloadOutcome(EndedBy.LOST, message=text))
@@ -515,14 +529,17 @@ class _TpuVm:
                 attempt.settled.set()
                 return
             if not is_there and not attempt.is_cancelled:
-                group.submit(attempt.workload, handle.name, handle.directory)
+                with cancellation.entered(attempt.starting):
+                    group.submit(attempt.workload, handle.name, handle.directory)
         except _EXPECTED as error:
             outcome = outcome_of_failed_start(error)
             # After other errors, processes may run on a worker that does not answer.
             if outcome.ended_by is not EndedBy.NOT_STARTED:
                 machines.unusable = outcome.message
-            self._conclude(attempt, outcome)
+            self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED) if attempt.is_cancelled else outcome)
             return
+        finally:
+            attempt.starting.close()
         if attempt.is_cancelled and not is_there:
             self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
             return

@@ -11,6 +11,7 @@ from toolbox.hosts.host_group import HostGroup
 from toolbox.model.errors import describe, outcome_of
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
+from toolbox.system.cancellation import CancelScope
 from toolbox.tpu.fleet import Tpu
 
 _ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
@@ -22,6 +23,7 @@ class Attempt:
 
     Args:
         deadline: the monotonic time until which the workload must have started.
+        starting: the scope of the request that starts the workload.
         may_exist: whether an earlier session may have started the workload.
         is_absent: whether the TPU does not have the workload that an earlier session may have started.
         is_started: whether the group of the TPU has the attempt.
@@ -34,6 +36,7 @@ class Attempt:
     workload: Workload
     tpu: Tpu
     deadline: float
+    starting: CancelScope
     may_exist: bool = False
     is_absent: bool = False
     is_started: bool = False
