@@ -335,6 +335,31 @@ def test_a_cell_is_cancelled_while_its_agent_does_not_start(
     bench.release(attempt)
 
 
+def test_a_connection_that_is_opened_while_its_tpu_is_deleted_leaves_no_files(
+    cells: Callable[..., Cells], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, deleted = threading.Event(), threading.Event()
+    groups: list[Any] = []
+    open_group = worker_group.open_group
+
+    def open_and_wait(*arguments: Any) -> Any:
+        groups.append(open_group(*arguments))
+        opened.set()
+        assert deleted.wait(60)
+        return groups[0]
+
+    monkeypatch.setattr(worker_group, "open_group", open_and_wait)
+    bench = cells()
+    attempt = bench.start("true")
+    assert opened.wait(60)
+    directory = groups[0]._machines[0]._control.parent
+    assert directory.exists()
+    attempt.cancel()
+    bench.release(attempt)
+    deleted.set()
+    wait_for(lambda: not directory.exists(), "the removal of the directory")
+
+
 def test_a_failed_deletion_stays_in_the_ledger(cells: Callable[..., Cells], server: tpu.Server) -> None:
     bench = cells()
     attempt, _ = bench.run("true")

@@ -484,7 +484,12 @@ class _TpuVm:
         machines.unready = worker_group.unready_reason(nodes, settings, self._context.mark, self._requests)
         if not machines.unready:
             context = replace(self._context, notify=self._group_changed)
-            machines.group = worker_group.open_group(context, nodes, settings, self._requests)
+            group = worker_group.open_group(context, nodes, settings, self._requests)
+            with self._lock:
+                is_current = self._machines.get(machines.tpu.name) is machines and not self._is_closed
+                machines.group = group if is_current else None
+            if not is_current:  # the TPU was deleted, or the target closed, meanwhile
+                group.close()
             return
         for attempt in self._attempts_on(machines.tpu):
             self._show_waiting(attempt, machines.unready)
