@@ -26,7 +26,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep every test and fixture away from the results store of the user that runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
-        patch.delenv("TOPGALLANT_RESULTS_DATABASE", raising=False)
+        for name in ("TOPGALLANT_RESULTS_DATABASE", "TOPGALLANT_RESULTS_BASELINE"):
+            patch.delenv(name, raising=False)
         yield
 
 

@@ -110,6 +110,12 @@ def labelled(label: str = "run it", repository: str = REPOSITORY) -> dict[str, A
     return {"action": "labeled", "label": {"name": label}, "pull_request": content}
 
 
+def is_baseline(runner: Runner) -> bool:
+    """Return whether the only run is part of the baseline."""
+    (request,) = runner.home.glob("uploaded/*/small/*/run.json")
+    return bool(json.loads(request.read_text())["baseline"])
+
+
 def nightly(project: Workspace, runner: Runner, **facts: Any) -> dict[str, Job]:
     return runner.run(workflow(project, "nightly"), "schedule", **facts)
 
@@ -169,6 +175,7 @@ def test_a_nightly_run_that_passes_reports_and_exports(project: Workspace, runne
     (uploaded,) = (runner.home / "uploaded/1").glob("small/*")
     assert (uploaded / "junit.xml").exists()
     assert (uploaded / "report.html").exists()
+    assert is_baseline(runner) is True
     assert (project.directory / "reaped").read_text() == "resources reap small\n"
     assert "has no open issue" in jobs["issue"].output
 
@@ -247,6 +254,25 @@ def test_a_dispatch_of_another_branch_leaves_the_issue_alone(project: Workspace,
     jobs = runner.run(workflow(project, "nightly"), "workflow_dispatch", ref_name="topic", ref="refs/heads/topic")
     assert jobs["run"].result == "failure"
     assert jobs["issue"].result == "skipped"
+    assert is_baseline(runner) is False
+
+
+def test_each_script_of_the_files_is_executed_by_an_event(project: Workspace, runner: Runner) -> None:
+    set_github(runner)
+    scripts = set()
+    for file in (project.directory / ".github/workflows").iterdir():
+        for name, job in yaml.safe_load(file.read_text())["jobs"].items():
+            scripts |= {(file.stem, name, step["name"]) for step in job["steps"] if "run" in step}
+    for name, event, payload in (
+        ("cpu", "push", None),
+        ("nightly", "schedule", None),
+        ("on_demand", "pull_request", labelled()),
+        ("on_demand", "issue_comment", comment("/test small")),
+        ("reap", "schedule", None),
+    ):
+        for job, done in runner.run(workflow(project, name), event, payload).items():
+            scripts -= {(f"small-{name}", job, step) for step in done.ran if done.result == "success"}
+    assert scripts == set()
 
 
 def test_the_reaper_deletes_old_resources_and_keeps_an_issue_open(project: Workspace, runner: Runner) -> None:
@@ -326,6 +352,7 @@ def test_a_label_runs_the_head_of_the_event(project: Workspace, runner: Runner) 
     assert [job.result for job in jobs.values()] == ["skipped", "success", "skipped"], jobs["run"].output
     (run,) = (runner.home / "uploaded/1").glob("small/*")
     assert yaml.safe_load((run / "config.yaml").read_text())["revision"] == HEAD
+    assert is_baseline(runner) is False
 
 
 @pytest.mark.parametrize("event", [labelled("another"), labelled(repository="mallory/name")], ids=["label", "fork"])

@@ -23,7 +23,7 @@ import jinja2
 from toolbox.config.contracts.ci import ENVIRONMENT_VARIABLE, OVERTIME_SECONDS, Contract, GitHub, Reap, Workflow
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.system import filesystem
+from toolbox.system import environ, filesystem
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 # The commits of the releases in the second words. Update both words together.
@@ -34,6 +34,8 @@ ACTIONS: Final = {
     "actions/download-artifact": "37930b1c2abaa49bbe596cd826c3c89aef350131 v7.0.0",
     "google-github-actions/auth": "7c6bc770dae815cd3e89ee6cdf493a5fab2cc093 v3.0.0",
 }
+_SCHEDULED: Final = "github.event_name == 'schedule'"
+_DEFAULT_BRANCH: Final = "github.ref_name == github.event.repository.default_branch"
 _PROJECT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 _READABLE: Final = 0o644  # other programs, such as git and editors of other users, read the files
 _LONGEST_FILE: Final = 1 << 20
@@ -210,7 +212,7 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
         ),
         "ref": ref,
         "why": why,
-        "variables": variables,
+        "variables": {**variables, environ.RESULTS_BASELINE: " || ".join(_on_default_branch(workflow))},
         "comment_variables": {"COMMENT": "github.event.comment.body", **variables},
         "write_revision": _write_revision(workflow.revision or ""),
         "flags": " ".join(_flags(workflow)),
@@ -301,10 +303,16 @@ def _status(context: str) -> str:
     )
 
 
+def _on_default_branch(workflow: Workflow) -> list[str]:
+    """Return the conditions under which a run tests the default branch. A schedule always runs there."""
+    others = workflow.dispatch or workflow.push or workflow.pull_request or workflow.label
+    return [*([_SCHEDULED] * bool(workflow.schedule)), *([_DEFAULT_BRANCH] * bool(others))]
+
+
 def _issue_triggers(*, schedule: bool, dispatch: bool) -> list[str]:
     """Return the conditions under which a run changes the issue: only runs of the default branch do."""
-    on_default = "github.event_name == 'workflow_dispatch' && github.ref_name == github.event.repository.default_branch"
-    return [*(["github.event_name == 'schedule'"] * schedule), *([on_default] * dispatch)]
+    on_default = f"github.event_name == 'workflow_dispatch' && {_DEFAULT_BRANCH}"
+    return [*([_SCHEDULED] * schedule), *([on_default] * dispatch)]
 
 
 def _action(name: str, version: str) -> str:

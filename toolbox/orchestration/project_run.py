@@ -313,7 +313,7 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
         "host": socket.gethostname(),
         "user": _user(),
         "currency": results.currency,
-        "baseline": results.baseline and not request.is_from_outside,
+        "baseline": storing.is_baseline(configuration, is_from_outside=request.is_from_outside),
         "argv": redactor.redact_nested(sys.argv),
         "changes": [_change_json(change, redactor) for change in configuration.changes],
     }

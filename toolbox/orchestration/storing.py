@@ -46,6 +46,12 @@ def location(configuration: Configuration) -> str:
     return str(configuration.root / environ.expanded(text))
 
 
+def is_baseline(configuration: Configuration, *, is_from_outside: bool) -> bool:
+    """Return whether a run is part of the baseline: not if a comment requested it, or if it tests another branch."""
+    is_main_branch = environ.get(environ.RESULTS_BASELINE) in {None, "true"}
+    return configuration.block(BLOCK, Results).baseline and is_main_branch and not is_from_outside
+
+
 def flaky_cells(configuration: Configuration, project: str) -> set[str]:
     """Return the ids of the cells that are flaky according to earlier runs; an empty set if the store is unusable."""
     if not configuration.block(BLOCK, Results).record:

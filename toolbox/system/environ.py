@@ -16,6 +16,8 @@ ARTIFACT_DIR: Final = "ARTIFACT_DIR"
 CONFIG_FILE: Final = "TOPGALLANT_FROM_CONFIG_FILE"
 COMMAND_ARGS_FILE: Final = "TOPGALLANT_FROM_COMMAND_ARGS_FILE"
 RESULTS_DATABASE: Final = "TOPGALLANT_RESULTS_DATABASE"
+RESULTS_BASELINE: Final = "TOPGALLANT_RESULTS_BASELINE"
+"""If the variable has a value other than `true`, runs are not part of the baseline, whatever their configuration."""
 WORKSPACE: Final = "TOPGALLANT_WORKSPACE"
 
 

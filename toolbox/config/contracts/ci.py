@@ -19,7 +19,10 @@ _CRON: Final = r"^[\d*/,A-Za-z-]+( [\d*/,A-Za-z-]+){4}$"
 ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
 _RESERVED_VARIABLES: Final = frozenset(
-    {"AUTHOR", "COMMENT", "COMMENTED_AT", "GH_TOKEN", "PATH", "PULL_REQUEST", "RESULT", "REVISION", "STATE"}
+    {
+        *("AUTHOR", "COMMENT", "COMMENTED_AT", "GH_TOKEN", "PATH", "PULL_REQUEST", "RESULT", "REVISION", "STATE"),
+        "TOPGALLANT_RESULTS_BASELINE",
+    }
 )
 # GitHub reserves the prefix GITHUB_ for its own variables and secrets.
 _RESERVED_PREFIX: Final = "GITHUB_"
