@@ -234,7 +234,8 @@ class HostGroup:
                 if not isinstance(result, Handle):
                     self._lose(attempt, index, result or "the attempt was never started there")
             attempt.is_submitted = True
-            attempt.status = attempt.status.become(AttemptState.RUNNING)
+            if not attempt.status.state.is_over:  # `end_all` may have ended the attempt during the submission
+                attempt.status = attempt.status.become(AttemptState.RUNNING)
         self._look(name, attempt)
 
     def _forget(self, name: str) -> None:

@@ -40,12 +40,14 @@ class Machine:
     Args:
         refusal: the error with which the machine refuses each attempt.
         is_deaf: whether a cancelled attempt does not end.
+        on_submit: called during each submission.
     """
 
     def __init__(self) -> None:
         self.context: TargetContext
         self.refusal: BaseException | None = None
         self.is_deaf = False
+        self.on_submit: Callable[[], None] = lambda: None
         self.statuses: dict[str, AttemptStatus] = {}
         self.workloads: list[Workload] = []
         self.collected: list[Path] = []
@@ -57,6 +59,7 @@ class Machine:
         return self
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        self.on_submit()
         if self.refusal is not None:
             raise self.refusal
         self.workloads.append(workload)
@@ -372,6 +375,13 @@ def test_all_attempts_end_with_the_machines(group: Group) -> None:
     group.machines[0].end(GOOD)  # late news changes nothing
     assert group.end().ended_by is EndedBy.EVICTED
     assert group.notified == ["cell"]
+
+
+def test_machines_that_are_lost_during_a_submission_end_the_attempt(group: Group) -> None:
+    evicted = WorkloadOutcome(EndedBy.EVICTED, message="the node was preempted")
+    group.machines[1].on_submit = lambda: group.group.end_all(evicted)
+    group.submit()
+    assert group.end() == evicted
 
 
 def test_a_closed_group_reports_nothing_and_its_workloads_continue(group: Group) -> None:
