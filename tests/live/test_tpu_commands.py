@@ -176,6 +176,29 @@ def test_a_lost_worker_is_a_fault_of_the_infrastructure(server: tpu.Server, step
     assert not (step.directory / "worker-1/exit_code").exists()
 
 
+def test_a_worker_that_disappears_during_a_command_keeps_its_output(
+    server: tpu.Server, step: Step, create: Create, notes: list[str]
+) -> None:
+    create(slices=2)
+
+    def is_begun() -> bool:
+        return {"[0] begun", "[1] begun"} <= {*notes}
+
+    def lose() -> None:
+        server.lose_worker("x-1", 0)
+        (server.workers("x-0")[0].directory / "disk/topgallant/go").touch()
+
+    losing = _when(is_begun, lose)
+    with pytest.raises(StepError, match="worker 1: the connection failed") as caught:
+        run(server, "echo begun; until test -e /var/lib/topgallant/go; do sleep 0.05; done; exit 3")
+    losing.join()
+    assert caught.value.cause is Cause.INFRASTRUCTURE
+    logs = [(step.directory / f"worker-{worker}/stdout.log").read_text() for worker in (0, 1)]
+    assert logs == ["begun\n", "begun\n"]
+    assert (step.directory / "worker-0/exit_code").read_text() == "3\n"
+    assert not (step.directory / "worker-1/exit_code").exists()
+
+
 def test_a_cancelled_command_ends_on_the_worker(server: tpu.Server, create: Create, notes: list[str]) -> None:
     create()
     with cancellation.opened() as scope:

@@ -115,7 +115,7 @@ class _Execution:
                 self.show(self.worker, line)
 
             completed = processes.run(
-                self.login.command("ControlMaster=no", "ControlPath=none", command=remote),
+                self.login.command(command=remote),
                 env=processes.environment(self.directory),
                 stdin=reader,
                 on_line=lambda line: self._receive(line, stdout),

@@ -106,7 +106,7 @@ class _Fetch:
             writer = stack.enter_context(open(archive, "wb", opener=filesystem.private_opener))
             pipe = stack.enter_context(archives.pipe_to(writer, self.limits.archive_bytes))
             completed = processes.run(
-                self.login.command("ControlMaster=no", "ControlPath=none", command=_command(self.paths)),
+                self.login.command(command=_command(self.paths)),
                 env=processes.environment(self.mark),
                 stdout=pipe,
                 on_line=errors.append,

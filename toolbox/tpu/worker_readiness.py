@@ -49,7 +49,7 @@ def probe(worker: Worker, login: Login, mark: Path, *, wait: int = _PROBE_SECOND
     lines: deque[str] = deque(maxlen=_MOST_LINES)
     errors: deque[str] = deque(maxlen=_MOST_LINES)
     processes.run(
-        login.command("ControlMaster=no", "ControlPath=none", command=startup.probe(wait)),
+        login.command(command=startup.probe(wait)),
         env=processes.environment(mark),
         on_line=lines.append,
         on_error_line=errors.append,

@@ -52,6 +52,9 @@ class Worker:
             f"UserKnownHostsFile={_quoted(key.known_hosts)}",
             "StrictHostKeyChecking=accept-new",
             f"HostKeyAlias={self.alias}",
+            # Connections of their own, except those of `SshMachine`, whose options take precedence.
+            "ControlMaster=no",
+            "ControlPath=none",
             # Whatever the user's SSH configuration says: code under test must not reach this machine.
             "ForwardAgent=no",
             "ForwardX11=no",
