@@ -148,8 +148,11 @@ def team(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team
 
 
 def test_no_remote_resources_are_not_an_error(team: Team) -> None:
+    (team.root / "remote").mkdir()
     for command in ("list", "reap"):
-        assert team.resources(command).stdout == "there are no remote resources\n"
+        hint = "there are no remote resources on the ledgers of this machine: name a project to search by labels too"
+        assert " ".join(team.resources(command).stdout.split()) == hint
+        assert team.resources(command, "makers").stdout == "there are no remote resources\n"
     assert team.resources("list", "--format=json").json == []
 
 

@@ -32,6 +32,7 @@ _FIELDS: Final = (
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NOTHING: Final = "there are no remote resources"
+_NOTHING_ON_LEDGERS: Final = f"{_NOTHING} on the ledgers of this machine: name a project to search by labels too"
 
 
 def seconds(text: str) -> float:
@@ -75,7 +76,7 @@ def show(found: Search, format_: Format) -> str | None:
         return _dump([_fields(leftover) for leftover in found.leftovers], _FIELDS, format_)
     now = datetime.now(UTC)
     with live_view.view(sys.stdout) as view:
-        rows.show([_row(leftover, now) for leftover in found.leftovers], _COLUMNS, view.console, empty=_NOTHING)
+        rows.show([_row(leftover, now) for leftover in found.leftovers], _COLUMNS, view.console, empty=_nothing(found))
     return None
 
 
@@ -86,7 +87,7 @@ def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: b
     else:
         reaped = leftovers.reap(found.leftovers, older_than, redaction.current())
     if format_ == "text":
-        lines = [_line(each) for each in reaped] or [_NOTHING]
+        lines = [_line(each) for each in reaped] or [_nothing(found)]
         print(printable(redaction.current()("\n".join(lines))))
     else:
         results = [{**_fields(each.leftover), "outcome": each.outcome, "reason": each.reason} for each in reaped]
@@ -94,6 +95,10 @@ def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: b
         print(_invoke.escaped(text, is_json=format_ == "json"))
     has_failed = any(each.outcome is Outcome.FAILED for each in reaped)
     return ExitCode.ERROR if has_failed or found.faults else ExitCode.PASSED
+
+
+def _nothing(found: Search) -> str:
+    return _NOTHING if found.has_labels else _NOTHING_ON_LEDGERS
 
 
 def _line(reaped: Reaped) -> str:

@@ -77,10 +77,12 @@ class Search:
 
     Args:
         faults: what could not be searched, and damaged lines of ledgers.
+        has_labels: whether resources were also searched by their labels.
     """
 
     leftovers: list[Leftover] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    has_labels: bool = False
 
     def add_ledgers(self) -> None:
         """Add the resources on all ledgers of this user."""
@@ -96,6 +98,7 @@ class Search:
 
     def add_labelled(self, configuration: Configuration) -> None:
         """Add the resources that the targets and the existing clusters of a project find by labels."""
+        self.has_labels = True
         known = {leftover.entry.resource.key for leftover in self.leftovers if leftover.entry.is_sealed}
         running = {run.name for run in [*ledger.runs(), *layout.runs(places.artifacts())] if journal.is_locked(run)}
         for label, find in _finders(configuration):
