@@ -16,7 +16,9 @@ from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 
 DIRECTORY: Final = "/var/lib/topgallant/startup"
-"""The directory on a worker with `status` and `output`."""
+"""The directory on a worker with the script and its output."""
+STATUS: Final = "/run/topgallant-startup-status"
+"""The file on a worker with the exit status of the script. Each start of the worker empties `/run`."""
 _MARK: Final = "topgallant-startup"
 _OUTPUT_LINES: Final = 3
 _OUTPUT_BYTES: Final = 4000
@@ -28,8 +30,7 @@ directory={directory}
 umask 022
 mkdir -p "$directory"
 cd "$directory" || exit 1
-rm -f status
-: >running
+rm -f {status}
 base64 -d >script <<'END'
 {script}
 END
@@ -40,16 +41,16 @@ else
   bash ./script >output 2>&1 </dev/null
 fi
 status=$?
-echo "$status" >status.new
-mv status.new status
+echo "$status" >{status}.new
+mv {status}.new {status}
 exit "$status"
 """
 # Waits for at most {seconds} seconds, so that one connection sees the end of the script early.
 _PROBE: Final = """\
 cd {directory} 2>/dev/null || {{ echo '{mark} missing'; exit 0; }}
 left={seconds}
-while [ ! -e status ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); done
-if [ -e status ]; then echo "{mark} $(cat status)"; tail -c {bytes} output; else echo '{mark} running'; fi
+while [ ! -e {status} ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); done
+if [ -e {status} ]; then echo "{mark} $(cat {status})"; tail -c {bytes} output; else echo '{mark} running'; fi
 """
 
 
@@ -69,7 +70,7 @@ class Startup:
 def wrapped(script: str) -> str:
     """Return the value of the metadata `startup-script`. Without a script, only the end of the boot is recorded."""
     encoded = base64.encodebytes((script or "true\n").encode()).decode().strip()
-    return _WRAPPER.format(directory=DIRECTORY, script=encoded)
+    return _WRAPPER.format(directory=DIRECTORY, status=STATUS, script=encoded)
 
 
 def probe(seconds: int) -> str:
@@ -78,7 +79,7 @@ def probe(seconds: int) -> str:
     Args:
         seconds: the longest time to wait.
     """
-    return _PROBE.format(directory=DIRECTORY, mark=_MARK, seconds=seconds, bytes=_OUTPUT_BYTES)
+    return _PROBE.format(directory=DIRECTORY, status=STATUS, mark=_MARK, seconds=seconds, bytes=_OUTPUT_BYTES)
 
 
 def parse(lines: Iterable[str]) -> Startup | None:
