@@ -459,7 +459,7 @@ def test_a_node_is_adopted_while_it_is_created(cells: Callable[..., Cells], serv
 def delete(server: tpu.Server, node: str) -> None:
     """Delete a node, as another user does."""
     with TpuApi(api_endpoint.parse(server.endpoint)) as api:
-        api.delete_node(node)
+        api.delete(node)
     server.wait_for_state(node, None)
 
 

@@ -262,6 +262,28 @@ def test_the_tpus_of_a_killed_run_can_be_deleted(runs: Runs) -> None:
     runs.check_clean()
 
 
+@pytest.mark.parametrize("way", ["reap", "resume"])
+def test_a_node_that_is_created_long_after_its_run_was_killed_is_deleted(runs: Runs, way: str) -> None:
+    runs.configure("a").server.add_fault(Fault("CreateNode", "UNAVAILABLE", when="late", delay=1800))
+    runs.server.add_fault(Fault("CreateNode", "UNAVAILABLE", times=None))
+    with runs.start() as running:
+        wait(lambda: runs.server.requests("CreateNode"), "the request")
+        running.send(signal.SIGKILL)
+        running.wait()
+    runs.server.clear_faults()
+    if way == "reap":
+        reaped = runs.grid.workspace.run("resources", "reap")
+        assert reaped.exit_code == 0, str(reaped)
+        assert "does not exist, but its request may still be carried out until" in reaped.stdout
+    assert runs.server.leftovers() == []
+    runs.server.advance(1800)
+    assert len(runs.server.leftovers()) == 1
+    outcome = runs.grid.resume() if way == "resume" else runs.grid.workspace.run("resources", "reap")
+    assert outcome.exit_code == 0, str(outcome)
+    assert runs.grid.workspace.run("resources", "list").stdout == "there are no remote resources\n"
+    runs.check_clean()
+
+
 @pytest.mark.parametrize("reuse", ["cell", "run"])
 def test_an_abandoned_attempt_is_ended_and_repeated(runs: Runs, reuse: str) -> None:
     kill(runs.configure("a", {"reuse": reuse}), "begin a")

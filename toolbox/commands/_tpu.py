@@ -272,7 +272,7 @@ def delete(tpu: NamedTpu, current: Step, *, force: bool, timeout: float) -> str:
                 raise
             return _absent(tpu, resources)
         owner = _owner_of(found, resources.owner, force=force)
-        existing.delete(api, found, owner, timeout=timeout)
+        deletion.delete(api, found.full_name, owner, timeout=timeout)
     for entry in _entries_of(tpu, resources):
         resources.mark_deleted(entry.resource)
     return f"{found.full_name} is deleted"
@@ -311,7 +311,7 @@ def _owner_of(tpu: ExistingTpu, me: Owner, *, force: bool) -> Owner:
     owner = Owner.from_labels(tpu.labels)
     is_mine = owner is not None and owner.labels().items() >= _user_labels(me).items()
     if owner is None or not (is_mine or force):
-        raise deletion.ForeignObject(tpu.full_name, tpu.labels)
+        raise deletion.ForeignObject(tpu.full_name, tpu.labels, "it is not deleted")
     return owner
 
 

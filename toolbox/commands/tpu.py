@@ -19,7 +19,7 @@ from toolbox.model.workloads import CollectLimits
 from toolbox.reports.terminal import live_view
 from toolbox.reports.terminal import rows as result_rows
 from toolbox.reports.terminal.rows import Format as RowFormat
-from toolbox.tpu import existing, provisioning, ssh_keys, startup, worker_commands, worker_files
+from toolbox.tpu import progress, provisioning, ssh_keys, startup, worker_commands, worker_files
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.tpu_description import Ssh, TpuDescription, name_fault
 from toolbox.tpu.tpu_request import TpuRequest
@@ -175,10 +175,10 @@ class Tpu:
         ssh = _ssh(ssh_user, ssh_port, internal=internal)
         tpu = NamedTpu.of(name, project, zone, api_endpoint)
         with _tpu.step("wait_ready") as step, tpu.open() as api:
-            tpu.find(api)
-            nodes = existing.wait_up(api, tpu.location, name, timeout=timeout, report=_tpu.reporter(step))
+            report = _tpu.reporter(step)
+            up = progress.wait_up(lambda: tpu.find(api).progress(), timeout=timeout, report=report)
             _tpu.mark_created(tpu, step)
-            count = _tpu.wait_workers(tpu, api, nodes, ssh, step, timeout=timeout)
+            count = _tpu.wait_workers(tpu, api, up.nodes, ssh, step, timeout=timeout)
         return f"{name} is ready with {counted(count, 'worker')}"
 
     def run(

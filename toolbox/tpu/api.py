@@ -25,7 +25,7 @@ from toolbox.tpu import api_endpoint, api_errors
 from toolbox.tpu.api_endpoint import ApiEndpoint
 from toolbox.tpu.api_errors import LOGIN_HINT, TpuApiError
 from toolbox.tpu.tpu_request import TpuRequest
-from toolbox.tpu.tpu_states import Fault, Location, Node, Operation, QueuedResource, ZoneView
+from toolbox.tpu.tpu_states import Fault, Location, Node, Operation, QueuedResource, ZoneView, is_queued_resource
 
 if TYPE_CHECKING:
     import grpc
@@ -181,35 +181,39 @@ class TpuApi:
             self._call("create_node", conversions.create_node(request), action, parent=parent)
         )
 
-    def delete_node(self, name: str) -> Operation:
-        """Request the deletion of the node with a full name, and return the operation.
+    def find(self, name: str) -> Node | QueuedResource | None:
+        """Return the node or the queued resource with a full name; None if there is no such object.
 
         Raises:
-            TpuApiError: the request failed; `is_absent` if there is no such node, `is_busy` if another operation on
-                the node is going on.
+            TpuApiError: the request failed.
+        """
+        try:
+            return self.queued_resource(name) if is_queued_resource(name) else self.node(name)
+        except TpuApiError as error:
+            if error.is_absent:
+                return None
+            raise
+
+    def delete(self, name: str) -> Operation:
+        """Request the deletion of a node, or of a queued resource with its nodes, and return the operation.
+
+        Args:
+            name: the full name.
+
+        Raises:
+            TpuApiError: the request failed; `is_absent` if there is no such object, `is_busy` if another operation on
+                the object is going on.
         """
         from google.cloud import tpu_v2
 
         from toolbox.tpu import conversions
 
+        action = f"{name} cannot be deleted"
+        if is_queued_resource(name):
+            request = tpu_v2.DeleteQueuedResourceRequest(name=name, force=True)
+            return conversions.operation_of(self._call("delete_queued_resource", request, action, name=name))
         request = tpu_v2.DeleteNodeRequest(name=name)
-        action = f"the node {name} cannot be deleted"
         return conversions.operation_of(self._call("delete_node", request, action, name=name))
-
-    def delete_queued_resource(self, name: str) -> Operation:
-        """Request the deletion of a queued resource with its nodes, and return the operation.
-
-        Raises:
-            TpuApiError: the request failed; `is_absent` if there is no such queued resource, `is_busy` if another
-                operation on it is going on.
-        """
-        from google.cloud import tpu_v2
-
-        from toolbox.tpu import conversions
-
-        request = tpu_v2.DeleteQueuedResourceRequest(name=name, force=True)
-        action = f"the queued resource {name} cannot be deleted"
-        return conversions.operation_of(self._call("delete_queued_resource", request, action, name=name))
 
     def operation(self, name: str) -> Operation:
         """Return the operation with a full name. The error of the operation is its `fault`.

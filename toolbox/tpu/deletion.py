@@ -7,7 +7,7 @@ that does not exist is deleted already.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -23,13 +23,12 @@ from toolbox.tpu import api_endpoint, api_errors
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import TpuApiError
 from toolbox.tpu.tpu_description import is_endpoint
-from toolbox.tpu.tpu_states import Operation
+from toolbox.tpu.tpu_states import Node, Operation, QueuedResource
 
 TIMEOUT: Final = 900.0
 """The default time limit of a deletion, in seconds. Google Cloud needs a few minutes for a large slice."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 10.0
-_QUEUED: Final = "/queuedResources/"
 
 
 class TpuObject(BaseModel):
@@ -52,12 +51,14 @@ class TpuObject(BaseModel):
 
 
 class ForeignObject(StepError):
-    """The object with this name belongs to another owner, so it is neither used nor deleted."""
+    """The labels of the object with this name are not those of its owner, so it is neither used nor deleted."""
 
-    def __init__(self, name: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, name: str, labels: Mapping[str, str], advice: str) -> None:
         owner = Owner.from_labels(labels)
-        whose = "no labels of Topgallant" if owner is None else f"the labels of another owner, {describe_owner(owner)}"
-        super().__init__(f"{name} has {whose}: use another name", cause=Cause.CONFIGURATION)
+        whose = "lacks labels of Topgallant"
+        if owner is not None:
+            whose = f"has the labels of another owner, {describe_owner(owner)}"
+        super().__init__(f"{name} {whose}: {advice}", cause=Cause.CONFIGURATION)
 
 
 def describe_owner(owner: Owner) -> str:
@@ -66,14 +67,18 @@ def describe_owner(owner: Owner) -> str:
     return f"{run}{owner.user} on {owner.host}"
 
 
-def check_owner(name: str, labels: Mapping[str, str], owner: Owner) -> None:
-    """Check that an object has the labels of an owner.
+def check_owner(existing: Node | QueuedResource, owner: Owner) -> None:
+    """Check that an object on the ledger of an owner has the labels of this owner.
 
     Raises:
         ForeignObject: the object has other labels.
     """
-    if not owner.owns(labels):
-        raise ForeignObject(name, labels)
+    if not owner.owns(existing.labels):
+        program = "queued-resources delete --force" if isinstance(existing, QueuedResource) else "tpu-vm delete"
+        _, project, _, zone, _, name = existing.name.split("/")
+        command = f"gcloud compute tpus {program} {name} --zone={zone} --project={project}"
+        advice = f"it is not deleted; if only its labels were changed, and it is yours, use `{command}`"
+        raise ForeignObject(existing.name, existing.labels, advice)
 
 
 def delete(api: TpuApi, name: str, owner: Owner, *, timeout: float = TIMEOUT) -> bool:
@@ -88,52 +93,28 @@ def delete(api: TpuApi, name: str, owner: Owner, *, timeout: float = TIMEOUT) ->
         ForeignObject: the object belongs to another owner.
         StepError: the object may still exist.
     """
-    if _QUEUED in name:
-        return _delete_queued_resource(api, name, owner, timeout)
-    return _Deletion(name, owner, lambda: api.node(name).labels, lambda: api.delete_node(name), api.operation).run(
-        timeout
-    )
-
-
-def _delete_queued_resource(api: TpuApi, name: str, owner: Owner, timeout: float) -> bool:
     deadline = time.monotonic() + timeout
-    try:
-        queued = api.queued_resource(name)
-    except TpuApiError as error:
-        if error.is_absent:
-            return False
-        raise
-    check_owner(name, queued.labels, owner)
-    deletion = _Deletion(
-        name,
-        owner,
-        lambda: api.queued_resource(name).labels,
-        lambda: api.delete_queued_resource(name),
-        api.operation,
-    )
-    deletion.run(deadline - time.monotonic())
+    deletion = _Deletion(api, name, owner)
+    existed = deletion.run(timeout)
     # The API deletes the nodes with their queued resource. This confirms it, and deletes a node that is left.
-    location = name.partition(_QUEUED)[0]
-    for node in queued.nodes:
+    location = name.partition("/queuedResources/")[0]
+    for node in deletion.nodes:
         delete(api, f"{location}/nodes/{node}", owner, timeout=max(1.0, deadline - time.monotonic()))
-    return True
+    return existed
 
 
 @dataclass(slots=True)
 class _Deletion:
-    """One deletion.
+    """The deletion of one object.
 
     Args:
-        labels: returns the labels of the object, or raises a `TpuApiError` that `is_absent`.
-        request: requests the deletion.
-        operation: returns an operation by its name.
+        nodes: the names of the nodes, once the object was found to be a queued resource.
     """
 
+    api: TpuApi
     name: str
     owner: Owner
-    labels: Callable[[], Mapping[str, str]]
-    request: Callable[[], Operation]
-    operation: Callable[[str], Operation]
+    nodes: tuple[str, ...] = ()
     _latest: Operation | None = None
     _failure: TpuApiError | None = None
 
@@ -141,7 +122,9 @@ class _Deletion:
         """Delete the object, and return whether it existed."""
         deadline = time.monotonic() + timeout
         tries = 0
-        while not self._is_absent():
+        while (existing := self.api.find(self.name)) is not None:
+            check_owner(existing, self.owner)
+            self.nodes = existing.nodes if isinstance(existing, QueuedResource) else ()
             if time.monotonic() > deadline:
                 raise self._timeout_error(timeout)
             self._step()
@@ -150,21 +133,12 @@ class _Deletion:
             tries += 1
         return tries > 0
 
-    def _is_absent(self) -> bool:
-        try:
-            check_owner(self.name, self.labels(), self.owner)
-        except TpuApiError as error:
-            if error.is_absent:
-                return True
-            raise
-        return False
-
     def _step(self) -> None:
         """Request the deletion, unless an earlier request is being carried out."""
         if self._latest is not None and self._is_going_on(self._latest):
             return
         try:
-            self._latest = self.request()
+            self._latest = self.api.delete(self.name)
         except TpuApiError as error:
             if not (error.is_absent or error.is_busy):
                 raise
@@ -172,7 +146,7 @@ class _Deletion:
 
     def _is_going_on(self, operation: Operation) -> bool:
         try:
-            operation = self.operation(operation.name)
+            operation = self.api.operation(operation.name)
         except TpuApiError as error:
             if error.is_absent:  # the API forgets old operations
                 return False

@@ -143,7 +143,11 @@ class Fleet:
         return tpu
 
     def find(self, request: TpuRequest, wait: float) -> Tpu | None:
-        """Adopt the TPU with this name. Return None if the TPU does not exist, and was never created completely.
+        """Adopt the TPU with this name.
+
+        Returns:
+            None if the TPU does not exist and was never created completely, or if an earlier session of the run was
+            deleting the TPU when it ended.
 
         Raises:
             StepError: the API does not answer.
@@ -157,11 +161,11 @@ class Fleet:
             return None
         tpu = self._add(request, wait)
         try:
-            view = self._view(self._api.limited(wait), [tpu])
-            if tpu.request.full_name in {**view.nodes, **view.queued_resources}:
+            existing = tpu.provisioning.existing()
+            if existing is not None and existing.phase is not Phase.DELETING:
                 tpu.provisioning.begin()
                 self._refresh(tpu)
-            elif planned[-1].is_created:
+            elif existing is None and planned[-1].is_created:
                 text = f"{tpu.request.full_name} no longer exists: it was deleted, but not by Topgallant"
                 self._end(tpu, EndedBy.EVICTED, text)
             else:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toolbox.model import accelerators
+from toolbox.model import accelerators, backoff
 from toolbox.model.errors import StepError
 from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause
+from toolbox.system import cancellation
 from toolbox.tpu import api_errors
 from toolbox.tpu.tpu_states import Fault, Node, Phase, QueuedResource
 
 _GONE: Final = frozenset({Phase.LOST, Phase.DELETING})
 _SUSPENDING: Final = "SUSPENDING"
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 15.0
 _EXPIRED: Final = frozenset({"OK", "DEADLINE_EXCEEDED"})  # the codes of a request that waited for longer than allowed
 
 
@@ -91,7 +95,34 @@ def of_queued_resource(
     return of_nodes(existing)
 
 
-def timeout_error(progress: Progress, seconds: float) -> StepError:
+def wait_up(look: Callable[[], Progress], *, timeout: float, report: Callable[[str], None]) -> Progress:
+    """Wait until all nodes of a TPU run and are healthy. Their workers may still execute the startup script.
+
+    Args:
+        look: returns the progress of the TPU.
+        report: called with the message of the progress when the message changes.
+
+    Raises:
+        StepError: the TPU does not come up, or not in time.
+    """
+    deadline = time.monotonic() + timeout
+    tries, latest = 0, ""
+    while True:
+        progress = look()
+        if progress.message != latest:
+            report(progress.message)
+            latest, tries = progress.message, 0
+        if progress.is_up:
+            return progress
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise _timeout_error(progress, timeout)
+        pause = backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
+        cancellation.current().sleep(min(left, pause))
+        tries += 1
+
+
+def _timeout_error(progress: Progress, seconds: float) -> StepError:
     """Return the error for a TPU that is not up in time. A TPU that waits for capacity has the cause `capacity`."""
     cause = Cause.CAPACITY if progress.phase is Phase.WAITING else Cause.TIMEOUT
     return StepError(f"the TPU is not up after {duration(seconds, digits=0)}: {progress.message}", cause=cause)

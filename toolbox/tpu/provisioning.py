@@ -1,7 +1,7 @@
 """Creates a TPU in the first zone with capacity, and tells when its nodes run.
 
 `Provisioning.step` does one step without waiting, from a view of the zone that the caller has listed. So a backend can
-follow many TPUs with one list request per zone. `provision` is the loop for one TPU.
+follow many TPUs with one list request per zone. `follow` is the loop for one TPU.
 
 Each node and queued resource is on the ledger before it is requested. The caller chooses the names. So a TPU whose
 response was lost, or that was requested before a crash, is found by its name and adopted if it has the labels of the
@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from toolbox.model import backoff
 from toolbox.model.errors import StepError
 from toolbox.model.resources import ResourceLedger
 from toolbox.model.text import counted
@@ -32,8 +31,7 @@ log = logging.getLogger(__name__)
 
 _UNDER_MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
 _OPERATION_SECONDS: Final = 20.0  # how often the operation of a node that is being created is read
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 15.0
+_PAUSE: Final = 1.0
 
 
 class DifferentTpu(StepError):
@@ -58,7 +56,9 @@ class Provisioning:
         self._index = self._first_zone()
         self._operation: Operation | None = None
         self._operation_read = 0.0
-        self._is_leaving = self._is_created = self._is_adopted = False
+        self._next_index: int | None = None  # the zone of the next request, while the name must become free in this one
+        self._is_first = True  # whether the ledger had no entry, so that no earlier request may have created the TPU
+        self._is_created = False
         self._refusals: list[CapacityError] = []
 
     @property
@@ -69,12 +69,20 @@ class Provisioning:
     @property
     def is_requested(self) -> bool:
         """Whether the TPU is requested in the current zone, which has not refused the request."""
-        return not self._is_leaving
+        return self._next_index is None
 
     @property
     def is_adopted(self) -> bool:
-        """Whether `begin` has found the TPU, because an earlier session created it."""
-        return self._is_adopted
+        """Whether an earlier session requested the TPU in the current zone."""
+        return self._operation is None and self.is_requested
+
+    def existing(self) -> Node | QueuedResource | None:
+        """Return the node or the queued resource with the name of the request in the current zone.
+
+        Raises:
+            TpuApiError: the API refused the request, or does not answer.
+        """
+        return self._api.find(self.request.full_name)
 
     def begin(self) -> None:
         """Request the TPU, or adopt it if it exists already.
@@ -104,12 +112,12 @@ class Provisioning:
             TpuApiError: the creation failed, or the API does not answer.
         """
         try:
-            if self._is_leaving:
-                return self._leave(view)
-            state = self._queued(view) if self.request.description.is_queued else self._plain(view)
+            if self._next_index is not None:
+                return self._free_name(view, self._next_index)
+            state = self._progress(view)
         except CapacityError as error:
             self._refuse(error)
-            return self._leaving()
+            return self._waiting()
         if state.is_up and not self._is_created:
             self._is_created = True
             self._ledger.mark_created(self.request.resource)
@@ -122,54 +130,57 @@ class Provisioning:
         return max(indices, default=0)
 
     def _request(self) -> None:
-        """Request the TPU in the current zone, unless it exists already."""
-        resource = self.request.resource
-        is_first = all(entry.resource.key != resource.key for entry in self._ledger.open_resources())
+        """Request the TPU in the current zone, unless the TPU exists already."""
+        key = self.request.resource.key
+        self._is_first = all(entry.resource.key != key for entry in self._ledger.open_resources())
+        existing = None if self._is_first else self.existing()
         self._operation = None
-        if is_first or not self._adopt_existing():
-            self._ledger.plan(resource)
-            self._create(is_first=is_first)
+        if existing is None:
+            self._ledger.plan(self.request.resource)
+            existing = self._create()
         self._operation_read = time.monotonic()
+        if existing is not None:
+            self._take_over(existing)
 
-    def _create(self, *, is_first: bool) -> None:
+    def _create(self) -> Node | QueuedResource | None:
+        """Send the request. If the name is in use, return the existing object."""
         try:
             self._operation = self._api.create(self.request)
         except TpuApiError as error:
-            if not error.is_there:
-                if error.cause is Cause.CONFIGURATION:
-                    self._close_if_absent(error, is_first=is_first)
-                raise
-            self._adopt(self._object())
-
-    def _adopt_existing(self) -> bool:
-        """Adopt the TPU if it exists, and return whether it does."""
-        try:
-            existing = self._object()
-        except TpuApiError as error:
-            if error.is_absent:
-                return False
+            if error.is_there and (existing := self.existing()) is not None:
+                return existing
+            if error.cause is Cause.CONFIGURATION:
+                self._close_if_absent(error)
             raise
-        self._adopt(existing)
-        return True
+        return None
 
-    def _adopt(self, existing: Node | QueuedResource) -> None:
+    def _take_over(self, existing: Node | QueuedResource) -> None:
+        """Adopt an object that has the name, or wait for its end if it is being deleted."""
         try:
             self._check_owner(existing)
-        except (deletion.ForeignObject, DifferentTpu):
+        except DifferentTpu:
             self._ledger.mark_deleted(self.request.resource)  # another entry of the ledger deletes the object
             raise
+        if existing.phase is Phase.DELETING:
+            self._next_index = self._index
+            return
         self._check_same(existing)
-        self._is_adopted = True
         log.info("%s exists already, and has the labels of this run or user", existing.name)
 
     def _check_owner(self, existing: Node | QueuedResource) -> None:
         """Check that an existing object has the labels of the owner, and is not part of a queued resource.
 
+        An object with other labels closes the entry of the ledger only if the owner has not requested the name before:
+        otherwise, it may be the object of the owner, whose labels were changed.
+
         Raises:
             ForeignObject: another owner uses the name.
             DifferentTpu: the object is a node of a queued resource.
         """
-        deletion.check_owner(existing.name, existing.labels, self._ledger.owner)
+        if self._is_first and not self._ledger.owner.owns(existing.labels):
+            self._ledger.mark_deleted(self.request.resource)
+            raise deletion.ForeignObject(existing.name, existing.labels, "use another name")
+        deletion.check_owner(existing, self._ledger.owner)
         if isinstance(existing, Node) and existing.queued_resource and not self.request.description.is_queued:
             raise DifferentTpu(existing.name, f"belongs to {existing.queued_resource}")
 
@@ -187,26 +198,20 @@ class Provisioning:
         if slices != self.request.description.slices:
             raise DifferentTpu(existing.name, f"has {counted(slices, 'node')}")
 
-    def _object(self) -> Node | QueuedResource:
-        is_queued = self.request.description.is_queued
-        return (self._api.queued_resource if is_queued else self._api.node)(self.request.full_name)
-
-    def _close_if_absent(self, failure: TpuApiError, *, is_first: bool = False) -> None:
-        """Close the entry of the ledger if the failed request created nothing. Otherwise, the entry stays open.
-
-        Args:
-            is_first: whether no request for the object was sent before the refused one. Then a zone or a project that
-                the account may not use does not contain the object.
-        """
+    def _close_if_absent(self, failure: TpuApiError) -> None:
+        """Close the entry of the ledger if the failed request created nothing. Otherwise, the entry stays open."""
         try:
-            self._object()
+            is_absent = self.existing() is None
         except TpuApiError as error:
-            if error.is_absent or (is_first and error.cause is Cause.CONFIGURATION):
-                self._close(failure)
+            # A zone or a project that the account may not use does not contain a TPU of the account.
+            was_refused = self._is_first and self._operation is None
+            is_absent = was_refused and error.cause is Cause.CONFIGURATION
+        if is_absent:
+            self._close(failure)
 
     def _close(self, failure: TpuApiError) -> None:
-        """Close the entry of the ledger for a TPU that does not exist, unless a try of its request may come later."""
-        if failure.is_uncertain:
+        """Close the entry of the ledger for a TPU that does not exist, unless an earlier request may create it."""
+        if failure.is_uncertain or not self._is_first:
             self._ledger.mark_absent(self.request.resource)
         else:
             self._ledger.mark_deleted(self.request.resource)
@@ -218,8 +223,8 @@ class Provisioning:
             CapacityError: there are no more zones.
         """
         self._refusals.append(error)
-        self._is_leaving = True
         if self._index + 1 < len(self._requests):
+            self._next_index = self._index + 1
             log.info("%s", error)
             return
         self._close_if_absent(error)
@@ -229,54 +234,56 @@ class Provisioning:
         message = f"no zone has capacity for {self.request.name} ({zones}); the last answer was:\n{error}"
         raise CapacityError(message, code=error.code, cause=error.cause) from error
 
-    def _leave(self, view: ZoneView) -> Progress:
-        """Delete what the failed request left in the zone. When nothing is left, request the TPU in the next zone."""
-        name = self.request.full_name
-        if name in view.nodes or name in view.queued_resources:
-            try:
-                self._operation = self._delete(name)
-            except TpuApiError as error:
-                if not (error.is_absent or error.is_busy):
-                    raise
-            return self._leaving()
-        self._close(self._refusals[-1])
-        self._index += 1
-        self._is_leaving = False
+    def _free_name(self, view: ZoneView, next_index: int) -> Progress:
+        """Delete what has the name in the current zone. If nothing is left, request the TPU in the next zone."""
+        existing = view.find(self.request.full_name)
+        if existing is not None and self._ledger.owner.owns(existing.labels):
+            if existing.phase is not Phase.DELETING:
+                self._delete(existing.name)
+            return self._waiting()
+        if next_index == self._index:
+            self._ledger.mark_deleted(self.request.resource)
+        else:
+            self._close(self._refusals[-1])
+        self._index, self._next_index = next_index, None
         self._request()
-        return Progress(Phase.WAITING, f"{self.request.full_name} was requested")
+        return self._waiting()
 
-    def _delete(self, name: str) -> Operation:
-        is_queued = self.request.description.is_queued
-        return self._api.delete_queued_resource(name) if is_queued else self._api.delete_node(name)
+    def _delete(self, name: str) -> None:
+        try:
+            self._api.delete(name)
+        except TpuApiError as error:
+            if not (error.is_absent or error.is_busy):
+                raise
 
-    def _leaving(self) -> Progress:
-        following = self._requests[self._index + 1].location.zone
-        return Progress(Phase.WAITING, f"{self.request.location.zone} has no capacity; the next zone is {following}")
+    def _waiting(self) -> Progress:
+        name, zone = self.request.full_name, self.request.location.zone
+        if self._next_index is None:
+            return Progress(Phase.WAITING, f"{name} was requested")
+        if self._next_index == self._index:
+            return Progress(Phase.WAITING, f"{name} can be requested when an earlier TPU of this name is deleted")
+        following = self._requests[self._next_index].location.zone
+        return Progress(Phase.WAITING, f"{zone} has no capacity; the next zone is {following}")
 
-    def _plain(self, view: ZoneView) -> Progress:
-        node = view.nodes.get(self.request.full_name)
-        if node is None:
+    def _progress(self, view: ZoneView) -> Progress:
+        """Return the progress of the requested TPU."""
+        request = self.request
+        existing = view.find(request.full_name)
+        if existing is None:
             self._check_operation()
             if self._operation is not None and not self._operation.is_done:
-                return Progress(Phase.CREATING, f"the request for the node {self.request.name} is being carried out")
-            node = self._read_again()
+                phase = Phase.WAITING if request.description.is_queued else Phase.CREATING
+                return Progress(phase, f"the request for {request.full_name} is being carried out")
+            existing = self.existing()  # the view may have been listed before the object was created
+        if existing is None:
+            raise TpuLost(f"{request.full_name} was deleted while it was being created")
+        if isinstance(existing, QueuedResource):
+            nodes = [view.nodes.get(name) for name in request.node_names]
+            return progress.of_queued_resource(existing, nodes, valid_until=request.description.valid_until)
         is_late = time.monotonic() > self._operation_read + _OPERATION_SECONDS
-        if node.phase is not Phase.UP and (node.phase is not Phase.CREATING or is_late):
+        if existing.phase is not Phase.UP and (existing.phase is not Phase.CREATING or is_late):
             self._check_operation()
-        return progress.of_nodes([node])
-
-    def _read_again(self) -> Node:
-        """Return a node that is not in the view, because the view may be older than the node.
-
-        Raises:
-            TpuLost: the node does not exist.
-        """
-        try:
-            return self._api.node(self.request.full_name)
-        except TpuApiError as error:
-            if error.is_absent:
-                raise TpuLost(f"the node {self.request.name} was deleted while it was being created") from error
-            raise
+        return progress.of_nodes([existing])
 
     def _check_operation(self) -> None:
         """Read the operation that creates the TPU, unless it was found to be done.
@@ -293,25 +300,6 @@ class Provisioning:
             error = api_errors.error_of(self._operation.fault, f"{self.request.full_name} cannot be created")
             self._close_if_absent(error)
             raise error
-
-    def _queued(self, view: ZoneView) -> Progress:
-        queued = view.queued_resources.get(self.request.full_name)
-        if queued is None:
-            self._check_operation()
-            if self._operation is not None and not self._operation.is_done:
-                message = f"the request for the queued resource {self.request.name} is being carried out"
-                return Progress(Phase.WAITING, message)
-            queued = self._read_queued_again()
-        nodes = [view.nodes.get(name) for name in self.request.node_names]
-        return progress.of_queued_resource(queued, nodes, valid_until=self.request.description.valid_until)
-
-    def _read_queued_again(self) -> QueuedResource:
-        try:
-            return self._api.queued_resource(self.request.full_name)
-        except TpuApiError as error:
-            if error.is_absent:
-                raise TpuLost(f"the queued resource {self.request.name} was deleted while it was waiting") from error
-            raise
 
 
 def loss_reason(request: TpuRequest, view: ZoneView) -> str:
@@ -331,27 +319,6 @@ def loss_reason(request: TpuRequest, view: ZoneView) -> str:
     return ""
 
 
-def provision(
-    api: TpuApi,
-    request: TpuRequest,
-    ledger: ResourceLedger,
-    *,
-    timeout: float,
-    report: Callable[[str], None],
-) -> Progress:
-    """Create a TPU, and return when its nodes run. Their workers may still execute the startup script.
-
-    Args:
-        report: called with the state whenever it changes.
-
-    Raises:
-        StepError: the TPU was not created, or not in time.
-    """
-    provisioning = Provisioning(api, request, ledger)
-    provisioning.begin()
-    return follow(api, provisioning, timeout=timeout, report=report)
-
-
 def await_request(api: TpuApi, provisioning: Provisioning) -> None:
     """Wait until a zone has accepted the request.
 
@@ -359,27 +326,23 @@ def await_request(api: TpuApi, provisioning: Provisioning) -> None:
         StepError: no zone has accepted it.
     """
     while not provisioning.is_requested:
-        location, is_queued = provisioning.request.location, provisioning.request.description.is_queued
-        provisioning.step(api.view(location, queued=is_queued))
+        _step(api, provisioning)
         if not provisioning.is_requested:
-            cancellation.current().sleep(_FIRST_PAUSE)
+            cancellation.current().sleep(_PAUSE)
 
 
 def follow(api: TpuApi, provisioning: Provisioning, *, timeout: float, report: Callable[[str], None]) -> Progress:
-    """Wait until the nodes of a requested TPU run: see `provision`."""
-    deadline = time.monotonic() + timeout
-    tries, latest = 0, ""
-    while True:
-        location, is_queued = provisioning.request.location, provisioning.request.description.is_queued
-        state = provisioning.step(api.view(location, queued=is_queued))
-        if state.message != latest:
-            report(state.message)
-            latest, tries = state.message, 0
-        if state.is_up:
-            return state
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise progress.timeout_error(state, timeout)
-        pause = backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
-        cancellation.current().sleep(min(left, pause))
-        tries += 1
+    """Wait until the nodes of a requested TPU run. Their workers may still execute the startup script.
+
+    Args:
+        report: called with the state whenever it changes.
+
+    Raises:
+        StepError: the TPU was not created, or not in time.
+    """
+    return progress.wait_up(lambda: _step(api, provisioning), timeout=timeout, report=report)
+
+
+def _step(api: TpuApi, provisioning: Provisioning) -> Progress:
+    location, is_queued = provisioning.request.location, provisioning.request.description.is_queued
+    return provisioning.step(api.view(location, queued=is_queued))

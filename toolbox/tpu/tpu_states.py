@@ -89,6 +89,11 @@ class Location:
         return f"{self}/queuedResources/{name}"
 
 
+def is_queued_resource(name: str) -> bool:
+    """Return whether a full name is that of a queued resource. Otherwise, it is that of a node."""
+    return name.split("/")[-2] == "queuedResources"
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The addresses of one worker.
@@ -239,3 +244,7 @@ class ZoneView:
     def of(cls, nodes: Sequence[Node], queued_resources: Sequence[QueuedResource]) -> ZoneView:
         """Return the view of these objects."""
         return cls({node.name: node for node in nodes}, {each.name: each for each in queued_resources})
+
+    def find(self, name: str) -> Node | QueuedResource | None:
+        """Return the node or the queued resource with a full name; None if there is no such object."""
+        return self.nodes.get(name) or self.queued_resources.get(name)

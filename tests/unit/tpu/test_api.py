@@ -40,7 +40,7 @@ def test_a_node_is_created_listed_and_deleted(server: Server, api: TpuApi, reque
     assert len(node.endpoints) == 1
     assert node.created is not None
     assert api.operation(created.name).is_done
-    api.delete_node(NODE)
+    api.delete(NODE)
     server.advance()
     assert api.nodes(PLACE) == []
 

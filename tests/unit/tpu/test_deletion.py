@@ -126,6 +126,7 @@ def test_a_tpu_of_another_owner_is_not_deleted(
     server: Server, api: TpuApi, owner: Owner, request_for: Request, fields: dict[str, int]
 ) -> None:
     api.create(request_for(owner=STRANGER, **fields))
-    with pytest.raises(ForeignObject, match="another owner"):
+    command = f"gcloud compute tpus {'queued-resources delete --force' if fields else 'tpu-vm delete'} tpu --zone="
+    with pytest.raises(ForeignObject, match=f"another owner, .*: it is not deleted; .* use `{command}"):
         deletion.delete(api, QUEUED if fields else NODE, owner)
     assert server.requests("DeleteNode") == server.requests("DeleteQueuedResource") == []

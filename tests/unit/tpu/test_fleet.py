@@ -123,6 +123,24 @@ def test_a_failed_deletion_is_recorded_and_can_be_repeated(
     assert (server.leftovers(), ledger.open_resources()) == ([], [])
 
 
+def test_a_tpu_that_an_ended_session_was_deleting_is_not_found(
+    followed: Followed, request_for: Request, server: Server, api: TpuApi
+) -> None:
+    tpu = followed.fleet.request(request_for(), 60)
+    server.advance(10)
+    wait(lambda: tpu.is_up, "the TPU")
+    followed.fleet.forget(tpu)
+    api.delete(tpu.request.full_name)
+    assert followed.fleet.find(request_for(), 60) is None
+    again = followed.fleet.request(request_for(), 60)
+    wait(lambda: "is deleted" in again.message, "the message")
+    server.advance(10)
+    wait(lambda: server.requests("CreateNode")[1:], "the second request")
+    server.advance(10)
+    wait(lambda: again.is_up, "the TPU")
+    assert again.ending is None
+
+
 def test_a_tpu_of_an_ended_session_is_found_in_its_zone(
     followed: Followed, request_for: Request, server: Server, api: TpuApi, ledger: MemoryLedger
 ) -> None:

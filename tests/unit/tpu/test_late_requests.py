@@ -96,6 +96,17 @@ def test_a_tpu_that_is_created_after_an_outage_is_reaped(
     assert (server.leftovers(), ledger.open_resources(), ledgers.runs()) == ([], (), [])
 
 
+@pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"])
+def test_a_refusal_does_not_tell_the_outcome_of_the_request_of_an_earlier_session(
+    api: TpuApi, request_for: Request, server: Server, ledger: Ledger, code: str
+) -> None:
+    ledger.plan(request_for().resource)
+    server.add_fault(Fault("CreateNode", code))
+    with pytest.raises(StepError, match=code):
+        Provisioning(api, request_for(), ledger).begin()
+    assert [entry.is_absent for entry in ledger.open_resources()] == [True]
+
+
 def test_a_refusal_does_not_tell_the_outcome_of_the_tries_before_it(
     api: TpuApi, request_for: Request, server: Server, ledger: Ledger
 ) -> None:

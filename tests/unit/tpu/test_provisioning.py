@@ -13,7 +13,7 @@ from tests.unit.tpu.conftest import OTHER_ZONE, PLACE, PROJECT, ZONE, Request
 from toolbox.model.errors import StepError
 from toolbox.model.resources import Owner
 from toolbox.model.verdicts import Cause
-from toolbox.tpu import provisioning
+from toolbox.tpu import progress, provisioning
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import ApiUnavailable, CapacityError, RejectedRequest
 from toolbox.tpu.deletion import ForeignObject
@@ -158,6 +158,44 @@ def test_another_tpu_of_the_same_owner_is_not_adopted(
     assert ledger.open_resources() == entries
 
 
+@pytest.mark.parametrize("fields", [{}, {"slices": 2}])
+def test_a_tpu_that_an_earlier_session_was_deleting_is_created_again(
+    server: Server, api: TpuApi, start: Start, follow: Follow, ledger: MemoryLedger, fields: dict[str, Any]
+) -> None:
+    created = start(**fields)
+    follow(created)
+    api.delete(created.request.full_name)
+    created = start(**fields)
+    assert not created.is_requested
+    state = created.step(api.view(PLACE))
+    assert (state.phase, "is deleted" in state.message) == (Phase.WAITING, True)
+    assert follow(created).is_up
+    (entry,) = ledger.open_resources()
+    assert (entry.resource, entry.is_created) == (created.request.resource, True)
+    assert set(server.created_twice()) == set(created.request.node_names)
+
+
+@pytest.mark.parametrize("fields", [{}, {"slices": 2}])
+def test_a_tpu_whose_labels_were_changed_stays_in_the_ledger(
+    api: TpuApi, start: Start, request_for: Request, ledger: MemoryLedger, fields: dict[str, Any]
+) -> None:
+    ledger.plan(request_for(**fields).resource)
+    api.create(request_for(owner=STRANGER, **fields))
+    with pytest.raises(ForeignObject, match="if only its labels were changed, and it is yours, use `gcloud compute"):
+        start(**fields)
+    assert [entry.resource.name for entry in ledger.open_resources()] == [request_for(**fields).full_name]
+
+
+def test_the_tpu_of_another_owner_in_a_zone_without_capacity_is_not_deleted(
+    server: Server, api: TpuApi, start: Start, follow: Follow, request_for: Request
+) -> None:
+    server.add_fault(Fault("CreateNode", "RESOURCE_EXHAUSTED", zone=ZONE))
+    created = start(**ZONES)
+    api.create(request_for(owner=STRANGER))
+    assert follow(created).nodes[0].name == OTHER_NODE
+    assert server.leftovers() == [NODE, OTHER_NODE]
+
+
 def test_a_stock_out_moves_to_the_next_zone(server: Server, start: Start, follow: Follow, ledger: MemoryLedger) -> None:
     server.set_capacity(ZONE, nodes=0)
     state = follow(start(**ZONES))
@@ -258,7 +296,7 @@ def test_a_node_that_is_preempted_while_it_is_created_is_lost(server: Server, st
 def test_a_node_that_another_user_deletes_is_lost(server: Server, start: Start, api: TpuApi) -> None:
     created = start()
     server.advance()
-    api.delete_node(NODE)
+    api.delete(NODE)
     server.advance()
     with pytest.raises(TpuLost, match="was deleted while it was being created"):
         created.step(api.view(PLACE))
@@ -282,13 +320,13 @@ def test_a_view_from_before_the_request_does_not_count_as_a_loss(server: Server,
 
 
 def test_the_loop_reports_each_state_once_and_ends_in_time(
-    server: Server, api: TpuApi, ledger: MemoryLedger, request_for: Request, monkeypatch: pytest.MonkeyPatch
+    server: Server, api: TpuApi, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provisioning, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(progress, "_FIRST_PAUSE", 0.01)
     server.set_capacity(ZONE, nodes=0)
     reports: list[str] = []
     with pytest.raises(StepError, match=r"not up after 1 s: .*is (WAITING|CREATING|ACCEPTED)") as caught:
-        provisioning.provision(api, request_for(spot=True), ledger, timeout=1, report=reports.append)
+        provisioning.follow(api, start(spot=True), timeout=1, report=reports.append)
     assert caught.value.cause is Cause.CAPACITY
     assert len(reports) == len(set(reports))
 
