@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from toolbox.ci.github_api import Api
+from toolbox.ci.github_api import Api, mapping
 from toolbox.model.errors import InfrastructureError
 
 LABEL: Final = "topgallant"
@@ -77,7 +77,7 @@ def _open(api: Api, run: WorkflowRun) -> str:
     _ensure_label(api)
     body = _body(run, failures=1)
     title = f"{run.project}: the workflow {run.workflow} fails"
-    issue = _mapping(api.send("POST", "issues", {"title": title, "body": body, "labels": [LABEL]}))
+    issue = mapping(api.send("POST", "issues", {"title": title, "body": body, "labels": [LABEL]}))
     return f"opened issue #{issue.get('number')}"
 
 
@@ -102,13 +102,13 @@ def _open_issues(api: Api, name: str) -> list[Mapping[str, Any]]:
     answer = api.get("issues", labels=LABEL, state="open", creator=_AUTHOR, per_page=_MOST_ISSUES)
     if not isinstance(answer, list):
         raise InfrastructureError("GitHub answered the request for issues with a value that is not a list")
-    issues = [issue for issue in map(_mapping, answer) if _is_of(issue, name)]
+    issues = [issue for issue in map(mapping, answer) if _is_of(issue, name)]
     return sorted(issues, key=lambda issue: int(issue["number"]))
 
 
 def _is_of(issue: Mapping[str, Any], name: str) -> bool:
     match = _MARKER.match(issue.get("body") or "")
-    is_issue = "pull_request" not in issue and _mapping(issue.get("user")).get("login") == _AUTHOR
+    is_issue = "pull_request" not in issue and mapping(issue.get("user")).get("login") == _AUTHOR
     return is_issue and match is not None and match["name"] == name
 
 
@@ -145,7 +145,3 @@ def _ensure_label(api: Api) -> None:
     except InfrastructureError:
         content = {"name": LABEL, "color": _COLOR, "description": "opened and closed by the workflows of Topgallant"}
         api.send("POST", "labels", content)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

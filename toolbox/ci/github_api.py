@@ -104,3 +104,8 @@ def from_environment() -> CommandLineApi:
 def segment(text: str) -> str:
     """Return a text as one segment of a path."""
     return quote(text, safe="")
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a part of an answer that should be an object; an empty mapping if it is something else."""
+    return value if isinstance(value, Mapping) else {}

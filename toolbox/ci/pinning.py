@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from toolbox.ci import github_api
-from toolbox.ci.github_api import Api
+from toolbox.ci.github_api import Api, mapping
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import abbreviated
@@ -48,11 +47,11 @@ def revision(api: Api, comment: Comment) -> str:
         InfrastructureError: GitHub refused a request.
     """
     _check_author(api, comment.author)
-    pull_request = _mapping(api.get(f"pulls/{comment.pull_request}"))
-    head = _mapping(pull_request.get("head"))
+    pull_request = mapping(api.get(f"pulls/{comment.pull_request}"))
+    head = mapping(pull_request.get("head"))
     if pull_request.get("state") != "open":
         raise UsageError(f"the pull request {comment.pull_request} is not open: open it, and comment again")
-    if _mapping(head.get("repo")).get("full_name") != api.repository:
+    if mapping(head.get("repo")).get("full_name") != api.repository:
         raise UsageError(
             f"the pull request {comment.pull_request} comes from a fork, whose code does not run with credentials:\n"
             "  review the code, push the branch to this repository, and comment on a pull request of that branch"
@@ -71,7 +70,7 @@ def revision(api: Api, comment: Comment) -> str:
 def _check_author(api: Api, author: str) -> None:
     if not _LOGIN.fullmatch(author):
         raise UsageError("the author of the comment is not a person: only people with write access may start runs")
-    answer = _mapping(api.get(f"collaborators/{github_api.segment(author)}/permission"))
+    answer = mapping(api.get(f"collaborators/{github_api.segment(author)}/permission"))
     if answer.get("permission") not in _MAY_START:
         raise UsageError(f"{author} may not start runs, because this needs write access to {api.repository}")
 
@@ -79,7 +78,7 @@ def _check_author(api: Api, author: str) -> None:
 def _is_older(api: Api, branch: str, head: str, time: dt.datetime) -> bool:
     """Return whether the latest change of a branch made its present head, and is older than a time."""
     activities = api.get("activity", ref=f"refs/heads/{branch}", per_page=1)
-    latest = _mapping(activities[0]) if isinstance(activities, list) and activities else {}
+    latest = mapping(activities[0]) if isinstance(activities, list) and activities else {}
     try:
         changed = parse_time(str(latest.get("timestamp")))
     except UsageError:
@@ -100,7 +99,3 @@ def parse_time(text: str) -> dt.datetime:
     if time is None or time.tzinfo is None:
         raise UsageError(f"{abbreviated(text)} is not a time such as 2026-11-23T04:55:00Z")
     return time
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
