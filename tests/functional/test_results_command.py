@@ -312,6 +312,7 @@ def test_runs_outside_of_the_baseline_are_compared_but_change_nothing(results: R
     (after,) = loaded(results(*argv))
     assert (after["mean"], after["samples"], after["action"]) == (before["mean"], before["samples"], "kept")
     assert file.read_text() == bounds
+    assert "20 runs outside of the baseline: not used" in results("update_bounds", "training").stdout
     assert loaded(results("changes", "--format=json")) == changes
     (compared,) = loaded(results("compare", "20260409", "latest", "--cells=*small*", "--format=json"))
     assert compared["change"] == "worse"

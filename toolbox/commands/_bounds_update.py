@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from toolbox.model import patterns
 from toolbox.model.errors import UsageError
+from toolbox.model.text import counted
 from toolbox.reports.terminal import result_rows
 from toolbox.reports.terminal.result_rows import Row
 from toolbox.results import queries
@@ -69,10 +70,12 @@ def update(
     ]
     differences = files.update(entries, dry_run=dry_run)
     rows = result_rows.of_decisions(decisions)
+    outside = sum(not run.baseline for run in queries.runs(connection, replace(selection, baseline=False)))
     few = sum(decision.after is None for decision in decisions)
     remarks = [
         *_warnings(rows),
         *faults,
+        *([f"{counted(outside, 'run')} outside of the baseline: not used"] if outside else []),
         *([f"{few} series have too few accepted values for bounds"] if few else []),
         f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {files.path}",
     ]
