@@ -209,6 +209,29 @@ def test_one_node_serves_all_cells_of_a_run(runs: Runs) -> None:
     runs.check_clean()
 
 
+def test_cells_after_a_failed_startup_script_cost_nothing(runs: Runs) -> None:
+    outcome = runs.configure("abc", {"startup_script": "exit 3"}, jobs=1).grid.run()
+    assert outcome.exit_code == 3, str(outcome)
+    assert {(step["verdict"], step["cause"]) for step in runs.cells().values()} == {("error", "configuration")}
+    messages = [step["message"] for step in runs.cells().values()]
+    assert ["__x=a/attempt-1 has failed on this target" in message for message in messages] == [False, True, True]
+    assert len(runs.server.history()) == 1
+    runs.check_clean()
+
+
+def test_a_cell_that_breaks_the_shell_is_named_and_the_next_cells_pass(runs: Runs) -> None:
+    breaks = "[ {@cell.x} != a ] || echo 'exit 1' > ~/.bashrc; echo {@cell.x} > file"
+    target = {"reuse": "run"}
+    block = {"jobs": 1, "workload": {"command": breaks, "sample_seconds": None}, "retries": {"infrastructure": 0}}
+    outcome = runs.configure("abc", target, **block).grid.run()
+    assert outcome.exit_code == 3, str(outcome)
+    assert runs.grid.verdicts == {"a": "error", "b": "passed", "c": "passed"}
+    assert "startup files of the shell changed while" in runs.cells()["a"]["message"]
+    assert "~/.bashrc" in runs.cells()["a"]["message"]
+    assert len(runs.server.history()) == 2
+    assert runs.server.leftovers() == []
+
+
 def kill(runs: Runs, moment: str) -> None:
     """Start a run with one cell that waits, and kill the orchestrator at a moment."""
     runs.grid.mark("hold-a")
