@@ -16,11 +16,11 @@ from tests.live.tpu_cells import FOUR_WORKERS, OTHER_ZONE, QUEUED, ZONE, Cells
 from tests.servers import tpu
 from tests.servers.tpu import Fault, Timings
 from toolbox.backends import tpu_vm
-from toolbox.hosts import agent_connection
+from toolbox.hosts import agent_connection, ssh_machine
 from toolbox.model.errors import FilesLost, StepError
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import AttemptState, EndedBy
-from toolbox.tpu import api_endpoint, worker_group
+from toolbox.tpu import api_endpoint, deletion, fleet, worker_group
 from toolbox.tpu.api import TpuApi
 
 pytestmark = pytest.mark.live
@@ -40,6 +40,11 @@ def _cells(server: tpu.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Yield a function that opens a target with these fields."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(worker_group, "LOST_SECONDS", 2.0)
+    monkeypatch.setattr(worker_group, "_PROBE_SECONDS", 1)
+    monkeypatch.setattr(tpu_vm, "_LOOK_SECONDS", 0.05)
+    for module in (fleet, deletion):
+        monkeypatch.setattr(module, "_FIRST_PAUSE", 0.05)
+        monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.2)
     opened: list[Cells] = []
 
     def call(**fields: Any) -> Cells:
@@ -208,14 +213,19 @@ def test_a_cell_waits_for_the_startup_script(cells: Callable[..., Cells], server
     assert attempt.wait().exit_code == 0
 
 
-def test_a_worker_that_disappears_ends_the_cell_on_all_workers(cells: Callable[..., Cells], server: tpu.Server) -> None:
+@pytest.mark.parametrize("harm", [tpu.Server.lose_worker, tpu.Server.break_worker])
+def test_a_worker_that_disappears_ends_the_cell_on_all_workers(
+    cells: Callable[..., Cells],
+    server: tpu.Server,
+    monkeypatch: pytest.MonkeyPatch,
+    harm: Callable[[tpu.Server, str, int], None],
+) -> None:
+    monkeypatch.setattr(ssh_machine, "_OPTIONS", ("BatchMode=yes", "ConnectTimeout=1"))
     bench = cells(**FOUR_WORKERS)
-    attempt = bench.start("sh", "-c", "echo made > file; echo up; sleep 600")
-    attempt.printed("up\n")
-    server.lose_worker(bench.node(), 2)
+    attempt = bench.begin("echo made > file; sleep 600")
+    harm(server, bench.node(), 2)
     outcome = attempt.wait()
     assert outcome.ended_by is EndedBy.LOST
-    # If the worker is lost before it has confirmed the start of the workload, the message begins with another sentence.
     assert outcome.message.count("worker 2: the host cannot be reached") == 1
     assert "READY" in outcome.message
     attempt.collect()
@@ -277,10 +287,13 @@ def test_requests_to_an_api_that_fails_occasionally_are_repeated(
 
 
 def test_a_slow_creation_is_followed(cells: Callable[..., Cells], server: tpu.Server) -> None:
-    server.set_timings(Timings(create=1.0, boot=0.5))
+    server.set_timings(Timings(create=600.0, boot=60.0))
     bench = cells()
     attempt = bench.start("true")
     bench.waits(attempt, "CREATING")
+    server.advance(600)
+    bench.waits(attempt, "does not answer by SSH")
+    server.advance(60)
     assert attempt.wait().exit_code == 0
 
 
@@ -435,23 +448,27 @@ def test_a_cell_waits_for_the_capacity_of_a_node_that_is_being_deleted(
     cells: Callable[..., Cells], server: tpu.Server, limit: Callable[[tpu.Server], None]
 ) -> None:
     limit(server)
-    server.set_timings(Timings(delete=1.0))
+    server.set_timings(Timings(delete=600.0))
     bench = cells()
     first, _ = bench.run("true")
     with ThreadPoolExecutor() as threads:
         deleting = threads.submit(first.by.backend.release, first.handle)
         server.wait_for_state(str(server.nodes()[0]["name"]), "DELETING")
-        assert bench.run("true", name="second")[1].exit_code == 0
+        second = threads.submit(bench.run, "true", name="second")
+        wait_for(lambda: server.requests("CreateNode")[1:], "a request without capacity")
+        server.advance(600)
+        assert second.result()[1].exit_code == 0
         deleting.result()
 
 
 def test_a_node_is_adopted_while_it_is_created(cells: Callable[..., Cells], server: tpu.Server) -> None:
-    server.set_timings(Timings(create=1.0))
+    server.set_timings(Timings(create=600.0))
     bench = cells()
     first = bench.start("true", by=bench.orchestrator())
     first.by.backend.close()
     second = bench.orchestrator()
     assert second.backend.find(first.workload, first.handle.name, first.directory) == first.handle
+    server.advance(600)
     assert second.end_of(first.handle).outcome is not None
     assert len(server.history()) == 1
 

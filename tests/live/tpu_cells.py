@@ -9,6 +9,7 @@ from tests.conformance.sites import RUN, Attempt, Bench, Orchestrator, Site, wai
 from tests.fakes.ledger import MemoryLedger
 from tests.servers import tpu
 from toolbox.backends.tpu_vm import Target
+from toolbox.model.workloads import AttemptState
 
 ZONE: Final = "us-central1-a"
 OTHER_ZONE: Final = "us-west4-a"
@@ -51,6 +52,7 @@ class Cells(Bench):
         """Start a workload that prints `up` first, and wait until it runs."""
         attempt = self.start("sh", "-c", "echo up; " + " ".join(command or ("sleep 600",)), **fields)
         attempt.printed("up\n")
+        wait_for(lambda: attempt.by.status(attempt.handle).state is AttemptState.RUNNING, "the state RUNNING")
         return attempt
 
     def waits(self, attempt: Attempt, text: str) -> None:

@@ -54,6 +54,7 @@ class Tpu:
         up_since: the monotonic time at which the TPU was first seen to be up; None until then.
         is_deleted: whether the run deletes the TPU.
         awaits_deletions: whether the TPU has no capacity until other TPUs of the run are deleted.
+        ended_deletions: how many TPUs had been deleted in the zones of the TPU when it was last requested.
         lock: held while a request about the TPU is sent.
     """
 
@@ -66,6 +67,7 @@ class Tpu:
     up_since: float | None = None
     is_deleted: bool = False
     awaits_deletions: bool = False
+    ended_deletions: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -112,6 +114,7 @@ class Fleet:
         self._lock = threading.RLock()
         self._deleted = threading.Condition(self._lock)
         self._deletions: Counter[str] = Counter()  # the number of TPUs that are being deleted, by zone
+        self._ended_deletions: Counter[str] = Counter()  # the number of TPUs that were deleted, by zone
         self._tpus: dict[str, Tpu] = {}
         self._wake = threading.Event()
         self._scope = CancelScope()
@@ -248,6 +251,7 @@ class Fleet:
 
     def _begin(self, tpu: Tpu) -> None:
         while True:
+            tpu.ended_deletions = self._count_ended_deletions(tpu)
             try:
                 tpu.provisioning.begin()
             except CapacityError:
@@ -278,6 +282,7 @@ class Fleet:
         finally:
             with self._deleted:
                 self._deletions[zone] -= 1
+                self._ended_deletions[zone] += 1
                 self._deleted.notify_all()
             self._wake.set()
 
@@ -288,9 +293,16 @@ class Fleet:
         """
         return any(self._deletions[zone] for zone in tpu.request.description.zone)
 
+    def _count_ended_deletions(self, tpu: Tpu) -> int:
+        return sum(self._ended_deletions[zone] for zone in tpu.request.description.zone)
+
+    def _may_have_room(self, tpu: Tpu) -> bool:
+        """Return whether other TPUs have been or are being deleted since a TPU was requested."""
+        return self._has_deletions(tpu) or self._count_ended_deletions(tpu) > tpu.ended_deletions
+
     def _await_deletions(self, tpu: Tpu) -> bool:
         """Wait while other TPUs are being deleted, and return whether another request may succeed."""
-        if not self._has_deletions(tpu):
+        if not self._may_have_room(tpu):
             return False
         with self._deleted:
             while self._has_deletions(tpu) and time.monotonic() < tpu.deadline:
@@ -378,12 +390,13 @@ class Fleet:
                 return
             if tpu.awaits_deletions:
                 tpu.awaits_deletions = False
+                tpu.ended_deletions = self._count_ended_deletions(tpu)
                 tpu.provisioning = Provisioning(self._api, tpu.request, self._ledger)
                 tpu.provisioning.begin()
                 return
             progress = tpu.provisioning.step(view)
         except CapacityError as error:
-            if not self._has_deletions(tpu):
+            if not self._may_have_room(tpu):
                 self._end(tpu, EndedBy.NO_CAPACITY, str(error))
                 return
             tpu.awaits_deletions = True

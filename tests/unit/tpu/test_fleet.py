@@ -141,6 +141,28 @@ def test_a_tpu_that_an_ended_session_was_deleting_is_not_found(
     assert again.ending is None
 
 
+def test_a_stock_out_that_is_reported_after_a_deletion_does_not_end_the_request(
+    followed: Followed, request_for: Request, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolbox.tpu.deletion._FIRST_PAUSE", 0.01)
+    server.set_capacity(ZONE, nodes=1)
+    first = followed.fleet.request(request_for("first"), 60)
+    server.advance(1)
+    wait(lambda: first.is_up, "the first TPU")
+    server.add_fault(Fault("CreateNode", operation_seconds=600))
+    second = followed.fleet.request(request_for("second"), 60)
+    deleting = threading.Thread(target=followed.fleet.delete, args=(first,))
+    deleting.start()
+    wait(lambda: server.requests("DeleteNode"), "the deletion")
+    server.advance(1)
+    deleting.join()
+    server.advance(600)
+    wait(lambda: server.requests("CreateNode")[2:] or second.ending, "another request")
+    server.advance(1)
+    wait(lambda: second.is_up or second.ending, "the second TPU")
+    assert second.ending is None
+
+
 def test_a_tpu_of_an_ended_session_is_found_in_its_zone(
     followed: Followed, request_for: Request, server: Server, api: TpuApi, ledger: MemoryLedger
 ) -> None:
