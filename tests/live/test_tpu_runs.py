@@ -319,6 +319,16 @@ def test_an_abandoned_attempt_is_ended_and_repeated(runs: Runs, reuse: str) -> N
     runs.check_clean()
 
 
+def test_a_run_that_is_resumed_on_another_machine_leaves_nothing(runs: Runs, tmp_path: Path) -> None:
+    kill(runs.configure("a"), "begin a")
+    runs.grid.unmark("hold-a")
+    resume = ("project", "resume", str(runs.grid.directory), "--abandon")
+    outcome = runs.grid.workspace.run(*resume, env={"HOME": str(tmp_path / "another-home")})
+    assert outcome.exit_code == 0, str(outcome)
+    assert runs.grid.lines.count("begin a") == 2
+    assert runs.server.leftovers() == []
+
+
 def test_tpus_without_a_ledger_are_found_by_their_labels(runs: Runs) -> None:
     kill(runs.configure("a"), "begin a")
     shutil.rmtree(runs.grid.directory)
