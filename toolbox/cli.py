@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit code. After the third signal, end the process at once."""
     code = _main(argv)
     if signals.cleanup_has_ended():
-        # When the interpreter ends, it waits for all worker threads, of which one may wait for a remote system.
+        # When the interpreter ends, it waits for all worker threads, and a thread may wait for a remote system.
         _flush()
         sys.stderr.flush()
         os._exit(code)

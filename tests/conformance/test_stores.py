@@ -122,7 +122,7 @@ def test_the_test_cases_of_a_cell_are_recorded(store: Store, tmp_path: Path) -> 
 
 
 def suite_of(*cases: str) -> str:
-    """Return a JUnit file with these test cases. One whose name begins with `bad` has failed."""
+    """Return a JUnit file with these test cases. A test case whose name begins with `bad` has failed."""
     elements = [f'<testcase name="{name}">{"<failure/>" * name.startswith("bad")}</testcase>' for name in cases]
     return f"<testsuite>{''.join(elements)}</testsuite>"
 

@@ -254,7 +254,7 @@ def test_older_than_also_limits_the_resources_of_ended_runs(team: Team) -> None:
     assert team.things == []
 
 
-def test_a_run_that_is_resumed_on_another_machine_deletes_what_its_labels_show(team: Team) -> None:
+def test_a_run_that_is_resumed_on_another_machine_deletes_resources_with_its_labels(team: Team) -> None:
     run = team.kill_in_test("a", "kept")
     team.put("of another run", expires_in=3600)
     team.elsewhere("project", "resume", str(run))
@@ -267,7 +267,7 @@ def test_a_run_that_is_resumed_on_another_machine_deletes_what_its_labels_show(t
 HINT = "of 1 remote resource, 1 could not be deleted: find them with `./run_toolbox.py resources list PROJECT`"
 
 
-def test_a_run_that_is_resumed_on_another_machine_leaves_what_others_own(team: Team) -> None:
+def test_a_run_that_is_resumed_on_another_machine_keeps_resources_of_other_owners(team: Team) -> None:
     run = team.kill_in_test("a")
     team.put("a", expires_in=3600)
     outcome = team.elsewhere("project", "resume", str(run), code=3)

@@ -74,7 +74,7 @@ def test_a_cell_runs_on_its_own_node(cells: Callable[..., Cells], server: tpu.Se
     bench = cells(startup_script="touch /var/lib/topgallant/prepared")
     attempt, outcome = bench.run("sh", "-c", "test -e /var/lib/topgallant/prepared && echo 1 >result")
     assert (outcome.ended_by, outcome.exit_code, attempt.text("files/result")) == (EndedBy.EXIT, 0, "1\n")
-    assert paid_seconds(attempt) > outcome.seconds  # the TPU is also paid while it is prepared
+    assert paid_seconds(attempt) > outcome.seconds  # the TPU also costs money while its workers are prepared
     bench.release(attempt)
     assert [record.creator for record in server.history()] == ["CreateNode"]
 
@@ -188,7 +188,7 @@ def test_a_failed_startup_script_is_shown(cells: Callable[..., Cells]) -> None:
 
 
 @pytest.mark.parametrize("reuse", ["run", "cell"])
-def test_after_a_failed_startup_script_further_cells_fail_without_a_tpu(
+def test_further_cells_fail_without_a_tpu_after_a_failed_startup_script(
     cells: Callable[..., Cells], server: tpu.Server, reuse: str
 ) -> None:
     bench = cells(reuse=reuse, startup_script="echo there is no such package >&2\nexit 3")

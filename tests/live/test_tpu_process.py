@@ -1,4 +1,4 @@
-"""The test server of the TPU API as a process of its own, and what is left of it when its process is killed."""
+"""The test server of the TPU API as a separate process. When the process is killed, no worker remains."""
 
 from __future__ import annotations
 

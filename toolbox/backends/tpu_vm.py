@@ -185,7 +185,7 @@ class _TpuVm:
             return {handle: self._attempts[handle.name].status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
-        """See `Backend`. The files of an attempt are lost with its TPU, or if the workload broke the shell for SSH."""
+        """See `Backend`. The files of an attempt are lost if its TPU is lost, or if the workload broke the shell."""
         attempt = self._attempts[handle.name]
         if not attempt.is_started:
             return

@@ -49,7 +49,7 @@ class Check(BaseModel):
         return Judgement(True, f"{report}, in {duration(report.seconds)}", cases=report)
 
     def finished(self, directory: Path) -> CaseReport | None:
-        """Return the test cases that finished before the suite was ended; None if there are none."""
+        """Return the test cases that finished before the suite was ended; None if no test case finished."""
         try:
             report = junit_files.report(directory, self.glob, self.fail_on, is_partial=True)
         except junit_files.JUnitFault:

@@ -273,7 +273,7 @@ def _checkout(workflow: Workflow) -> tuple[str, str]:
     if workflow.label:
         return (
             "github.event.pull_request.base.sha || github.sha",
-            "The branch that the pull request is for. The code of the pull request gets no credentials.",
+            "The base branch of the pull request. The code of the pull request gets no credentials.",
         )
     why = "The default branch. The code of the pull request gets no credentials." if workflow.comment else ""
     return "github.sha", why
@@ -304,7 +304,7 @@ def _status(context: str) -> str:
 
 
 def _on_default_branch(workflow: Workflow) -> list[str]:
-    """Return the conditions under which a run tests the default branch. A schedule always runs there."""
+    """Return the conditions under which a run tests the default branch. Scheduled runs always test this branch."""
     others = workflow.dispatch or workflow.push or workflow.pull_request or workflow.label
     return [*([_SCHEDULED] * bool(workflow.schedule)), *([_DEFAULT_BRANCH] * bool(others))]
 

@@ -68,7 +68,7 @@ class CaseCheck(Protocol):
     """A check that counts test cases, which are rows of the cell even if the workload did not end by itself."""
 
     def finished(self, directory: Path) -> CaseReport | None:
-        """Return the test cases that finished before the workload was ended; None if there are none."""
+        """Return the test cases that finished before the workload was ended; None if no test case finished."""
 
 
 class MetricSource(Protocol):

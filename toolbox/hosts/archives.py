@@ -63,7 +63,7 @@ def extract(stream: BinaryIO, directory: Path, limits: CollectLimits) -> None:
             while (member := archive.next()) is not None:
                 archive.members = []  # forget the members, which `tarfile` would keep in memory
                 extraction.extract(archive, member)
-            # `tarfile` takes a damaged or missing header for the end of the archive.
+            # `tarfile` mistakes a damaged or missing header for the end of the archive.
             stream.seek(archive.offset)
             if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
                 raise tarfile.ReadError("the archive is incomplete: its end is missing")

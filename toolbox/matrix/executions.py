@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 _MOST_THREADS: Final = 32
-_CANCEL_SECONDS: Final = 2.0  # how long cancelled work may take to end; some targets do not let go sooner
+_CANCEL_SECONDS: Final = 2.0  # how long cancelled work may take to end; some targets need this time
 _JUDGED: Final = (EndedBy.EXIT, EndedBy.SIGNAL)  # the checks decide the outcome, which does not contain the message
 
 
@@ -213,14 +213,14 @@ class Executions:
     def _await_work(self) -> None:
         """Wait until the worker threads have no work.
 
-        Joining the threads would not do: a signal that interrupts `Thread.join` makes later joins return early.
+        The threads are not joined, because a signal that interrupts `Thread.join` makes later joins return early.
         """
         while self._open_work:
             signals.check()
             wait(self._open_work.copy(), timeout=signals.WAIT_SECONDS)
 
     def _cancel_work(self, reason: str) -> None:
-        """Cancel the work of all threads, and wait a moment for its end. What is not removed yet remains."""
+        """Cancel the work of all threads, and wait a moment for its end. Files that are not removed yet remain."""
         for scope in (self._starting, self._collecting, self._removing):
             scope.cancel(reason)
         wait(self._open_work.copy(), timeout=_CANCEL_SECONDS)

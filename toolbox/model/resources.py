@@ -16,8 +16,8 @@ LABEL_PREFIX: Final = "topgallant-"
 LATE: Final = timedelta(hours=1)
 """How long after a request its resource may still be created, if the outcome of the request is unknown.
 
-Google Cloud gives no bound for a creation that was accepted while its API was failing. An hour is the time for which
-its APIs guarantee to recognize a repeated request by its `request_id`, so both requests may be under way that long.
+Google Cloud gives no bound for a creation that was accepted while its API was failing. Its APIs guarantee for an hour
+to recognize a repeated request by its `request_id`, so a request is assumed to last for at most an hour.
 """
 _EXPIRES: Final = "expires"
 _LONGEST_LABEL: Final = 63  # characters, the limit of Kubernetes and of Google Cloud

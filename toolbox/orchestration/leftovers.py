@@ -131,7 +131,7 @@ class Search:
 def labelled(configuration: Configuration) -> list[OpenResource]:
     """Return the resources, of any owner, that the targets and the existing clusters of a project find by labels.
 
-    A target or a cluster that does not answer is logged.
+    If a target or a cluster does not answer, the failure is logged.
     """
     search = Search()
     search.add_labelled(configuration)

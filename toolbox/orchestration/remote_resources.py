@@ -81,7 +81,7 @@ class NotDeleted(StepError):
 
     def __init__(self, count: int) -> None:
         remain = f"{counted(count, 'remote resource')} may still exist, because a signal ended the cleanup"
-        hint = f"`{environ.program()} resources reap` deletes what is left, and so does the end of a resumed run"
+        hint = f"`{environ.program()} resources reap` or the end of a resumed run deletes them"
         super().__init__(f"{remain}: {hint}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
@@ -166,7 +166,7 @@ def awaited(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Ope
 
 
 def reap_later(entry: OpenResource) -> str:
-    """Return what a person can do about a resource that may still be created."""
+    """Return how a person can delete a resource that may still be created."""
     return f"use `{environ.program()} resources reap` after {entry.awaited_until:%H:%M} UTC to delete it"
 
 

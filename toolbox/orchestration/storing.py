@@ -47,7 +47,7 @@ def location(configuration: Configuration) -> str:
 
 
 def is_baseline(configuration: Configuration, *, is_from_outside: bool) -> bool:
-    """Return whether a run is part of the baseline: not if a comment requested it, or if it tests another branch."""
+    """Return whether a run is part of the baseline: false if a comment requested it, or if it tests another branch."""
     is_main_branch = environ.get(environ.RESULTS_BASELINE) in {None, "true"}
     return configuration.block(BLOCK, Results).baseline and is_main_branch and not is_from_outside
 

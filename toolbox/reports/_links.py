@@ -45,7 +45,7 @@ class Link:
 
 
 def cell_anchor(cell: str) -> str:
-    """Return the id of a cell in a report; empty if the id of the cell is not plain."""
+    """Return the id of a cell in a report; empty if the id has unexpected characters."""
     return f"c-{cell}" if _PLAIN_ID.fullmatch(cell) else ""
 
 

@@ -1,8 +1,8 @@
 """Writes the test cases of a run into the store, for `recording.py`.
 
-A test case whose name contains an address, an identifier or a temporary path has another name in each run. So that such
-names do not fill the store, the test cases of a cell that no run has for the longest time are removed when the cell has
-too many. The counts of their runs stay, and so do test cases that ever failed, and all test cases of the latest run.
+A test case whose name contains an address, an identifier or a temporary path has another name in each run. When a cell
+has too many test cases, the test cases that have been missing from runs for the longest time are removed. The counts of
+their runs stay. Test cases that have ever failed, and all test cases of the latest run, stay too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolbox.runs.step_cases import StepCases
 log = logging.getLogger(__name__)
 
 MOST_NAMES: Final = 100_000  # different test cases of a cell
-_SPARE: Final = 10  # one of this many is removed in addition, so that not every run removes test cases
+_SPARE: Final = 10  # one in this number of test cases is removed in addition, so that not every run removes test cases
 _FEW: Final = 500  # ids in one statement
 _HARMLESS: Final = (CaseOutcome.PASSED, CaseOutcome.SKIPPED)
 _MOST_TEXTS: Final = 100  # test cases of a result whose whole text is stored
@@ -88,7 +88,7 @@ def _ids(connection: Connection, insert: Insert, cell_id: int, keyed: Mapping[_K
 
 
 def _remove_oldest(connection: Connection, name: str, cell_id: int, excess: int, latest: Collection[int]) -> None:
-    """Remove test cases of a cell that never failed, with their results, those of the oldest runs first.
+    """Remove test cases of a cell that never failed, and their results. The oldest test cases are removed first.
 
     Args:
         name: the name of the cell, for a warning.

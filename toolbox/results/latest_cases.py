@@ -18,7 +18,7 @@ MOST: Final = 20  # failures of a cell, and test cases of a cell that became slo
 EARLIER: Final = 10  # earlier results whose median is the usual time of a test case
 SLOWER: Final = 1.5  # a test case that took longer than this many times its usual time became slower
 SECONDS: Final = 1.0  # a smaller increase does not count
-_FEWEST: Final = 3  # earlier times that a usual time needs
+_FEWEST: Final = 3  # the number of earlier times that are needed to compute a usual time
 _MOST_TIMED: Final = 500  # slowest test cases that are compared with their usual times
 _FEW: Final = 500  # ids in one query
 

@@ -51,7 +51,7 @@ class Cell:
         results: the results in the latest runs, newest first.
         recent: the result in each recent run of the project, newest first; None for a run without the cell.
         flaky: the flakiness of the cell; None if there are no results.
-        tests: the test cases of the latest result; None if it has none, or no recent run had the cell.
+        tests: the test cases of the latest result; None if the result has no test cases, or no recent run had the cell.
     """
 
     project: str

@@ -121,7 +121,7 @@ def limited(seconds: float) -> Iterator[None]:
     """Open a scope inside the current scope, and cancel it if the body does not end within `seconds`.
 
     Raises:
-        TimeoutError: the time is over, and the tasks of the scope have ended.
+        TimeoutError: the time has expired, and the tasks of the scope have ended.
     """
     over = f"the time limit of {seconds:g} s is over"
     with opened() as scope:

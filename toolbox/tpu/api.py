@@ -268,7 +268,7 @@ class TpuApi:
         for _ in range(_MOST_PAGES):
             page = self._call(method, request, action, parent=request.parent)
             if unreachable := ", ".join(page.unreachable):
-                if not request.parent.endswith(_ALL_ZONES):  # the missing objects would be taken for deleted ones
+                if not request.parent.endswith(_ALL_ZONES):  # the missing objects would count as deleted
                     raise api_errors.error_of(Fault("UNAVAILABLE", f"{unreachable} did not answer"), action)
                 log.warning("%s completely: %s did not answer", action, unreachable)
             yield page

@@ -82,7 +82,7 @@ def is_temporary(fault: Fault) -> bool:
 
 
 def is_uncertain(fault: Fault) -> bool:
-    """Return whether the request may have been carried out, or may still be, although it failed."""
+    """Return whether the API may have carried out the request, or may still do so, although the request failed."""
     return fault.code in _TEMPORARY and not _needs_login(fault)
 
 

@@ -51,7 +51,7 @@ class TpuObject(BaseModel):
 
 
 class ForeignObject(StepError):
-    """The labels of the object with this name are not those of its owner, so it is neither used nor deleted."""
+    """The labels of the object with this name are not those of its owner, so the object is neither used nor deleted."""
 
     def __init__(self, name: str, labels: Mapping[str, str], advice: str) -> None:
         owner = Owner.from_labels(labels)
@@ -96,7 +96,8 @@ def delete(api: TpuApi, name: str, owner: Owner, *, timeout: float = TIMEOUT) ->
     deadline = time.monotonic() + timeout
     deletion = _Deletion(api, name, owner)
     existed = deletion.run(timeout)
-    # The API deletes the nodes with their queued resource. This confirms it, and deletes a node that is left.
+    # The API deletes the nodes with their queued resource. The loop confirms the deletion of each node, and deletes a
+    # remaining node.
     location = name.partition("/queuedResources/")[0]
     for node in deletion.nodes:
         delete(api, f"{location}/nodes/{node}", owner, timeout=max(1.0, deadline - time.monotonic()))
@@ -108,7 +109,7 @@ class _Deletion:
     """The deletion of one object.
 
     Args:
-        nodes: the names of the nodes, once the object was found to be a queued resource.
+        nodes: the names of the nodes, if the object is a queued resource that was read.
     """
 
     api: TpuApi

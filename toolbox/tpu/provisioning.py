@@ -235,7 +235,7 @@ class Provisioning:
         raise CapacityError(message, code=error.code, cause=error.cause) from error
 
     def _free_name(self, view: ZoneView, next_index: int) -> Progress:
-        """Delete what has the name in the current zone. If nothing is left, request the TPU in the next zone."""
+        """Delete the object with the name in this zone. If no object is left, request the TPU in the next zone."""
         existing = view.find(self.request.full_name)
         if existing is not None and self._ledger.owner.owns(existing.labels):
             if existing.phase is not Phase.DELETING:

@@ -64,7 +64,7 @@ class Machines:
     Args:
         group: runs the attempts; None until all workers are ready.
         is_preparing: whether a thread asks the workers whether they are ready.
-        unusable: why no other attempt may use the TPU; empty if one may.
+        unusable: why no other attempt may use the TPU; empty if another attempt may use it.
         unready: why the workers are not ready.
     """
 

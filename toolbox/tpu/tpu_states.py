@@ -90,7 +90,7 @@ class Location:
 
 
 def is_queued_resource(name: str) -> bool:
-    """Return whether a full name is that of a queued resource. Otherwise, it is that of a node."""
+    """Return whether a full name is that of a queued resource. Otherwise, the name is that of a node."""
     return name.split("/")[-2] == "queuedResources"
 
 

@@ -19,7 +19,7 @@ class Contract(BaseModel):
     revision: str = Field(description="a commit, a branch, a tag or a name such as refs/pull/12/head")
     commit: str | None = Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$", description="the run determines this field")
     submodules: bool = Field(description="also fetch the submodules")
-    timeout: float = Field(gt=0, description="the time in seconds in which a cell must have fetched the commit")
+    timeout: float = Field(gt=0, description="the time limit in seconds for fetching the commit")
     token: Secret | None = Field(description="a token for HTTPS, as *$@secrets.NAME; only the host of `url` gets it")
 
     @field_validator("url")

@@ -183,7 +183,7 @@ class Cloud:
         raise refusals.unknown_accelerator(name or f"{config.type_.name} {config.topology}", zone)
 
     def page(self, request: Any, resources: Mapping[str, T]) -> tuple[Sequence[T], Mapping[str, Any]]:
-        """Return the page of resources that a request for a list wants, and the other fields of its response."""
+        """Return the page of resources that a list request names, and the other fields of its response."""
         parent = validation.parent(request.parent, may_be_all=True)
         unreachable = sorted(zone for zone in self.unreachable if parent.zone in ("-", zone))
         found = [

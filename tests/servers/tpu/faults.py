@@ -31,7 +31,7 @@ class Fault:
         zone: pattern of the zones.
         name: pattern of the ids of the resources. For lists, the id is empty.
         first: number of the first call that it applies to, among those that match.
-        times: number of calls that it applies to; None means without limit.
+        times: number of calls to which the fault applies; None means without limit.
         delay: seconds by the clock of the server, with `late` only.
         hang: the call is not answered until the client gives up.
         reason: the reason in the details of the error, for example `RATE_LIMIT_EXCEEDED`.
@@ -118,7 +118,7 @@ class Faults:
             self._entries.clear()
 
     def take(self, method: str, zone: str, name: str) -> Fault:
-        """Return the fault that applies to a call, or one without effect. Every fault that matches counts the call."""
+        """Return the fault that applies to a call, or a fault without effect. All matching faults count the call."""
         with self._lock:
             found = [one.fault for one in self._entries if one.fault.matches(method, zone, name) and one.applies()]
         return found[0] if found else Fault()

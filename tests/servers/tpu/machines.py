@@ -1,4 +1,4 @@
-"""The VMs of the nodes: real SSH servers in own namespaces, or only addresses where a test needs no more than the API.
+"""The VMs of the nodes: real SSH servers in separate namespaces, or only addresses if a test needs only the API.
 
 Every VM has its own mount, PID, UTS and IPC namespaces, host name, SSH host key, loopback addresses and disk: /home,
 /root and /var/lib/topgallant, which remain over a reboot. /tmp, /run and /dev/shm are empty after each boot. The rest

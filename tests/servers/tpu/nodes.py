@@ -1,6 +1,6 @@
 """Nodes: https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes.
 
-The requests about nodes, and what the service does to nodes without a request: preemption, maintenance and repair.
+The requests about nodes, and the changes of nodes without a request: preemption, maintenance and repair.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Nodes:
     """All nodes, by their names.
 
     Args:
-        on_loss: called with a node of a queued resource that is deleted or was preempted, and whether a user did that.
+        on_loss: called with a node of a queued resource that is being deleted or was preempted, and whether a user
+            deleted it.
         on_release: called when capacity may have become free.
     """
 

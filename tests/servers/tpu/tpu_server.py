@@ -1,4 +1,4 @@
-"""The whole test server in this process, and what tests can do to it."""
+"""The whole test server in this process, with the methods by which tests control it."""
 
 from __future__ import annotations
 

@@ -279,7 +279,7 @@ def test_the_reaper_never_deletes_the_resources_of_a_run_within_its_time_limit()
         Contract.model_validate(block)
 
 
-def test_without_an_age_the_reaper_deletes_what_has_expired() -> None:
+def test_the_reaper_without_an_age_deletes_expired_resources() -> None:
     text = rendered({"reap": {"presets": ["nightly"]}})["tpu_ci-reap.yml"]
     assert "resources reap tpu_ci --presets=nightly\n" in text
 

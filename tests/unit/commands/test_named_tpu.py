@@ -1,4 +1,4 @@
-"""The commands of `tpu` find the TPU of a name in the ledger of the user."""
+"""The commands of `tpu` find the TPU with a name in the ledger of the user."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_name_in_two_zones_is_ambiguous() -> None:
     assert NamedTpu.of("x", None, THERE, None).location.zone == THERE
 
 
-def test_a_tpu_that_does_not_exist_in_the_first_zone_is_that_of_the_second() -> None:
+def test_a_tpu_that_does_not_exist_in_the_first_zone_is_found_in_the_second() -> None:
     ledger.of_user().mark_absent(plan(HERE))
     assert NamedTpu.of("x", None, None, None).location.zone == HERE
     plan(THERE)

@@ -118,7 +118,7 @@ def test_a_server_that_never_answers_is_an_error_of_the_infrastructure(monkeypat
             git.commit_of(address, "main")
 
 
-def test_a_cancellation_is_not_taken_for_a_server_that_never_answers() -> None:
+def test_a_cancellation_is_not_mistaken_for_a_server_that_never_answers() -> None:
     with cancellation.opened() as scope:
         scope.cancel("another task failed")
         with pytest.raises(Cancelled, match="another task failed"):

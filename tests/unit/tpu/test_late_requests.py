@@ -1,4 +1,4 @@
-"""A request whose outcome is unknown may be carried out after an outage of the API. Its TPU is deleted nevertheless."""
+"""A request whose outcome is unknown may be carried out after an outage of the API. Its TPU is then deleted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def reap() -> list[Reaped]:
 
 
 def fail(server: Server, method: str = "CreateNode") -> None:
-    """Let the API fail until further notice, and carry out the first request long afterwards."""
+    """Let the API fail until a test ends the outage, and carry out the first request long afterwards."""
     server.add_fault(Fault(method, "UNAVAILABLE", when="late", delay=OUTAGE))
     server.add_fault(Fault(method, "UNAVAILABLE", times=None))
 
@@ -97,7 +97,7 @@ def test_a_tpu_that_is_created_after_an_outage_is_reaped(
 
 
 @pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "INVALID_ARGUMENT"])
-def test_a_refusal_does_not_tell_the_outcome_of_the_request_of_an_earlier_session(
+def test_a_refusal_says_nothing_about_the_request_of_an_earlier_session(
     api: TpuApi, request_for: Request, server: Server, ledger: Ledger, code: str
 ) -> None:
     ledger.plan(request_for().resource)
@@ -107,7 +107,7 @@ def test_a_refusal_does_not_tell_the_outcome_of_the_request_of_an_earlier_sessio
     assert [entry.is_absent for entry in ledger.open_resources()] == [True]
 
 
-def test_a_refusal_does_not_tell_the_outcome_of_the_tries_before_it(
+def test_a_refusal_says_nothing_about_earlier_tries_of_the_request(
     api: TpuApi, request_for: Request, server: Server, ledger: Ledger
 ) -> None:
     server.add_fault(Fault("CreateNode", "UNAVAILABLE", when="late", delay=OUTAGE, zone=ZONE))

@@ -51,7 +51,7 @@ def test_half_a_key_of_a_killed_process_is_replaced(tmp_path: Path, state: Path)
 
 
 @pytest.mark.parametrize(("mark", "is_kept"), [("deleted", False), ("absent", False), ("failed", True), ("", True)])
-def test_the_key_of_a_run_is_removed_when_none_of_its_tpus_may_exist(tmp_path: Path, mark: str, is_kept: bool) -> None:
+def test_the_key_of_a_run_is_removed_when_all_its_tpus_are_deleted(tmp_path: Path, mark: str, is_kept: bool) -> None:
     ledger, key = MemoryLedger(RUN), ssh_keys.of_owner(RUN, tmp_path)
     node, queued, cluster = (Resource(kind, "x", {}, 60, "") for kind in ("tpu_node", "tpu_queued_resource", "cluster"))
     for resource in (node, queued, cluster):

@@ -62,7 +62,7 @@ def test_a_script_that_runs_is_awaited(bash: Bash, tmp_path: Path) -> None:
     assert startup.parse(bash(startup.probe(0))) == Startup(None, "the startup script is running")
 
 
-def test_the_status_of_an_earlier_start_does_not_count(bash: Bash, tmp_path: Path) -> None:
+def test_the_status_of_an_earlier_start_is_ignored(bash: Bash, tmp_path: Path) -> None:
     """SSH may answer before the startup script begins."""
     bash(startup.wrapped("true"))
     for file in (tmp_path / "run").iterdir():  # as a start of the worker does

@@ -88,7 +88,7 @@ def test_the_command_line_uses_only_the_key_of_the_run() -> None:
     assert list(command[-7:]) == ["-l", "me", "-p", "2222", "--", "192.0.2.1", "true"]
 
 
-def test_each_command_has_its_own_connection_unless_it_asks_for_another() -> None:
+def test_each_command_has_its_own_connection_unless_its_options_name_another() -> None:
     login = workers.of_nodes([node("x", Endpoint("10.0.0.1", "192.0.2.1"))], Ssh())[0].login(Ssh(), KEY)
     masters = [option for option in login.command("ControlMaster=yes", command="true") if "ControlMaster" in option]
     assert masters == ["-oControlMaster=yes", "-oControlMaster=no"]  # OpenSSH uses the first value

@@ -174,7 +174,7 @@ def test_a_hook_and_the_settings_of_the_repository_are_not_executed(run: Run, re
     assert not (tmp_path / "pwned").exists()
 
 
-def test_a_server_that_never_answers_is_a_repository_that_cannot_be_fetched(run: Run) -> None:
+def test_a_repository_whose_server_never_answers_cannot_be_fetched(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         ended = run(repository=f"https://127.0.0.1:{server.getsockname()[1]}/a", timeout=0.5)
     assert ended.returncode == NO_REPOSITORY

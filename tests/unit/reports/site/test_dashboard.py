@@ -113,7 +113,7 @@ def test_many_failed_tests_are_counted(past: Past, tmp_path: Path) -> None:
     assert (text.count("has failed"), "and 30 more failures" in text) == (20, True)
 
 
-def test_tests_of_a_cell_that_no_recent_run_had_are_not_shown(past: Past, tmp_path: Path) -> None:
+def test_the_tests_of_a_cell_without_recent_runs_are_not_shown(past: Past, tmp_path: Path) -> None:
     past.run({"old": Ended("failed", tests={"bad": ("failed", 0.5)})}, days_ago=40)
     for day in range(30):
         past.run({"small": Ended()}, days_ago=day)
