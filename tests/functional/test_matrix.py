@@ -105,6 +105,7 @@ def test_test_cases_that_finished_before_the_time_limit_are_rows_of_the_cell(gri
     (cell,) = [step for step in grid.workspace.summary()["steps"] if step["kind"] == "cell"]
     assert (cell["verdict"], cell["cause"], cell["checks"]) == ("failed", "timeout", [])
     assert (cell["cases"][0]["passed"], cell["cases"][0]["failed"]) == (2, 1)
+    assert "these are the tests that finished before" in (grid.directory / "report.html").read_text()
     shown = grid.workspace.run("results", "show", "--tests", "--format=json").json
     assert [(row["test"], row["outcome"]) for row in shown] == [
         ("bad", "failed"),

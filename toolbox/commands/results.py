@@ -230,7 +230,7 @@ class Results:
         """
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
 
-        Runs with `results.baseline: false`, such as those of pull requests, are left out.
+        Runs outside of the baseline, such as those of pull requests, are left out.
 
         If the level of a metric has changed, its bounds change only after a person accepts the new level with --accept.
         Values that were out of their bounds in two attempts of a cell are left out. The manual bounds of
@@ -285,9 +285,11 @@ class Results:
         """
         Find where the level of a metric shifted, by how much, and between which revisions.
 
+        Runs outside of the baseline, such as those of pull requests, are left out.
+
         Args:
             since: only the shifts at this time or later, such as 2026-11-01 or '10 days ago'. Levels are always
-                computed from all runs.
+                computed from all runs of the baseline.
             until: only the shifts at this time or earlier, such as 2026-11-07 (the end of this day) or '2 days ago'.
             csv: read numbers from this CSV file, or from each CSV file of this directory, instead of from the database.
             column: the name of the column that contains the numbers in the CSV file.
@@ -327,6 +329,8 @@ class Results:
         """
         Find cells that pass and fail with the same code, cells that always fail or became slower, and cells that need
         no quarantine any more.
+
+        Runs outside of the baseline, such as those of pull requests, are left out.
 
         Args:
             format: the format of the output; with `text`, healthy cells are left out.
