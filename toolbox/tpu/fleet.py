@@ -149,8 +149,8 @@ class Fleet:
         """Adopt the TPU with this name.
 
         Returns:
-            None if the TPU does not exist and was never created completely, or if an earlier session of the run was
-            deleting the TPU when it ended.
+            None if the TPU does not exist and was never created completely, or if an earlier session of the run has
+            deleted the TPU, or was doing so when it ended.
 
         Raises:
             StepError: the API does not answer.
@@ -165,7 +165,8 @@ class Fleet:
         tpu = self._add(request, wait)
         try:
             existing = tpu.provisioning.existing()
-            if existing is not None and existing.phase is not Phase.DELETING:
+            is_deleted = planned[-1].is_absent or (existing is not None and existing.phase is Phase.DELETING)
+            if existing is not None and not is_deleted:
                 tpu.provisioning.begin()
                 self._refresh(tpu)
             elif existing is None and planned[-1].is_created:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from toolbox.model.errors import StepError
-from toolbox.model.resources import ResourceLedger
+from toolbox.model.resources import OpenResource, ResourceLedger
 from toolbox.model.text import counted
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation
@@ -57,7 +57,7 @@ class Provisioning:
         self._operation: Operation | None = None
         self._operation_read = 0.0
         self._next_index: int | None = None  # the zone of the next request, while the name must become free in this one
-        self._is_first = True  # whether the ledger had no entry, so that no earlier request may have created the TPU
+        self._entry: OpenResource | None = None  # the entry of the ledger before the request
         self._is_created = False
         self._refusals: list[CapacityError] = []
 
@@ -132,8 +132,8 @@ class Provisioning:
     def _request(self) -> None:
         """Request the TPU in the current zone, unless the TPU exists already."""
         key = self.request.resource.key
-        self._is_first = all(entry.resource.key != key for entry in self._ledger.open_resources())
-        existing = None if self._is_first else self.existing()
+        self._entry = next((each for each in self._ledger.open_resources() if each.resource.key == key), None)
+        existing = self.existing() if self._entry is not None else None
         self._operation = None
         if existing is None:
             self._ledger.plan(self.request.resource)
@@ -155,13 +155,16 @@ class Provisioning:
         return None
 
     def _take_over(self, existing: Node | QueuedResource) -> None:
-        """Adopt an object that has the name, or wait for its end if it is being deleted."""
+        """Adopt an object that has the name, or free the name if an earlier session deleted the object.
+
+        An object that was created after its deletion is not used, because the SSH key of its session was removed.
+        """
         try:
             self._check_owner(existing)
         except DifferentTpu:
             self._ledger.mark_deleted(self.request.resource)  # another entry of the ledger deletes the object
             raise
-        if existing.phase is Phase.DELETING:
+        if existing.phase is Phase.DELETING or (self._entry is not None and self._entry.is_absent):
             self._next_index = self._index
             return
         self._check_same(existing)
@@ -177,7 +180,7 @@ class Provisioning:
             ForeignObject: another owner uses the name.
             DifferentTpu: the object is a node of a queued resource.
         """
-        if self._is_first and not self._ledger.owner.owns(existing.labels):
+        if self._entry is None and not self._ledger.owner.owns(existing.labels):
             self._ledger.mark_deleted(self.request.resource)
             raise deletion.ForeignObject(existing.name, existing.labels, "use another name")
         deletion.check_owner(existing, self._ledger.owner)
@@ -204,14 +207,14 @@ class Provisioning:
             is_absent = self.existing() is None
         except TpuApiError as error:
             # A zone or a project that the account may not use does not contain a TPU of the account.
-            was_refused = self._is_first and self._operation is None
+            was_refused = self._entry is None and self._operation is None
             is_absent = was_refused and error.cause is Cause.CONFIGURATION
         if is_absent:
             self._close(failure)
 
     def _close(self, failure: TpuApiError) -> None:
         """Close the entry of the ledger for a TPU that does not exist, unless an earlier request may create it."""
-        if failure.is_uncertain or not self._is_first:
+        if failure.is_uncertain or self._entry is not None:
             self._ledger.mark_absent(self.request.resource)
         else:
             self._ledger.mark_deleted(self.request.resource)

@@ -175,6 +175,18 @@ def test_a_tpu_that_an_earlier_session_was_deleting_is_created_again(
     assert set(server.created_twice()) == set(created.request.node_names)
 
 
+def test_a_tpu_that_was_created_after_its_deletion_is_replaced(
+    api: TpuApi, server: Server, start: Start, follow: Follow, request_for: Request, ledger: MemoryLedger
+) -> None:
+    ledger.plan(request_for().resource)
+    ledger.mark_absent(request_for().resource)
+    api.create(request_for())
+    created = start()
+    assert not created.is_requested
+    assert follow(created).is_up
+    assert server.created_twice() == [NODE]
+
+
 @pytest.mark.parametrize("fields", [{}, {"slices": 2}])
 def test_a_tpu_whose_labels_were_changed_stays_in_the_ledger(
     api: TpuApi, start: Start, request_for: Request, ledger: MemoryLedger, fields: dict[str, Any]
