@@ -150,7 +150,8 @@ class SshMachine:
 
     def _launch(self) -> Channel:
         command = shlex.join(bootstrap.command(self.python))
-        # This master connection ends with the orchestrator. The connections for files share it, and end with it.
+        # This master connection ends with the orchestrator. The connections for files share the master connection, and
+        # end with it.
         self._control.unlink(missing_ok=True)
         args = self._ssh("yes", command)
         return Channel(args, processes.environment(self.context.mark))

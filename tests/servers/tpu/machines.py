@@ -84,7 +84,7 @@ class Machines:
         return [_endpoint([f"192.0.2.{number}", f"203.0.113.{number}"][:count]) for number in workers]
 
     def restart(self, node: types.Node) -> None:
-        """Start the VMs of a node that do not run."""
+        """Start all VMs of a node, except running ones."""
 
     def stop(self, name: str, workers: Iterable[int] | None = None) -> None:
         """Kill VMs with all their processes; None means all."""

@@ -33,7 +33,7 @@ def test_only_an_active_queued_resource_is_up(state: tpu_v2.QueuedResourceState.
     assert (QueuedResource(QUEUED, state.name).phase is Phase.UP) is (state.name == "ACTIVE")
 
 
-def test_an_unknown_state_of_a_newer_api_is_its_number() -> None:
+def test_an_unknown_state_of_a_newer_api_is_named_by_its_number() -> None:
     message = tpu_v2.Node(name=NODE)
     tpu_v2.Node.pb(message).state = 99
     node = conversions.node_of(message)
