@@ -125,13 +125,10 @@ def test_a_stock_out_moves_on_to_the_next_zone(cells: Callable[..., Cells], serv
     bench.release(attempt)
 
 
-@pytest.mark.parametrize("fields", [{}, {"spot": True, "valid_until": 0.1}])
-def test_a_cell_without_capacity_in_any_zone_is_reported(
-    cells: Callable[..., Cells], server: tpu.Server, fields: dict[str, Any]
-) -> None:
+def test_a_cell_without_capacity_in_any_zone_is_reported(cells: Callable[..., Cells], server: tpu.Server) -> None:
     for zone in (ZONE, OTHER_ZONE):
         server.set_capacity(zone, nodes=0)
-    bench = cells(zone=[ZONE, OTHER_ZONE], **fields)
+    bench = cells(zone=[ZONE, OTHER_ZONE])
     attempt = bench.start("true")
     outcome = attempt.wait()
     assert outcome.ended_by is EndedBy.NO_CAPACITY
@@ -165,16 +162,6 @@ def test_a_queued_resource_waits_for_capacity(cells: Callable[..., Cells], serve
     assert attempt.by.status(attempt.handle).state is AttemptState.SUBMITTED
     server.set_capacity(ZONE, nodes=None)
     assert attempt.wait().exit_code == 0
-    bench.release(attempt)
-
-
-def test_the_wait_for_capacity_is_limited(cells: Callable[..., Cells], server: tpu.Server) -> None:
-    server.set_capacity(ZONE, nodes=0)
-    bench = cells(**QUEUED)
-    attempt = bench.start("true", wait=0.5)
-    outcome = attempt.wait()
-    assert outcome.ended_by is EndedBy.NO_CAPACITY
-    assert "WAITING_FOR_RESOURCES" in outcome.message
     bench.release(attempt)
 
 
@@ -371,17 +358,6 @@ def test_a_connection_that_is_opened_while_its_tpu_is_deleted_leaves_no_files(
     bench.release(attempt)
     deleted.set()
     wait_for(lambda: not directory.exists(), "the removal of the directory")
-
-
-def test_a_failed_deletion_stays_in_the_ledger(cells: Callable[..., Cells], server: tpu.Server) -> None:
-    bench = cells()
-    attempt, _ = bench.run("true")
-    server.add_fault(Fault("DeleteNode", "PERMISSION_DENIED"))
-    with pytest.raises(StepError, match="PERMISSION_DENIED"):
-        attempt.by.backend.release(attempt.handle)
-    (entry,) = bench.ledger.open_resources()
-    assert "PERMISSION_DENIED" in entry.failure
-    bench.release(attempt)
 
 
 def test_cells_share_the_node_of_the_run(cells: Callable[..., Cells], server: tpu.Server) -> None:

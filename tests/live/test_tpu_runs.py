@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,8 +65,7 @@ class Runs:
     def check_clean(self) -> None:
         """Check that no TPU and no key is left, and that no name was used for two TPUs."""
         assert self.server.leftovers() == []
-        names = Counter(record.name for record in self.server.history())
-        assert [name for name, count in names.items() if count > 1] == []
+        assert self.server.created_twice() == []
         assert list(self.grid.workspace.home.rglob("id_ed25519")) == []
 
     def _journal(self) -> str:
@@ -250,13 +248,24 @@ def finish(runs: Runs) -> Outcome:
     return runs.grid.resume()
 
 
-@pytest.mark.parametrize("reuse", ["cell", "run"])
-@pytest.mark.parametrize("moment", ["AttemptSubmitted", "CREATING", "the startup script is running", "begin a"])
+@pytest.mark.parametrize(
+    ("moment", "reuse"),
+    [
+        ("AttemptSubmitted", "cell"),
+        ("CREATING", "cell"),
+        ("CREATING", "run"),
+        ("the startup script is running", "cell"),
+        ("begin a", "cell"),
+        ("begin a", "run"),
+    ],
+)
 def test_a_killed_run_is_resumed_with_the_same_node(runs: Runs, moment: str, reuse: str) -> None:
-    runs.server.set_timings(Timings(create=0.5))
+    runs.server.set_timings(Timings(create=600.0 if moment in ("AttemptSubmitted", "CREATING") else 0.0))
     script = "until test -e /var/lib/topgallant/go; do sleep 0.1; done" if "script" in moment else "sleep 0.1"
     runs.configure("a", {"reuse": reuse, "startup_script": script})
     kill(runs, moment)
+    runs.server.set_timings(Timings())
+    runs.server.advance(600)
     if "script" in moment:
         (worker,) = runs.server.workers(str(runs.server.nodes()[0]["name"]))
         (worker.directory / "disk/topgallant/go").touch()

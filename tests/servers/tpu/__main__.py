@@ -27,8 +27,8 @@ def main() -> None:
     arguments["timings"] = Timings(**arguments["timings"])
     try:
         with Server(**arguments) as server:
-            ports = {name: getattr(server, name) for name in ("port", "rest_port", "ssh_port")}
-            (directory / "ports.json").write_text(json.dumps(ports))
+            names = ("endpoint", "rest_endpoint", "port", "ssh_port")
+            (directory / "ports.json").write_text(json.dumps({name: getattr(server, name) for name in names}))
             print("ready", flush=True)  # noqa: T201 - the caller waits for this line
             sys.stdin.buffer.read()
     except ServerError as error:

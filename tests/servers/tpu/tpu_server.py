@@ -75,9 +75,9 @@ class Server:
         self._cloud = Cloud(clock=self._clock, timings=timings or Timings(), machines=machines)
         self._api = Api(self._cloud)
         self._clock.start()
-        self._grpc, self._rest = GrpcServer(self._api), RestServer(self._api)
+        self._grpc = GrpcServer(self._api)
+        self._rest: RestServer | None = None
         self.port = self._grpc.port  # of the API over gRPC, on 127.0.0.1
-        self.rest_port = self._rest.port  # of the API over REST, on 127.0.0.1
         self.ssh_port = machines.port  # of all workers, each on its own address
 
     def __enter__(self) -> Self:
@@ -93,7 +93,8 @@ class Server:
             AssertionError: something in the server itself has failed.
         """
         self._grpc.stop()
-        self._rest.stop()
+        if self._rest is not None:
+            self._rest.stop()
         if self._workers is not None:
             self._clock.run(self._workers.stop_all)  # not while VMs boot
         self._clock.stop()
@@ -106,8 +107,9 @@ class Server:
 
     @property
     def rest_endpoint(self) -> str:
-        """The API over REST, as CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU takes it."""
-        return f"http://127.0.0.1:{self.rest_port}/"
+        """The API over REST, as CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU takes it. It starts at the first use."""
+        self._rest = self._rest or RestServer(self._api)
+        return f"http://127.0.0.1:{self._rest.port}/"
 
     # Faults, limits and time
 
