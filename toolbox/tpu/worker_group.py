@@ -52,13 +52,13 @@ def unready_reason(nodes: Sequence[Node], settings: GroupSettings, mark: Path, t
     Raises:
         StepError: a startup script failed, or a worker has no usable address.
     """
-    probe = partial(worker_readiness.probe, mark=mark, wait=_PROBE_SECONDS)
+    ask = partial(worker_readiness.unready_reason, mark=mark, wait=_PROBE_SECONDS)
     tasks = [
-        threads.submit(contextvars.copy_context().run, probe, worker, worker.login(settings.ssh, settings.key))
+        threads.submit(contextvars.copy_context().run, ask, worker, worker.login(settings.ssh, settings.key))
         for worker in workers.of_nodes(nodes, settings.ssh)
     ]
-    answers = [task.result() for task in tasks]
-    return next((answer.message for answer in answers if not answer.is_ready), "")
+    reasons = [task.result() for task in tasks]
+    return next(filter(None, reasons), "")
 
 
 def open_group(context: TargetContext, nodes: Sequence[Node], settings: GroupSettings, threads: Executor) -> HostGroup:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,20 +23,8 @@ _PAUSE: Final = 2.0
 _MOST_LINES: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Whether a worker is ready.
-
-    Args:
-        message: why the worker is not ready; empty if it is.
-    """
-
-    is_ready: bool
-    message: str = ""
-
-
-def probe(worker: Worker, login: Login, mark: Path, *, wait: int = _PROBE_SECONDS) -> Readiness:
-    """Ask a worker once whether it is ready.
+def unready_reason(worker: Worker, login: Login, mark: Path, *, wait: int) -> str:
+    """Ask a worker once whether it is ready, and return why it is not; empty if it is.
 
     Args:
         mark: the directory of the step, for the process `ssh`.
@@ -57,12 +44,12 @@ def probe(worker: Worker, login: Login, mark: Path, *, wait: int = _PROBE_SECOND
     state = startup.parse(lines)
     if state is None:
         reason = truncate(clean(errors[-1])) if errors else "no answer"
-        return Readiness(is_ready=False, message=f"{worker.name} does not answer by SSH: {reason}")
+        return f"{worker.name} does not answer by SSH: {reason}"
     if state.status is None:
-        return Readiness(is_ready=False, message=f"{worker.name}: {state.message}")
+        return f"{worker.name}: {state.message}"
     if state.status != 0:
         raise _failure(worker, state)
-    return Readiness(is_ready=True)
+    return ""
 
 
 def wait_ready(
@@ -85,11 +72,11 @@ def wait_ready(
     deadline = time.monotonic() + timeout
     waiting, latest = list(workers), ""
     while True:
-        answers = _probe_all(waiting, mark, deadline)
-        waiting = [each for each, answer in zip(waiting, answers, strict=True) if not answer.is_ready]
+        reasons = _unready_reasons(waiting, mark, deadline)
+        waiting = [each for each, reason in zip(waiting, reasons, strict=True) if reason]
         if not waiting:
             return
-        message = next(answer.message for answer in answers if not answer.is_ready)
+        message = next(filter(None, reasons))
         if message != latest:
             report(message)
             latest = message
@@ -101,9 +88,9 @@ def wait_ready(
         cancellation.current().sleep(min(_PAUSE, left))
 
 
-def _probe_all(workers: Sequence[tuple[Worker, Login]], mark: Path, deadline: float) -> list[Readiness]:
+def _unready_reasons(workers: Sequence[tuple[Worker, Login]], mark: Path, deadline: float) -> list[str]:
     wait = max(0, min(_PROBE_SECONDS, int(deadline - time.monotonic())))
-    return worker_threads.for_each(lambda each: probe(*each, mark, wait=wait), workers)
+    return worker_threads.for_each(lambda each: unready_reason(*each, mark, wait=wait), workers)
 
 
 def _failure(worker: Worker, state: Startup) -> StepError:
