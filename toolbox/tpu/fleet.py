@@ -38,6 +38,7 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _PAUSE_FACTOR: Final = 1.3
 _REQUESTED: Final = Progress(Phase.WAITING, "the TPU is being requested")
+_NO_CAPACITY_YET: Final = Progress(Phase.WAITING, "there is no capacity until other TPUs of the run are deleted")
 _ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
 
 
@@ -112,7 +113,6 @@ class Fleet:
         self._ledger = ledger
         self._on_change = on_change
         self._lock = threading.RLock()
-        self._deleted = threading.Condition(self._lock)
         self._deletions: Counter[str] = Counter()  # the number of TPUs that are being deleted, by zone
         self._ended_deletions: Counter[str] = Counter()  # the number of TPUs that were deleted, by zone
         self._tpus: dict[str, Tpu] = {}
@@ -137,6 +137,11 @@ class Fleet:
             self._begin(tpu)
             if tpu.provisioning.is_adopted:
                 self._refresh(tpu)
+        except CapacityError:
+            if not self._may_have_room(tpu):
+                self.forget(tpu)
+                raise
+            tpu.awaits_deletions, tpu.progress = True, _NO_CAPACITY_YET
         except BaseException:
             self.forget(tpu)
             raise
@@ -251,16 +256,8 @@ class Fleet:
         return [entry for entry in self._ledger.open_resources() if entry.resource.key in keys]
 
     def _begin(self, tpu: Tpu) -> None:
-        while True:
-            tpu.ended_deletions = self._count_ended_deletions(tpu)
-            try:
-                tpu.provisioning.begin()
-            except CapacityError:
-                if not self._await_deletions(tpu):
-                    raise
-                tpu.provisioning = Provisioning(self._api, tpu.request, self._ledger)
-            else:
-                return
+        tpu.ended_deletions = self._count_ended_deletions(tpu)
+        tpu.provisioning.begin()
 
     def _delete(self, entry: OpenResource) -> None:
         resource, owner = entry.resource, self._ledger.owner
@@ -276,15 +273,14 @@ class Fleet:
 
     @contextmanager
     def _deletion_in(self, zone: str) -> Iterator[None]:
-        with self._deleted:
+        with self._lock:
             self._deletions[zone] += 1
         try:
             yield
         finally:
-            with self._deleted:
+            with self._lock:
                 self._deletions[zone] -= 1
                 self._ended_deletions[zone] += 1
-                self._deleted.notify_all()
             self._wake.set()
 
     def _has_deletions(self, tpu: Tpu) -> bool:
@@ -300,16 +296,6 @@ class Fleet:
     def _may_have_room(self, tpu: Tpu) -> bool:
         """Return whether other TPUs have been or are being deleted since a TPU was requested."""
         return self._has_deletions(tpu) or self._count_ended_deletions(tpu) > tpu.ended_deletions
-
-    def _await_deletions(self, tpu: Tpu) -> bool:
-        """Wait while other TPUs are being deleted, and return whether another request may succeed."""
-        if not self._may_have_room(tpu):
-            return False
-        with self._deleted:
-            while self._has_deletions(tpu) and time.monotonic() < tpu.deadline:
-                self._deleted.wait(_FIRST_PAUSE)
-                cancellation.current().check()
-        return time.monotonic() < tpu.deadline
 
     # Polling
 
@@ -391,17 +377,15 @@ class Fleet:
                 return
             if tpu.awaits_deletions:
                 tpu.awaits_deletions = False
-                tpu.ended_deletions = self._count_ended_deletions(tpu)
                 tpu.provisioning = Provisioning(self._api, tpu.request, self._ledger)
-                tpu.provisioning.begin()
+                self._begin(tpu)
                 return
             progress = tpu.provisioning.step(view)
         except CapacityError as error:
             if not self._may_have_room(tpu):
                 self._end(tpu, EndedBy.NO_CAPACITY, str(error))
                 return
-            tpu.awaits_deletions = True
-            progress = Progress(Phase.WAITING, "there is no capacity until other TPUs of the run are deleted")
+            tpu.awaits_deletions, progress = True, _NO_CAPACITY_YET
         except TpuLost as error:
             self._end(tpu, EndedBy.EVICTED, str(error))
             return
