@@ -32,7 +32,7 @@ What is not modelled
   `machines.py` names.
 - `sudo` for the accounts of VMs.
 - `gcloud compute tpus tpu-vm ssh`, which also needs the Compute Engine API. Methods that only v2alpha1 has. The service
-  `google.cloud.location.Locations`.
+  `google.cloud.location.Locations`. Lists and creations by the number of the project.
 - The durations of Google's service, and the order in which it serves its queue: the oldest request comes first here.
 - Undocumented behaviour. These are assumptions: the wording of errors that no public report shows; that a reset
   makes all nodes again; that the loss of one slice suspends the whole queued resource, as the documentation of the

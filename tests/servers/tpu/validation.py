@@ -65,7 +65,7 @@ def project_number(project: str) -> str:
 
 
 def by_number(name: str) -> str:
-    """Return a name with the number of the project instead of the id. Requests may contain both forms."""
+    """Return a name with the number of the project instead of the id. A request about one resource may contain both."""
     _, project, *rest = name.split("/")
     return "/".join(["projects", project_number(project), *rest])
 
