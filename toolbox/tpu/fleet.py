@@ -169,7 +169,7 @@ class Fleet:
             return None
         tpu = self._add(request, wait)
         try:
-            existing = tpu.provisioning.existing()
+            existing = self._api.limited(wait).find(tpu.request.full_name)
             is_deleted = planned[-1].is_absent or (existing is not None and existing.phase is Phase.DELETING)
             if existing is not None and not is_deleted:
                 tpu.provisioning.begin()

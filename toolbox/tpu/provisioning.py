@@ -76,14 +76,6 @@ class Provisioning:
         """Whether an earlier session requested the TPU in the current zone."""
         return self._operation is None and self.is_requested
 
-    def existing(self) -> Node | QueuedResource | None:
-        """Return the node or the queued resource with the name of the request in the current zone.
-
-        Raises:
-            TpuApiError: the API refused the request, or does not answer.
-        """
-        return self._api.find(self.request.full_name)
-
     def begin(self) -> None:
         """Request the TPU, or adopt it if it exists already.
 
@@ -133,7 +125,7 @@ class Provisioning:
         """Request the TPU in the current zone, unless the TPU exists already."""
         key = self.request.resource.key
         self._entry = next((each for each in self._ledger.open_resources() if each.resource.key == key), None)
-        existing = self.existing() if self._entry is not None else None
+        existing = self._existing() if self._entry is not None else None
         self._operation = None
         if existing is None:
             self._ledger.plan(self.request.resource)
@@ -142,12 +134,15 @@ class Provisioning:
         if existing is not None:
             self._take_over(existing)
 
+    def _existing(self) -> Node | QueuedResource | None:
+        return self._api.find(self.request.full_name)
+
     def _create(self) -> Node | QueuedResource | None:
         """Send the request. If the name is in use, return the existing object."""
         try:
             self._operation = self._api.create(self.request)
         except TpuApiError as error:
-            if error.is_there and (existing := self.existing()) is not None:
+            if error.is_there and (existing := self._existing()) is not None:
                 return existing
             if error.cause is Cause.CONFIGURATION:
                 self._close_if_absent(error)
@@ -204,7 +199,7 @@ class Provisioning:
     def _close_if_absent(self, failure: TpuApiError) -> None:
         """Close the entry of the ledger if the failed request created nothing. Otherwise, the entry stays open."""
         try:
-            is_absent = self.existing() is None
+            is_absent = self._existing() is None
         except TpuApiError as error:
             # A zone or a project that the account may not use does not contain a TPU of the account.
             was_refused = self._entry is None and self._operation is None
@@ -277,7 +272,7 @@ class Provisioning:
             if self._operation is not None and not self._operation.is_done:
                 phase = Phase.WAITING if request.description.is_queued else Phase.CREATING
                 return Progress(phase, f"the request for {request.full_name} is being carried out")
-            existing = self.existing()  # the view may have been listed before the object was created
+            existing = self._existing()  # the view may have been listed before the object was created
         if existing is None:
             raise TpuLost(f"{request.full_name} was deleted while it was being created")
         if isinstance(existing, QueuedResource):

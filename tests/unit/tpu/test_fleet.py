@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.ledger import MemoryLedger
 from tests.functional.grid import wait
 from tests.servers.tpu import Fault, Server
+from tests.servers.tpu.methods import Recorded
 from tests.unit.tpu.conftest import OTHER_ZONE, ZONE, Request
 from toolbox.model.errors import StepError
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
@@ -32,6 +33,11 @@ class Followed:
         wait(lambda: tpu.ending, "the end of the TPU")
         assert tpu.ending is not None
         return tpu.ending
+
+
+def answered(server: Server) -> list[Recorded]:
+    """Return the requests for nodes that have taken effect, so that the clock can be moved."""
+    return [request for request in server.requests("CreateNode") if request.code]
 
 
 @pytest.fixture
@@ -135,7 +141,7 @@ def test_a_tpu_that_an_ended_session_was_deleting_is_not_found(
     again = followed.fleet.request(request_for(), 60)
     wait(lambda: "is deleted" in again.message, "the message")
     server.advance(10)
-    wait(lambda: server.requests("CreateNode")[1:], "the second request")
+    wait(lambda: answered(server)[1:], "the second request")
     server.advance(10)
     wait(lambda: again.is_up, "the TPU")
     assert again.ending is None
@@ -157,7 +163,7 @@ def test_a_stock_out_that_is_reported_after_a_deletion_does_not_end_the_request(
     server.advance(1)
     deleting.join()
     server.advance(600)
-    wait(lambda: server.requests("CreateNode")[2:] or second.ending, "another request")
+    wait(lambda: answered(server)[2:] or second.ending, "another request")
     server.advance(1)
     wait(lambda: second.is_up or second.ending, "the second TPU")
     assert second.ending is None
@@ -171,7 +177,7 @@ def test_a_tpu_of_an_ended_session_is_found_in_its_zone(
     tpu = followed.fleet.request(request_for(zone=zones), 60)
     server.advance(10)
     wait(lambda: tpu.zone == OTHER_ZONE, "the next zone")
-    wait(lambda: server.requests("CreateNode")[1:], "the other request")
+    wait(lambda: answered(server)[1:], "the other request")
     server.advance(10)
     wait(lambda: tpu.is_up, "the TPU")
     second = Followed(api, ledger)
