@@ -17,6 +17,7 @@ from toolbox.backends import kubernetes as kubernetes_backend
 from toolbox.backends import local, ssh, tpu_vm
 from toolbox.extensions import discovery, loading, protocols
 from toolbox.kubernetes.pods import attempt_clock
+from toolbox.tpu import tpu_attempts
 
 BACKENDS: Final = sorted(discovery.available("backends"))
 
@@ -96,7 +97,7 @@ SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
 def _no_news_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the message about a long wait, so that a pod or a TPU that starts late causes no notification."""
     monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", float("inf"))
-    monkeypatch.setattr(tpu_vm._TpuVm, "_show_waiting", lambda *_: None)
+    monkeypatch.setattr(tpu_attempts.Attempts, "show_waiting", lambda *_: None)
     monkeypatch.setattr(tpu_vm, "_SHUTDOWN_SECONDS", 1.0)
 
 

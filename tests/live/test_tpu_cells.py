@@ -329,7 +329,7 @@ def test_a_cell_is_cancelled_while_its_agent_does_not_start(
     bench = cells(startup_script=f"printf '#!/bin/sh\nsleep 600' >{python}; chmod +x {python}", python=python)
     attempt = bench.start("true")
     backend: Any = bench.shared.backend
-    wait_for(lambda: any(each.is_starting for each in backend._attempts.values()), "the start of the agent")
+    wait_for(lambda: any(each.is_starting for each in backend._attempts._by_name.values()), "the start of the agent")
     assert attempt.cancel().ended_by is EndedBy.CANCELLED
     attempt.collect()
     bench.release(attempt)
@@ -519,7 +519,7 @@ def test_a_tpu_of_the_run_is_not_replaced_while_it_runs_a_cell(cells: Callable[.
     bench = cells(reuse="run")
     first = bench.begin()
     backend: Any = bench.shared.backend
-    (machines,) = backend._machines.values()
+    (machines,) = backend._attempts._machines.values()
     machines.unusable = "a worker has processes of another attempt"
     with ThreadPoolExecutor(1) as threads:
         starting = threads.submit(bench.start, "true", name="b")

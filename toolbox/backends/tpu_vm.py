@@ -7,6 +7,7 @@ the ledger of the run makes sure that none remains.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import re
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, Literal
@@ -27,7 +27,7 @@ from toolbox.extensions.protocols import Backend
 from toolbox.hosts import group_endings
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, FilesLost, StepError, ToolboxError, describe
-from toolbox.model.resources import OpenResource, expiry_of
+from toolbox.model.resources import OpenResource
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import (
     AttemptState,
@@ -44,7 +44,7 @@ from toolbox.system.cancellation import CancelScope
 from toolbox.tpu import labelled_tpus, ssh_keys, startup, verification, worker_group, workers
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.fleet import Fleet, Tpu
-from toolbox.tpu.tpu_attempts import Attempt, Machines, is_judged, outcome_of_failed_start, paid_seconds
+from toolbox.tpu.tpu_attempts import Attempt, Attempts, Machines, is_judged, outcome_of_failed_start
 from toolbox.tpu.tpu_description import TpuDescription
 from toolbox.tpu.tpu_request import TpuRequest
 from toolbox.tpu.tpu_states import Location
@@ -156,12 +156,9 @@ class _TpuVm:
         self._scope = CancelScope()
         self._starters = ThreadPoolExecutor(_STARTERS, thread_name_prefix="tpu-start")
         self._requests = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="tpu-workers")
-        self._lock = threading.RLock()
         self._requesting = threading.Lock()  # held while the TPU of the run is requested
-        self._attempts: dict[str, Attempt] = {}
-        self._machines: dict[str, Machines] = {}  # by the name of the TPU
+        self._attempts = Attempts(context.notify)
         self._refusal = ""  # why no attempt can start on any TPU of the target; empty if one may
-        self._is_closed = False
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`. The cell is in the queue of the target when its TPU is requested."""
@@ -169,28 +166,26 @@ class _TpuVm:
             raise StepError(f"{self._context.name}: {self._refusal}", cause=Cause.CONFIGURATION)
         with self._turn():
             tpu = self._requested(name, workload.timeouts)
-        attempt = self._add(Handle(name, directory), workload, tpu)
+        attempt = self._attempts.add(Handle(name, directory), workload, tpu, self._scope)
         try:
             self._await_start(attempt)
-        except Cancelled as error:
-            attempt.is_cancelled = True  # the caller gets no handle, so nothing else ends the workload
-            attempt.starting.cancel(str(error))
-            self._forget(attempt)
+        except Cancelled:
+            self._attempts.cancel(attempt)  # the caller gets no handle, so nothing else ends the workload
+            self._attempts.forget(name)
             raise
         return attempt.handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
         """See `Backend`."""
-        with self._lock:
-            return {handle: self._attempts[handle.name].status for handle in handles}
+        return {handle: self._attempt(handle).status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`. The files of an attempt are lost if its TPU is lost, or if the workload broke the shell."""
-        attempt = self._attempts[handle.name]
+        attempt = self._attempt(handle)
         if not attempt.is_started:
             return
         self._look_for_loss(attempt)  # ssh would try for a minute to reach a worker that no longer exists
-        machines = self._machines_of(attempt)
+        machines = self._attempts.machines_of(attempt)
         try:
             if machines.group is not None and machines.exist:
                 machines.group.collect(handle, workload)
@@ -206,29 +201,22 @@ class _TpuVm:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`. An attempt that has not started ends at once."""
-        with self._lock:
-            attempt = self._attempts[handle.name]
-            attempt.is_cancelled = True
-            group = self._machines_of(attempt).group
-            is_waiting = attempt.is_waiting
-        attempt.starting.cancel("the attempt is cancelled")
+        attempt = self._attempt(handle)
+        self._attempts.cancel(attempt)
+        group = self._attempts.machines_of(attempt).group
         if attempt.is_started and group is not None:
             group.cancel(handle)
-        elif is_waiting:
-            self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`. Deletes the TPU of the cell."""
-        with self._lock:
-            attempt = self._attempts.get(handle.name)
+        attempt = self._attempts.get(handle.name)
         if attempt is not None and not attempt.status.state.is_over:
             raise StepError(f"{self._context.name}: {handle.name} is in use: its workload is still running")
         if self._target.reuse == "cell":
             self._delete(handle.name)
         else:
             self._release_files(handle)
-        with self._lock:
-            self._attempts.pop(handle.name, None)
+        self._attempts.forget(handle.name)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`. An attempt whose TPU is not up yet is in the queue of the target.
@@ -240,36 +228,32 @@ class _TpuVm:
         if tpu is None:
             return None
         # A workload starts only on a TPU that is up.
-        attempt = self._add(Handle(name, directory), workload, tpu, may_exist=tpu.is_up)
+        attempt = self._attempts.add(Handle(name, directory), workload, tpu, self._scope, may_exist=tpu.is_up)
         try:
             self._await_start(attempt)
         except Cancelled:
             attempt.is_cancelled = True
             if not attempt.settled.wait(_CANCEL_SECONDS):
-                self._forget(attempt)
+                self._attempts.forget(name)
                 raise
         if attempt.is_absent:
-            self._forget(attempt)
+            self._attempts.forget(name)
             return None
         if tpu.is_up and not attempt.settled.is_set():
-            reason = self._machines_of(attempt).unready or "the workers do not answer"
-            self._forget(attempt)
+            reason = self._attempts.machines_of(attempt).unready or "the workers do not answer"
+            self._attempts.forget(name)
             raise StepError(f"{self._context.name}: {reason}")
         return attempt.handle
 
     def teardown_run(self) -> None:
         """See `Backend`. Deletes the TPU of the run, and the SSH key if no TPU of the run is left."""
-        with self._lock:
-            attempts = [*self._attempts] if self._target.reuse == "cell" else [""]
-        for attempt in attempts:
+        for attempt in self._attempts.names() if self._target.reuse == "cell" else [""]:
             self._delete(attempt)
         ssh_keys.remove_unused(self._context.ledger)
 
     def close(self) -> None:
         """See `Backend`."""
-        with self._lock:
-            self._is_closed = True
-            groups = [machines.group for machines in self._machines.values() if machines.group is not None]
+        groups = self._attempts.close()
         self._scope.cancel("the target is closed")
         self._fleet.close()
         for threads in (self._starters, self._requests):
@@ -277,6 +261,11 @@ class _TpuVm:
         for group in groups:
             group.close()
         self._api.close()
+
+    def _attempt(self, handle: Handle) -> Attempt:
+        attempt = self._attempts.get(handle.name)
+        assert attempt is not None, "the attempt was submitted or found"
+        return attempt
 
     # The TPU of an attempt
 
@@ -317,9 +306,8 @@ class _TpuVm:
     def _requested(self, attempt: str, timeouts: Timeouts) -> Tpu:
         """Request the TPU of an attempt. Delete the TPU of the run first if it cannot be used any more."""
         request = self._request(attempt)
-        with self._lock:
-            machines = self._machines.get(request.name)
-        if machines is not None and not (machines.are_usable and _lasts(machines.tpu, timeouts)):
+        machines = self._attempts.machines(request.name)
+        if machines is not None and not (machines.are_usable and machines.outlast(timeouts)):
             self._await_attempts(machines.tpu, timeouts.wait)
             self._delete(attempt)
         try:
@@ -333,7 +321,7 @@ class _TpuVm:
         """Wait for the end of the attempts on a TPU that is to be deleted."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if tpu.ending is not None or all(each.status.state.is_over for each in self._attempts_on(tpu)):
+            if tpu.ending is not None or all(each.status.state.is_over for each in self._attempts.on(tpu)):
                 return
             cancellation.current().sleep(_LOOK_SECONDS)
 
@@ -347,44 +335,24 @@ class _TpuVm:
     def _delete(self, attempt: str) -> None:
         """Delete the TPU of an attempt, or of the run, and return when it no longer exists."""
         request = self._request_without_metadata(attempt)
-        with self._lock:
-            machines = self._machines.get(request.name)
-        if machines is not None:
-            deleted = WorkloadOutcome(EndedBy.LOST, message=f"the TPU {request.name} was deleted by the run")
-            self._end_on(machines, self._attempts_on(machines.tpu), deleted)
-            with self._lock:
-                self._machines.pop(request.name, None)
-        if machines is not None and machines.group is not None:
-            machines.group.close()
+        if (machines := self._attempts.machines(request.name)) is not None:
+            text = f"the TPU {request.name} was deleted by the run"
+            self._end_on(machines, WorkloadOutcome(EndedBy.LOST, message=text))
+        if (group := self._attempts.remove_machines(request.name)) is not None:
+            group.close()
         self._fleet.delete_named(request)
 
     def _release_files(self, handle: Handle) -> None:
         """Remove the files of an attempt from the TPU of the run, unless they are deleted with the TPU."""
-        with self._lock:
-            attempt = self._attempts.get(handle.name)
+        attempt = self._attempts.get(handle.name)
         if attempt is None and self.find(_PROBE, handle.name, handle.directory) is None:
             return
-        attempt = self._attempts[handle.name]
-        machines = self._machines_of(attempt)
+        attempt = self._attempt(handle)
+        machines = self._attempts.machines_of(attempt)
         if attempt.is_started and machines.group is not None and machines.are_usable:
             machines.group.release(handle)
 
     # The start of an attempt
-
-    def _add(self, handle: Handle, workload: Workload, tpu: Tpu, *, may_exist: bool = False) -> Attempt:
-        """Add an attempt, or return the known attempt with this name."""
-        with self._lock:
-            attempt = self._attempts.get(handle.name)
-            if attempt is None or attempt.tpu is not tpu:
-                deadline = time.monotonic() + workload.timeouts.wait
-                attempt = Attempt(handle, workload, tpu, deadline, CancelScope(self._scope), may_exist=may_exist)
-                self._attempts[handle.name] = attempt
-            self._machines.setdefault(tpu.name, Machines(tpu))
-        return attempt
-
-    def _forget(self, attempt: Attempt) -> None:
-        with self._lock:
-            self._attempts.pop(attempt.handle.name, None)
 
     def _await_start(self, attempt: Attempt) -> None:
         """Wait until the workload has started if its TPU is up. Otherwise, the attempt is in the queue."""
@@ -394,53 +362,30 @@ class _TpuVm:
 
     def _tpu_changed(self, tpu: Tpu) -> None:
         """Handle a new state of a TPU. The fleet calls this method, so it does not block."""
-        with self._lock:
-            machines = self._machines.get(tpu.name)
-            if machines is None or machines.tpu is not tpu or self._is_closed:
-                return
-            attempts = self._attempts_on(tpu)
+        machines = self._attempts.machines(tpu.name)
+        if machines is None or machines.tpu is not tpu or self._attempts.is_closed:
+            return
         if tpu.ending is not None:
-            self._end_on(machines, attempts, tpu.ending)
+            self._end_on(machines, tpu.ending)
             return
         if machines.group is None:
-            for attempt in attempts:
-                self._show_waiting(attempt, machines.unready or tpu.message)
+            for attempt in self._attempts.on(tpu):
+                self._attempts.show_waiting(attempt, machines.unready or tpu.message)
         if tpu.is_up:
             self._prepare_soon(machines)
 
-    def _attempts_on(self, tpu: Tpu) -> list[Attempt]:
-        with self._lock:
-            return [attempt for attempt in self._attempts.values() if attempt.tpu is tpu]
-
-    def _machines_of(self, attempt: Attempt) -> Machines:
-        """Return the workers of an attempt's TPU. If the TPU was deleted, another one may have its name."""
-        with self._lock:
-            machines = self._machines.get(attempt.tpu.name)
-        return machines if machines is not None and machines.tpu is attempt.tpu else Machines(attempt.tpu)
-
-    def _end_on(self, machines: Machines, attempts: Iterable[Attempt], outcome: WorkloadOutcome) -> None:
+    def _end_on(self, machines: Machines, outcome: WorkloadOutcome) -> None:
         """End all attempts on a TPU that is lost."""
         if machines.group is not None:
             machines.group.end_all(outcome)
-        for attempt in attempts:
+        for attempt in self._attempts.on(machines.tpu):
             if not attempt.is_started:
-                self._conclude(attempt, outcome)
-
-    def _show_waiting(self, attempt: Attempt, reason: str) -> None:
-        with self._lock:
-            if not attempt.is_waiting or attempt.status.message == reason:
-                return
-            attempt.status = AttemptStatus(AttemptState.SUBMITTED, message=reason)
-        self._context.notify(attempt.handle.name)
+                self._attempts.conclude(attempt, outcome)
 
     def _prepare_soon(self, machines: Machines) -> None:
         """Let a thread ask the workers whether they are ready, and start the waiting attempts."""
-        with self._lock:
-            waits = any(attempt.is_waiting for attempt in self._attempts_on(machines.tpu))
-            if machines.is_preparing or not waits or self._is_closed:
-                return
-            machines.is_preparing = True
-        self._do(partial(self._prepare, machines), *self._attempts_on(machines.tpu))
+        if attempts := self._attempts.begin_preparing(machines):
+            self._do(partial(self._prepare, machines), *attempts)
 
     def _do(self, work: Callable[[], None], *attempts: Attempt) -> None:
         """Do work in a thread that the end of the run does not cancel.
@@ -457,15 +402,14 @@ class _TpuVm:
             except Cancelled:
                 return  # the target is closed
             except Exception as error:
-                if self._is_closed:  # `close` has ended the threads that the work needs
+                if self._attempts.is_closed:  # `close` has ended the threads that the work needs
                     return
                 log.exception("%s: an attempt could not be started or ended", self._context.name)
                 for attempt in attempts:
-                    self._conclude(attempt, outcome_of_failed_start(error))
+                    self._attempts.conclude(attempt, outcome_of_failed_start(error))
 
-        with self._lock:
-            if not self._is_closed:
-                self._starters.submit(tried)
+        with contextlib.suppress(RuntimeError):  # the target is closed
+            self._starters.submit(tried)
 
     def _prepare(self, machines: Machines) -> None:
         try:
@@ -475,7 +419,7 @@ class _TpuVm:
             self._fail_start(machines, error)
         finally:
             machines.is_preparing = False
-        for attempt in self._take_waiting(machines):
+        for attempt in self._attempts.begin_starting(machines):
             self._do(partial(self._start, machines, attempt), attempt)
 
     def _open_group(self, machines: Machines) -> None:
@@ -485,21 +429,18 @@ class _TpuVm:
         if not machines.unready:
             context = replace(self._context, notify=self._group_changed)
             group = worker_group.open_group(context, nodes, settings, self._requests)
-            with self._lock:
-                is_current = self._machines.get(machines.tpu.name) is machines and not self._is_closed
-                machines.group = group if is_current else None
-            if not is_current:  # the TPU was deleted, or the target closed, meanwhile
+            if not self._attempts.set_group(machines, group):
                 group.close()
             return
-        for attempt in self._attempts_on(machines.tpu):
-            self._show_waiting(attempt, machines.unready)
+        for attempt in self._attempts.on(machines.tpu):
+            self._attempts.show_waiting(attempt, machines.unready)
             if attempt.is_waiting and attempt.is_cancelled:
                 machines.unusable = machines.unready  # the workload of an earlier session may be running there
-                self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
+                self._attempts.conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
             elif attempt.is_waiting and time.monotonic() > attempt.deadline:
                 limit = f"{attempt.workload.timeouts.wait:.0f} s (timeouts.wait)"
                 text = f"the TPU {machines.tpu.name} was not ready within {limit}: {machines.unready}"
-                self._conclude(attempt, WorkloadOutcome(EndedBy.LOST, message=text))
+                self._attempts.conclude(attempt, WorkloadOutcome(EndedBy.LOST, message=text))
 
     def _fail_start(self, machines: Machines, error: BaseException) -> None:
         """End the waiting attempts, because the workers cannot become ready."""
@@ -507,22 +448,12 @@ class _TpuVm:
             raise error
         outcome = outcome_of_failed_start(error)
         machines.unusable = outcome.message
-        for attempt in self._attempts_on(machines.tpu):
+        for attempt in self._attempts.on(machines.tpu):
             if attempt.is_waiting:
                 if outcome.ended_by is EndedBy.NOT_STARTED and not self._refusal:
                     # The startup script, or another part of the description, would fail again on the next TPU.
                     self._refusal = f"not started, because {attempt.label} has failed on this target: {outcome.message}"
-                self._conclude(attempt, outcome)
-
-    def _take_waiting(self, machines: Machines) -> list[Attempt]:
-        """Return the attempts to start now."""
-        with self._lock:
-            if machines.group is None:
-                return []
-            waiting = [attempt for attempt in self._attempts_on(machines.tpu) if attempt.is_waiting]
-            for attempt in waiting:
-                attempt.is_starting = True
-            return waiting
+                self._attempts.conclude(attempt, outcome)
 
     def _start(self, machines: Machines, attempt: Attempt) -> None:
         assert machines.group is not None, "the workers are ready"
@@ -541,38 +472,27 @@ class _TpuVm:
             # After other errors, processes may run on a worker that does not answer.
             if outcome.ended_by is not EndedBy.NOT_STARTED:
                 machines.unusable = outcome.message
-            self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED) if attempt.is_cancelled else outcome)
+            self._attempts.conclude(attempt, outcome)
             return
         finally:
             attempt.starting.close()
         if attempt.is_cancelled and not is_there:
-            self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
+            self._attempts.conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
             return
-        self._note_start(attempt)
+        self._attempts.note_start(attempt)
         if attempt.is_cancelled:
             group.cancel(handle)
         self._group_changed(handle.name)
-
-    def _note_start(self, attempt: Attempt) -> None:
-        with self._lock:
-            attempt.is_started = True
-            had_message = bool(attempt.status.message)
-            if attempt.status.state is AttemptState.SUBMITTED:
-                attempt.status = attempt.status.become(AttemptState.RUNNING)
-                attempt.settled.set()
-        if had_message:
-            self._context.notify(attempt.handle.name)
 
     # The end of an attempt
 
     def _group_changed(self, name: str) -> None:
         """Handle that an attempt may be over on its workers."""
-        with self._lock:
-            attempt = self._attempts.get(name)
-            group = self._machines_of(attempt).group if attempt is not None else None
-            if attempt is None or group is None or not attempt.is_started or attempt.status.state.is_over:
-                return
-            status = group.poll([attempt.handle])[attempt.handle]
+        attempt = self._attempts.get(name)
+        group = self._attempts.machines_of(attempt).group if attempt is not None else None
+        if attempt is None or group is None or not attempt.is_started or attempt.status.state.is_over:
+            return
+        status = group.poll([attempt.handle])[attempt.handle]
         if status.state.is_over:
             self._do(partial(self._finish, attempt, status), attempt)
 
@@ -586,16 +506,15 @@ class _TpuVm:
             seconds = _SHUTDOWN_SECONDS if outcome.ended_by is EndedBy.CANCELLED else 0.0
             fault = self._look_for_loss(attempt, seconds)
         if attempt.tpu.ending is not None:
-            self._conclude(attempt, attempt.tpu.ending)
+            self._attempts.conclude(attempt, attempt.tpu.ending)
         elif status.state is AttemptState.UNREACHABLE and fault:
-            with self._lock:
-                self._become(attempt, AttemptState.UNREACHABLE, message=f"{status.message}; {fault}")
+            self._attempts.lose_contact(attempt, f"{status.message}; {fault}")
         else:
-            self._conclude(attempt, self._explained(attempt, outcome))
+            self._attempts.conclude(attempt, self._explained(attempt, outcome))
 
     def _explained(self, attempt: Attempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
         """Return the outcome of an attempt whose TPU still exists according to the API."""
-        machines = self._machines_of(attempt)
+        machines = self._attempts.machines_of(attempt)
         if outcome.changed_startup_files:
             files = outcome.changed_startup_files
             machines.unusable = f"startup files of the shell changed while {attempt.label} ran: {files}"
@@ -605,19 +524,6 @@ class _TpuVm:
             text = f"{outcome.message} (the API reports: {attempt.tpu.message})"
             return replace(outcome, message=text, may_remain=False)
         return outcome
-
-    def _conclude(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
-        self._become(attempt, AttemptState.ENDED, replace(outcome, paid_seconds=paid_seconds(attempt, outcome)))
-
-    def _become(
-        self, attempt: Attempt, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = ""
-    ) -> None:
-        with self._lock:
-            if attempt.status.state.is_over or self._is_closed:
-                return
-            attempt.status = attempt.status.become(state, outcome, message)
-        attempt.settled.set()
-        self._context.notify(attempt.handle.name)
 
     def _look_for_loss(self, attempt: Attempt, seconds: float = 0.0) -> str:
         """Ask the API whether the TPU of an attempt was taken away. Return why the API does not answer.
@@ -634,9 +540,3 @@ class _TpuVm:
             if attempt.tpu.ending is not None or time.monotonic() >= deadline:
                 return ""
             cancellation.current().sleep(_LOOK_SECONDS)
-
-
-def _lasts(tpu: Tpu, timeouts: Timeouts) -> bool:
-    """Return whether an attempt must end before the expiry of a TPU that is up."""
-    expiry = expiry_of(tpu.nodes[0].labels) if tpu.nodes else None
-    return expiry is None or datetime.now(UTC) + timedelta(seconds=(timeouts.run or 0) + timeouts.grace) < expiry
