@@ -103,7 +103,7 @@ def test_a_target_names_the_user_and_the_port(tmp_path: Path, called: Path) -> N
     assert args[args.index("-l") + 1] == "me"
     assert args[args.index("-p") + 1] == "2222"
     assert args[args.index("--") + 1] == "far"
-    assert args[args.index("--") + 2].startswith("'/opt/a python' -c ")
+    assert args[args.index("--") + 2].startswith("'/opt/a python' -E -s -S -c ")
 
 
 def test_ssh_takes_an_ipv6_address_without_brackets(tmp_path: Path, called: Path) -> None:
