@@ -6,6 +6,8 @@ BIN := .venv/bin
 PIP ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
+# What an installation reads: the dependencies, and a definition that it compiles.
+SOURCES := pyproject.toml hatch_build.py toolbox/inference_client/fmaas/generation.proto
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,12 +19,12 @@ $(BIN)/python:
 		{ echo 'error: Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 setup' >&2; exit 2; }
 	@$(PYTHON) -m venv .venv
 
-$(STAMP): pyproject.toml | $(BIN)/python
+$(STAMP): $(SOURCES) | $(BIN)/python
 	@echo 'installing Topgallant into .venv (about a minute, once)'
 	@$(PIP) --editable .
 	@touch $@
 
-$(DEV_STAMP): pyproject.toml | $(BIN)/python
+$(DEV_STAMP): $(SOURCES) | $(BIN)/python
 	@echo 'installing Topgallant and what develops it into .venv (about two minutes, once)'
 	@$(PIP) --editable '.[dev]'
 	@touch $(STAMP) $@

@@ -12,6 +12,7 @@ import pytest
 from toolbox.system import environ, places
 
 ROOT = places.builtin_root()
+PROTO = "toolbox/inference_client/fmaas/generation.proto"
 CORE, DEV = "--editable .", "--editable '.[dev]'"
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -19,8 +20,9 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a directory with the files by which `make` decides what to install."""
-    for name in ("Makefile", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
+    for name in ("Makefile", "pyproject.toml", "hatch_build.py", PROTO):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
@@ -62,10 +64,11 @@ def test_the_demo_needs_nothing_more_after_the_tests(checkout: Path) -> None:
     assert installed(checkout, "demo", "test", "lint") == []
 
 
-def test_a_change_of_the_dependencies_is_installed(checkout: Path) -> None:
+@pytest.mark.parametrize("source", ["pyproject.toml", PROTO])
+def test_a_change_of_what_an_installation_reads_is_installed(checkout: Path, source: str) -> None:
     finish(checkout, ".installed", ".installed-dev")
     later = (checkout / ".venv/.installed").stat().st_mtime + 10
-    os.utime(checkout / "pyproject.toml", (later, later))
+    os.utime(checkout / source, (later, later))
     assert len(installed(checkout, "demo")) == 1
     assert len(installed(checkout, "test")) == 1
 

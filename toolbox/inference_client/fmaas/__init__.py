@@ -1,0 +1,1 @@
+"""The messages of the gRPC service `fmaas.GenerationService`, in the generated module `generation_pb2`."""
