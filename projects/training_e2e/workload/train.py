@@ -1,11 +1,12 @@
 """
 Train a small character-level language model on the CPU, as a workload that tests can measure.
 
-    python train.py --settings settings.json --corpus corpus.txt --output DIR
+    python train.py --settings settings.json --corpus corpus.txt --output DIR [--checkpoint model.npz]
 
-The script prints a line per step. It writes `train_metrics.json` and a profile for TensorBoard to DIR. If both
-were written, the last line is `Finished training run`. The exit status is 0 on success, 1 if the training diverged,
-and 2 if the settings or the corpus are unusable; one line on stderr then gives the reason.
+The script prints a line per step. It writes `train_metrics.json` and a profile for TensorBoard to DIR, and the
+trained model to the checkpoint. If all were written, the last line is `Finished training run`. The exit status is 0
+on success, 1 if the training diverged, and 2 if the settings or the corpus are unusable; one line on stderr then
+gives the reason.
 
 It needs numpy, the standard library, and the files beside this one.
 """
@@ -36,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from checkpoint import Checkpoint, encode
 from train_settings import Settings, SettingsError, read_settings
 from transformer import Adam, Shape, Tokens, Transformer, clip, initial_parameters
 from xplane import Span, encode_profile
@@ -50,12 +52,12 @@ class DivergedError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """A finished training: its start in nanoseconds since the epoch, the times and losses of its steps, its size."""
+    """A finished training: its start in nanoseconds since the epoch, the times and losses of its steps, its model."""
 
     start_ns: int
     spans: Sequence[Span]
     losses: Sequence[float]
-    parameters: int
+    trained: Checkpoint
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,15 +66,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(options.settings)
         # Expand `~` here, because the script may be started without a shell.
-        tokens, vocabulary = read_corpus(options.corpus.expanduser(), settings.context)
-        clear_results(options.output)
-        result = train(settings, tokens, vocabulary)
+        tokens, characters = read_corpus(options.corpus.expanduser(), settings.context)
+        checkpoint = options.checkpoint.expanduser() if options.checkpoint else None
+        clear_results(options.output, checkpoint)
+        result = train(settings, tokens, characters)
     except SettingsError as error:
         print(f"train.py: {error}", file=sys.stderr)
         return 2
     except DivergedError as error:
         print(f"train.py: {error}", file=sys.stderr)
         return 1
+    if checkpoint:
+        write_atomically(checkpoint, encode(result.trained))
     write_profile(options.output / "profile", result)
     metrics = json.dumps(describe(settings, result), indent=2)
     write_atomically(options.output / "train_metrics.json", metrics.encode())
@@ -86,11 +91,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--settings", type=Path, required=True, help="JSON file of the settings")
     parser.add_argument("--corpus", type=Path, required=True, help="text to learn, UTF-8")
     parser.add_argument("--output", type=Path, required=True, help="directory for metrics and profile")
+    parser.add_argument("--checkpoint", type=Path, help="file to write the trained model to (.npz)")
     return parser.parse_args(arguments)
 
 
-def read_corpus(path: Path, context: int) -> tuple[Tokens, int]:
-    """Return the index of each character in the sorted list of distinct characters, and the length of this list."""
+def read_corpus(path: Path, context: int) -> tuple[Tokens, str]:
+    """Return the index of each character in the sorted list of distinct characters, and this list."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -98,14 +104,14 @@ def read_corpus(path: Path, context: int) -> tuple[Tokens, int]:
     if len(text) <= context:
         raise SettingsError(f"the corpus {path} has {len(text)} characters: context {context} needs more")
     characters, tokens = np.unique(np.frombuffer(text.encode("utf-32-le"), np.uint32), return_inverse=True)
-    return tokens, len(characters)
+    return tokens, characters.tobytes().decode("utf-32-le")
 
 
-def train(settings: Settings, tokens: Tokens, vocabulary: int) -> Result:
+def train(settings: Settings, tokens: Tokens, characters: str) -> Result:
     """Run all steps, and print a line for each step. Raise DivergedError if the training diverges."""
     generator = np.random.default_rng(settings.seed)
     shape = Shape(
-        vocabulary=vocabulary,
+        vocabulary=len(characters),
         layers=settings.layers,
         width=settings.width,
         heads=settings.heads,
@@ -122,8 +128,8 @@ def train(settings: Settings, tokens: Tokens, vocabulary: int) -> Result:
         losses.append(take_step(model, optimizer, *sample(tokens, settings, generator), step=step))
         spans.append(Span(began - origin, time.perf_counter_ns() - began))
         print(f"step {step} loss {losses[-1]:.4f} step_time {spans[-1].duration_ns / 1e9:.4f} s", flush=True)
-    size = sum(array.size for array in parameters.values())
-    return Result(start_ns=start_ns, spans=spans, losses=losses, parameters=size)
+    trained = Checkpoint(shape=shape, parameters=parameters, characters=characters)
+    return Result(start_ns=start_ns, spans=spans, losses=losses, trained=trained)
 
 
 def sample(tokens: Tokens, settings: Settings, generator: np.random.Generator) -> tuple[Tokens, Tokens]:
@@ -166,7 +172,7 @@ def describe(settings: Settings, result: Result) -> dict[str, Any]:
         "last_loss": last_loss,
         "loss_drop": first_loss - last_loss,
         "losses": result.losses,
-        "parameters": result.parameters,
+        "parameters": sum(array.size for array in result.trained.parameters.values()),
         "settings": dataclasses.asdict(settings),
         "versions": versions(),
     }
@@ -177,9 +183,11 @@ def versions() -> dict[str, str]:
     return {"numpy": np.__version__, "python": platform.python_version()}
 
 
-def clear_results(output: Path) -> None:
+def clear_results(output: Path, checkpoint: Path | None) -> None:
     """Remove the results of an earlier run, which must not be mistaken for results of this run."""
     (output / "train_metrics.json").unlink(missing_ok=True)
+    if checkpoint:
+        checkpoint.unlink(missing_ok=True)
     shutil.rmtree(output / "profile", ignore_errors=True)
 
 

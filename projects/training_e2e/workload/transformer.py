@@ -39,17 +39,9 @@ class Shape:
     context: int
 
 
-def initial_parameters(shape: Shape, generator: np.random.Generator, precision: str) -> Arrays:
-    """Return normally distributed weights (standard deviation 0.02 as in GPT-2), unit norms, and zero biases."""
+def parameter_sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Return the size of each parameter by its name."""
     width = shape.width
-
-    def random(*size: int) -> Array:
-        return generator.normal(0.0, 0.02, size).astype(precision)
-
-    parameters: Arrays = {
-        "tokens": random(shape.vocabulary, width),
-        "positions": random(shape.context, width),
-    }
     linears = {"head": (width, shape.vocabulary)}
     norms = ["norm"]
     for block in range(shape.layers):
@@ -58,12 +50,24 @@ def initial_parameters(shape: Shape, generator: np.random.Generator, precision: 
         linears[f"{block}.attention.output"] = (width, width)
         linears[f"{block}.mlp.hidden"] = (width, 4 * width)
         linears[f"{block}.mlp.output"] = (4 * width, width)
+    sizes: dict[str, tuple[int, ...]] = {"tokens": (shape.vocabulary, width), "positions": (shape.context, width)}
     for name, size in linears.items():
-        parameters[f"{name}.weight"] = random(*size)
-        parameters[f"{name}.bias"] = np.zeros(size[1], precision)
+        sizes |= {f"{name}.weight": size, f"{name}.bias": size[1:]}
     for name in norms:
-        parameters[f"{name}.scale"] = np.ones(width, precision)
-        parameters[f"{name}.shift"] = np.zeros(width, precision)
+        sizes |= {f"{name}.scale": (width,), f"{name}.shift": (width,)}
+    return sizes
+
+
+def initial_parameters(shape: Shape, generator: np.random.Generator, precision: str) -> Arrays:
+    """Return normally distributed weights (standard deviation 0.02 as in GPT-2), unit norms, and zero biases."""
+    parameters: Arrays = {}
+    for name, size in parameter_sizes(shape).items():
+        if name.endswith((".bias", ".shift")):
+            parameters[name] = np.zeros(size, precision)
+        elif name.endswith(".scale"):
+            parameters[name] = np.ones(size, precision)
+        else:
+            parameters[name] = generator.normal(0.0, 0.02, size).astype(precision)
     return parameters
 
 
@@ -148,9 +152,7 @@ class Transformer:
 
     def _norm(self, name: str, x: Array) -> tuple[Array, Backward]:
         scale = self.parameters[f"{name}.scale"]
-        centred = x - x.mean(axis=1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True) + NORM_EPSILON)
-        unit = centred / deviation
+        unit, deviation = normalize(x)
 
         def backward(gradient: Array) -> Array:
             self._gradients[f"{name}.scale"] = (gradient * unit).sum(axis=0)
@@ -161,6 +163,13 @@ class Transformer:
             return change
 
         return unit * scale + self.parameters[f"{name}.shift"], backward
+
+
+def normalize(x: Array) -> tuple[Array, Array]:
+    """Return `x` with mean 0 and variance 1 in each row, and the standard deviations of the rows before."""
+    centred = x - x.mean(axis=1, keepdims=True)
+    deviation: Array = np.sqrt((centred**2).mean(axis=1, keepdims=True) + NORM_EPSILON)
+    return centred / deviation, deviation
 
 
 def _residual(branch_backward: Backward) -> Backward:

@@ -48,6 +48,7 @@ def train(tmp_path: Path) -> Callable[..., int]:
         settings.write_text(json.dumps({k: v for k, v in (SMALL | changes).items() if v is not None}))
         corpus.write_text(text, encoding="utf-8")
         files = {"settings": settings, "corpus": corpus, "output": tmp_path / "output"}
+        files["checkpoint"] = tmp_path / "model.npz"
         return script.main([word for name, path in files.items() for word in (f"--{name}", str(path))])
 
     return run
