@@ -166,9 +166,9 @@ class Transformer:
 
 
 def normalize(x: Array) -> tuple[Array, Array]:
-    """Return `x` with mean 0 and variance 1 in each row, and the standard deviations of the rows before."""
-    centred = x - x.mean(axis=1, keepdims=True)
-    deviation: Array = np.sqrt((centred**2).mean(axis=1, keepdims=True) + NORM_EPSILON)
+    """Return `x` with mean 0 and variance 1 along the last axis, and the standard deviations before."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    deviation: Array = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + NORM_EPSILON)
     return centred / deviation, deviation
 
 
@@ -192,7 +192,7 @@ def causal_attention(inputs: Array, context: int, heads: int) -> tuple[Array, Ba
     split = inputs.reshape(-1, context, 3, heads, width // heads).transpose(2, 0, 3, 1, 4)
     queries, keys, values = np.ascontiguousarray(split)
     future = np.triu(np.full((context, context), -np.inf, inputs.dtype), k=1)
-    weights = softmax(queries @ keys.swapaxes(-1, -2) * scale + future)
+    weights = attention_weights(queries, keys, future)
 
     def backward(gradient: Array) -> Array:
         by_output = gradient.reshape(-1, context, heads, width // heads).transpose(0, 2, 1, 3)
@@ -203,6 +203,11 @@ def causal_attention(inputs: Array, context: int, heads: int) -> tuple[Array, Ba
         return by_inputs.transpose(1, 3, 0, 2, 4).reshape(-1, 3 * width)
 
     return (weights @ values).transpose(0, 2, 1, 3).reshape(-1, width), backward
+
+
+def attention_weights(queries: Array, keys: Array, mask: Array | float = 0.0) -> Array:
+    """Return how much each query attends to each key. The mask is added to the scores before the softmax."""
+    return softmax(queries @ keys.swapaxes(-1, -2) * (1 / math.sqrt(queries.shape[-1])) + mask)
 
 
 def gelu(x: Array) -> tuple[Array, Backward]:

@@ -1,0 +1,230 @@
+"""
+What a request asks for, the limits of requests, and what the engine answers.
+
+Both protocols translate to and from these types, so that the same request gets the same answer over both.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_STOP_SEQUENCES, STOP_SEQUENCE_BYTES = 6, 240  # the limits of TGIS
+MOST_TOP_TOKENS = 20
+
+
+class RequestError(Exception):
+    """
+    A request cannot be carried out as it is.
+
+    Attributes:
+        parameter: what is wrong, by the name of an attribute of `Options`, or `prompt`.
+        problem: the rest of a sentence that begins with the name of the parameter.
+    """
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        super().__init__(f"{parameter} {problem}")
+        self.parameter = parameter
+        self.problem = problem
+
+
+class OverloadedError(Exception):
+    """More requests are waiting than the server accepts."""
+
+
+class EngineError(Exception):
+    """The server cannot carry out requests any more, or the model computed no usable result."""
+
+
+class StopReason(enum.Enum):
+    """Why a generation ended. The names are those of TGIS."""
+
+    MAX_TOKENS = enum.auto()
+    TOKEN_LIMIT = enum.auto()
+    TIME_LIMIT = enum.auto()
+    STOP_SEQUENCE = enum.auto()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """
+    How to draw tokens at random.
+
+    Attributes:
+        seed: generations with the same seed, index and request are the same.
+        index: distinguishes the generations of one request that asks for several.
+        temperature: divides the scores, before the other limits apply.
+        top_k: number of most probable tokens to draw from; 0: all.
+        top_p: draw from the most probable tokens whose probabilities add up to this.
+        typical_p: draw from the tokens whose probabilities are nearest to the expected one, and add up to this (Meister
+            et al., 2023).
+    """
+
+    seed: int
+    index: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    typical_p: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """
+    What a client can choose for a generation.
+
+    Attributes:
+        max_new_tokens: None stands for all that the model has room for.
+        min_new_tokens: a stop sequence that is complete before this number of tokens does not end the text.
+        time_limit: seconds since the arrival of the request.
+        stop_sequences: texts that end the generation when the generated text ends with one of them.
+        sampling: None: take the most probable token.
+        repetition_penalty: divides the positive scores of the tokens of the text so far, and multiplies the negative
+            scores of these tokens (Keskar et al., 2019).
+        truncate_input_tokens: number of last tokens of the prompt to keep; 0: all.
+        details: whether to compute the details of generated tokens.
+        input_details: whether to compute the details of the tokens of the prompt.
+        top_tokens: number of most probable tokens in the details.
+    """
+
+    max_new_tokens: int | None = None
+    min_new_tokens: int = 0
+    time_limit: float | None = None
+    stop_sequences: Sequence[str] = ()
+    sampling: Sampling | None = None
+    repetition_penalty: float = 1.0
+    truncate_input_tokens: int = 0
+    details: bool = False
+    input_details: bool = False
+    top_tokens: int = 0
+
+    def check(self) -> None:
+        """Raise RequestError if an option has an impossible value. The messages are those of TGIS."""
+        sampling = self.sampling
+        if sampling:
+            # A comparison with NaN is false.
+            _require(0 < sampling.temperature < math.inf, "temperature", "must be a number above 0")
+            _require(0 < sampling.top_p <= 1, "top_p", "must be > 0.0 and <= 1.0")
+            _require(0 < sampling.typical_p <= 1, "typical_p", "must be > 0.0 and <= 1.0")
+            _require(sampling.top_k >= 0, "top_k", "must be strictly positive")
+        if self.max_new_tokens is not None:
+            _require(self.max_new_tokens >= 1, "max_new_tokens", "must be >= 1")
+            _require(self.min_new_tokens <= self.max_new_tokens, "min_new_tokens", "must be <= max_new_tokens")
+        _require(self.min_new_tokens >= 0, "min_new_tokens", "must be >= 0")
+        _require(0 < self.repetition_penalty < math.inf, "repetition_penalty", "must be > 0.0")
+        _require(self.truncate_input_tokens >= 0, "truncate_input_tokens", "must be >= 0")
+        _require(0 <= self.top_tokens <= MOST_TOP_TOKENS, "top_tokens", f"must be between 0 and {MOST_TOP_TOKENS}")
+        lengths = [len(sequence.encode(errors="replace")) for sequence in self.stop_sequences]
+        _require(
+            len(lengths) <= MOST_STOP_SEQUENCES and all(0 < length <= STOP_SEQUENCE_BYTES for length in lengths),
+            "stop_sequences",
+            f"can have at most {MOST_STOP_SEQUENCES} non-empty texts of at most {STOP_SEQUENCE_BYTES} UTF-8 bytes each",
+        )
+
+
+def _require(correct: bool, parameter: str, problem: str) -> None:
+    if not correct:
+        raise RequestError(parameter, problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The numbers of tokens that the server allows: of a text with its continuation, and of a continuation."""
+
+    max_sequence_length: int
+    max_new_tokens: int
+
+    def prepare(self, prompt: Sequence[int], options: Options) -> Request:
+        """Return the request to continue a prompt. Raise RequestError if the options or the prompt are impossible."""
+        options.check()
+        wanted = self.max_new_tokens if options.max_new_tokens is None else options.max_new_tokens
+        _require(wanted <= self.max_new_tokens, "max_new_tokens", f"must be <= {self.max_new_tokens}")
+        tokens = prompt[-options.truncate_input_tokens :]
+        length = len(tokens)
+        _require(length > 0, "prompt", "must contain at least one character")
+        room = self.max_sequence_length - length
+        _require(room > 0, "prompt", f"must be shorter than {self.max_sequence_length} tokens, not {length}")
+        _require(
+            options.min_new_tokens <= min(room, wanted),
+            "min_new_tokens",
+            f"must be <= {min(room, wanted)} after a prompt of {length} tokens",
+        )
+        reason = StopReason.TOKEN_LIMIT if room < wanted else StopReason.MAX_TOKENS
+        return Request(tokens=tokens, length=min(room, wanted), length_reason=reason, options=options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request that can be carried out: generate at most `length` tokens, which ends with `length_reason`."""
+
+    tokens: Sequence[int]
+    length: int
+    length_reason: StopReason
+    options: Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """
+    How the model judged a token, before any penalty and limit of the sampling.
+
+    Attributes:
+        logprob: the natural logarithm of the probability.
+        rank: 1 for the most probable token.
+        top: the most probable tokens with their logprobs; more than requested if the last ones are equally probable.
+    """
+
+    logprob: float
+    rank: int
+    top: Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened to a request. After an event with `is_last`, no other follows."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the generation has ended."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started(Event):
+    """The prompt was read. The first detail is None, because nothing comes before the first token."""
+
+    input_details: Sequence[Detail | None]
+
+    @property
+    def is_last(self) -> bool:
+        """See `Event`."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated(Event):
+    """A token was generated. The reason is None if more tokens follow."""
+
+    token: int
+    detail: Detail | None
+    stop_reason: StopReason | None
+    stop_sequence: str = ""
+
+    @property
+    def is_last(self) -> bool:
+        """See `Event`."""
+        return self.stop_reason is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired(Event):
+    """The time limit was over before the first token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed(Event):
+    """The generation ended without a usable result."""
+
+    error: EngineError

@@ -1,0 +1,178 @@
+"""Any request gets an answer or an error that says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.functional.reference_server.clients import Stub, post
+from tests.servers.reference_server import ReferenceServer
+from toolbox.inference_client.fmaas import generation_pb2 as fmaas
+
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+
+
+def raw_call(channel: grpc.Channel, method: str) -> Any:
+    """Return a method of the service that takes and returns bytes."""
+    connect = channel.unary_stream if method == "GenerateStream" else channel.unary_unary
+    return connect(f"/fmaas.GenerationService/{method}")
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"null", 400),
+        (b"[]", 400),
+        (b"\xff", 400),
+        (b'{"model": "\\ud800"}', 400),
+        (b'{"model": NaN}', 400),
+        (b"[" * 100_000, 400),
+        (b'{"model": 1e999999}', 400),
+        (b'{"model": ' + b"9" * 10_000 + b"}", 400),
+        (b'"' + b"x" * (1 << 20) + b'"', 413),
+        (b'{"model": "huge", "prompt": "a", "messages": [{"role": "user", "content": "a"}]}', 400),
+    ],
+)
+def test_nonsense_is_refused(server: ReferenceServer, path: str, body: bytes, status: int) -> None:
+    found, content = post(server, path, body)
+    assert found == status
+    assert set(content["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", COMPLETIONS, 405), ("DELETE", "/v1/models", 405), ("GET", "/", 404), ("POST", "/v1/embeddings", 404)],
+)
+def test_other_paths_and_methods_are_refused(server: ReferenceServer, method: str, path: str, status: int) -> None:
+    found, content = post(server, path, b"", method)
+    assert (found, content["error"]["type"]) == (status, "invalid_request_error")
+
+
+def test_the_server_is_healthy(server: ReferenceServer) -> None:
+    assert post(server, "/health", b"", "GET") == (200, {"status": "ok"})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+other_fields = ["stream_options", "top_k", "min_tokens", "repetition_penalty", "truncate_prompt_tokens", "echo"]
+plausible: dict[str, st.SearchStrategy[Any]] = {
+    "prompt": st.text("abc", max_size=40) | st.lists(st.integers(0, 40), max_size=3),
+    "messages": st.just([{"role": "user", "content": "abc"}]),
+    "max_tokens": st.integers(-1, 40),
+    "temperature": st.floats(0, 2),
+    "top_p": st.floats(0, 1),
+    "n": st.integers(0, 4),
+    "stream": st.booleans(),
+    "stop": st.text("abc", max_size=2) | st.lists(st.text("abc", max_size=2), max_size=3),
+    "seed": st.integers(),
+    "logprobs": st.booleans() | st.integers(0, 6),
+}
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from([COMPLETIONS, CHAT]),
+    fields=st.lists(st.sampled_from([*plausible, *other_fields]), unique=True),
+    data=st.data(),
+)
+def test_any_json_gets_an_answer_or_an_error(
+    server: ReferenceServer, path: str, fields: list[str], data: st.DataObject
+) -> None:
+    body: dict[str, Any] = (
+        {"model": "tiny", "prompt": "a"} if path == COMPLETIONS else {"model": "tiny", "messages": []}
+    )
+    body |= {name: data.draw(plausible.get(name, json_values) | json_values) for name in fields}
+    status, content = post(server, path, json.dumps(body).encode())
+    if status == 200:
+        assert content.endswith(b"data: [DONE]\n\n") if body.get("stream") else content["choices"]
+    else:
+        assert status in (400, 404)
+        assert content["error"]["message"]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=60), method=st.sampled_from(["Generate", "GenerateStream", "Tokenize", "ModelInfo"]))
+def test_any_bytes_get_an_answer_or_an_error(server: ReferenceServer, content: bytes, method: str) -> None:
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        try:
+            list(raw_call(channel, method)(content, timeout=30))
+        except grpc.RpcError as error:
+            assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)  # noqa: PT017
+
+
+numbers = st.sampled_from([0, 1, 2, 5, 31, 2**31, 2**32 - 1])
+floats = st.floats(width=32) | st.sampled_from([0.0, 0.5, 1.0, 2.0])
+parameters = st.builds(
+    fmaas.Parameters,
+    method=st.integers(0, 2),
+    sampling=st.builds(
+        fmaas.SamplingParameters, temperature=floats, top_k=numbers, top_p=floats, typical_p=floats, seed=numbers
+    ),
+    stopping=st.builds(
+        fmaas.StoppingCriteria,
+        max_new_tokens=numbers,
+        min_new_tokens=numbers,
+        time_limit_millis=numbers,
+        stop_sequences=st.lists(st.text("abc", max_size=3), max_size=7),
+        include_stop_sequence=st.booleans(),
+    ),
+    response=st.builds(
+        fmaas.ResponseOptions,
+        generated_tokens=st.booleans(),
+        input_tokens=st.booleans(),
+        token_logprobs=st.booleans(),
+        token_ranks=st.booleans(),
+        top_n_tokens=numbers,
+    ),
+    decoding=st.builds(fmaas.DecodingParameters, repetition_penalty=floats),
+    truncate_input_tokens=numbers,
+)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text("abc", max_size=40), max_size=3), parameters=parameters)
+def test_any_parameters_get_an_answer_or_an_error(stub: Stub, texts: list[str], parameters: fmaas.Parameters) -> None:
+    requests = [fmaas.GenerationRequest(text=text) for text in texts]
+    try:
+        found = stub.Generate(fmaas.BatchedGenerationRequest(requests=requests, params=parameters), timeout=30)
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT  # noqa: PT017
+    else:
+        assert len(found.responses) == len(texts)
+
+
+def test_an_invalid_text_is_refused(server: ReferenceServer) -> None:
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        message = fmaas.ModelInfoRequest(model_id="x").SerializeToString().replace(b"x", b"\xff")
+        with pytest.raises(grpc.RpcError, match="the message cannot be decoded") as refused:
+            raw_call(channel, "ModelInfo")(message)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_an_unknown_method_is_refused(server: ReferenceServer) -> None:
+    with grpc.insecure_channel(server.grpc_address) as channel, pytest.raises(grpc.RpcError) as refused:
+        raw_call(channel, "Nothing")(b"")
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_more_requests_than_the_server_accepts_are_refused(server: ReferenceServer, stub: Stub) -> None:
+    batch = fmaas.BatchedGenerationRequest(requests=[fmaas.GenerationRequest(text="a")] * 2000)
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.Generate(batch)
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    body = {"model": "tiny", "prompt": ["a"] * 2000}
+    status, content = post(server, COMPLETIONS, json.dumps(body).encode())
+    assert (status, content["error"]["code"]) == (429, "overloaded")
+    status, content = post(server, COMPLETIONS, json.dumps(body | {"stream": True}).encode())
+    assert status == 429
