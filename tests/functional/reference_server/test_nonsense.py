@@ -176,3 +176,15 @@ def test_more_requests_than_the_server_accepts_are_refused(server: ReferenceServ
     assert (status, content["error"]["code"]) == (429, "overloaded")
     status, content = post(server, COMPLETIONS, json.dumps(body | {"stream": True}).encode())
     assert status == 429
+
+
+def test_a_vast_number_of_requests_is_refused_at_once(server: ReferenceServer, stub: Stub) -> None:
+    body = {"model": "tiny", "prompt": ["a"] * 200_000, "n": 128}
+    assert post(server, COMPLETIONS, json.dumps(body).encode())[0] == 429
+    batch = fmaas.BatchedGenerationRequest(requests=[fmaas.GenerationRequest(text="a")] * 200_000)
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.Generate(batch, timeout=10)
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with pytest.raises(grpc.RpcError, match="larger than max") as refused:
+        stub.Tokenize(fmaas.BatchedTokenizeRequest(requests=[fmaas.TokenizeRequest(text="a" * (1 << 20))]))
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

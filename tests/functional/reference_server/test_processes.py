@@ -83,6 +83,9 @@ def test_a_signal_ends_a_busy_server_after_some_seconds_of_grace(long_checkpoint
         ({"max_new_tokens": 32}, "--max_new_tokens must be below 32"),
         ({"dtype_str": "bfloat16"}, "invalid choice: 'bfloat16'"),
         ({"max_batch_size": 0}, "must be a positive number, not '0'"),
+        ({"max_batch_size": 10**14}, "Unable to allocate"),
+        ({"port": 65536}, "must be a number up to 65535, not '65536'"),
+        ({"grpc_port": -1}, "must be a number up to 65535, not '-1'"),
         ({"host": "192.0.2.1"}, "Cannot assign requested address"),
     ],
 )

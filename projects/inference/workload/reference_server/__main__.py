@@ -24,7 +24,7 @@ try:
 
     from checkpoint import CheckpointError, read
 
-    from . import fmaas_api, openai_api
+    from . import fmaas_api, openai_api, openai_requests
     from .engine import Engine
     from .generation import EngineError, Limits
     from .model import DTYPES, ModelError
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
     try:
         asyncio.run(serve(options))
-    except (CheckpointError, ModelError, OSError) as error:
+    except (CheckpointError, ModelError, OSError, MemoryError) as error:
         print(f"reference_server: {error}", file=sys.stderr)
         return 2
     except EngineError as error:
@@ -64,14 +64,20 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--max_new_tokens", type=_positive, help="tokens of a continuation; default: the most")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=8080, help="port for HTTP; 0: any")
-    parser.add_argument("--grpc_port", type=int, default=8033, help="port for gRPC; 0: any")
+    parser.add_argument("--port", type=_port, default=8080, help="port for HTTP; 0: any")
+    parser.add_argument("--grpc_port", type=_port, default=8033, help="port for gRPC; 0: any")
     return parser.parse_args(arguments)
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"must be a number up to 65535, not {text!r}")
     return int(text)
 
 
@@ -135,7 +141,11 @@ async def _listen(engine: Engine, options: argparse.Namespace) -> None:
 
 
 async def _start_grpc(engine: Engine, name: str, options: argparse.Namespace) -> tuple[grpc.aio.Server, int]:
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])  # else two servers can share a port
+    options_of_grpc = {
+        "grpc.so_reuseport": 0,  # else two servers can share a port
+        "grpc.max_receive_message_length": openai_requests.MOST_BODY_BYTES,
+    }
+    server = grpc.aio.server(options=list(options_of_grpc.items()))
     server.add_generic_rpc_handlers([fmaas_api.handler(fmaas_api.Service(engine, name))])
     host = f"[{options.host}]" if ":" in options.host else options.host
     try:

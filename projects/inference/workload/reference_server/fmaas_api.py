@@ -62,6 +62,7 @@ class Service:
     async def generate(self, message: fmaas.BatchedGenerationRequest) -> fmaas.BatchedGenerationResponse:
         """Continue each text of a batch."""
         self._check_model(message.model_id, message)
+        self._engine.check_room(len(message.requests))  # because preparing very many requests takes long
         texts = [single.text for single in message.requests]
         replies = [_Reply(self._request(text, message.params), text, message.params, self._engine) for text in texts]
         responses = [reply.beginning() for reply in replies]

@@ -97,6 +97,8 @@ class Service:
     ) -> Response:
         if body.stream_options and not body.stream:
             raise ApiError(400, "stream_options needs stream", parameter="stream_options")
+        # Check first, because preparing very many requests takes long, and a stream cannot change its status later.
+        self._engine.check_room(len(prompts) * (body.n or 1))
         seed = secrets.randbits(32) if body.seed is None else body.seed % 2**64
         requests = [
             self._engine.limits.prepare(
@@ -105,7 +107,6 @@ class Service:
             for prompt in prompts
             for index in range(body.n or 1)
         ]
-        self._engine.check_room(len(requests))  # before a stream begins, which could not change its status
         choices = [Choice(index, request, self._engine, form) for index, request in enumerate(requests)]
         prompt_tokens = sum(len(request.tokens) for request in requests[:: body.n or 1])
         answer = Answer(self._engine, body, choices, form, prompt_tokens)
