@@ -181,5 +181,5 @@ def application(engine: Engine, model: str) -> Starlette:
         Route("/v1/completions", service.completions, methods=["POST"]),
         Route("/v1/chat/completions", service.chat_completions, methods=["POST"]),
     ]
-    kinds = (ApiError, RequestError, OverloadedError, EngineError, HTTPException)
+    kinds = (ApiError, RequestError, OverloadedError, EngineError, HTTPException, Exception)
     return Starlette(routes=routes, exception_handlers={**dict.fromkeys(kinds, _handle), ClientDisconnect: _ignore})

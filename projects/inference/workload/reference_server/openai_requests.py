@@ -45,7 +45,6 @@ NEUTRAL: Final[Mapping[str, Sequence[object]]] = {
     "tool_choice": ("none", "auto"),
     "tools": ([],),
 }
-OMITTED = object()
 
 
 class ApiError(Exception):

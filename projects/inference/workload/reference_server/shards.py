@@ -13,6 +13,7 @@ starts the process of a shard, with a connection that it inherits from the serve
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -112,24 +113,24 @@ class ShardedModel:
             self._processes.append(
                 subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL)
             )
-        ours.send((rank, options))
+        self._send(rank, ours, pickle.dumps((rank, options)))
 
     def _command(self, *words: object) -> None:
         for rank, connection in enumerate(self._connections, start=1):
-            try:
-                connection.send(words)
-            except OSError as error:
-                raise self._death(rank) from error
+            self._send(rank, connection, pickle.dumps(words))
 
     def _add_up(self, part: Array) -> Array:
         for rank, connection in enumerate(self._connections, start=1):
             part = part + np.frombuffer(self._receive(rank, connection), part.dtype).reshape(part.shape)
         for rank, connection in enumerate(self._connections, start=1):
-            try:
-                connection.send_bytes(part.tobytes())
-            except OSError as error:
-                raise self._death(rank) from error
+            self._send(rank, connection, part.tobytes())
         return part
+
+    def _send(self, rank: int, connection: Connection, content: bytes) -> None:
+        try:
+            connection.send_bytes(content)
+        except OSError as error:
+            raise self._death(rank) from error
 
     def _receive(self, rank: int, connection: Connection) -> bytes:
         try:
