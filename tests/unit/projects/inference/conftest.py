@@ -14,8 +14,9 @@ sys.path[:0] = map(str, WORKLOADS)
 sys.dont_write_bytecode = True  # the folders are sent to hosts
 
 from checkpoint import Checkpoint, read  # noqa: E402  # needs the path
-from reference_server.model import Model, cast, shard  # noqa: E402
+from reference_server.model import Model  # noqa: E402
 from reference_server.vocabulary import Vocabulary  # noqa: E402
+from tests.unit.projects.inference.models import whole_model  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -40,11 +41,6 @@ def vocabulary(checkpoint: Checkpoint) -> Vocabulary:
 def model(checkpoint: Checkpoint, request: pytest.FixtureRequest) -> Model:
     """Return an unsharded model with a cache for four sequences."""
     return whole_model(checkpoint, request.param)
-
-
-def whole_model(checkpoint: Checkpoint, dtype: str) -> Model:
-    parameters = shard(checkpoint.shape, cast(checkpoint.parameters, dtype), rank=0, count=1)
-    return Model(checkpoint.shape, parameters, slots=4, length=32)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from reference_server.generation import (
 )
 from reference_server.model import Model
 from reference_server.vocabulary import Vocabulary
-from tests.unit.projects.inference.counting_model import CountingModel
+from tests.unit.projects.inference.models import CountingModel
 
 LETTERS = Vocabulary("abcdefghijklmnopqrstuvwxyz")
 LIMITS = Limits(max_sequence_length=32, max_new_tokens=30)

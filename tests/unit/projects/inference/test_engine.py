@@ -19,7 +19,7 @@ from reference_server.generation import (
     Request,
 )
 from reference_server.vocabulary import Vocabulary
-from tests.unit.projects.inference.counting_model import CountingModel
+from tests.unit.projects.inference.models import CountingModel
 
 LETTERS = Vocabulary("abcdefghijklmnopqrstuvwxyz")
 LIMITS = Limits(max_sequence_length=10_000, max_new_tokens=9_999)

@@ -1,4 +1,4 @@
-"""A model whose next token is always the one after the last in the vocabulary."""
+"""Models for the tests of the reference server: a whole one, and one that counts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from checkpoint import Checkpoint
+from reference_server.model import Model, cast, shard
 from transformer import Array
 
 
+def whole_model(checkpoint: Checkpoint, dtype: str) -> Model:
+    """Return an unsharded model with a cache for four sequences of 32 tokens."""
+    parameters = shard(checkpoint.shape, cast(checkpoint.parameters, dtype), rank=0, count=1)
+    return Model(checkpoint.shape, parameters, slots=4, length=32)
+
+
 class CountingModel:
-    """Has the interface of the model, and remembers the calls: the slots of each step, a single one for a prompt."""
+    """A model whose next token is always the one after the last. It remembers the slots of each call."""
 
     def __init__(self, vocabulary: int, *, bad_token: int = -1) -> None:
         self.vocabulary = vocabulary
