@@ -1,0 +1,1 @@
+"""Inference servers that follow a script, and can break every rule of their protocol."""

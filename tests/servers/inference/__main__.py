@@ -1,0 +1,126 @@
+"""
+A program that behaves as an inference server with one fault.
+
+    python -m tests.servers.inference FAULT --port=PORT
+
+It answers completions with the text "b". The fault is the name of a function below; `none` stands for no fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.servers.inference.http_server import HttpRequest, HttpServer, choice, event, response, stream_head
+
+END: Final = threading.Event()
+
+
+def log(text: str) -> None:
+    """Print a line, which the worker finds in the log."""
+    print(text, flush=True)  # noqa: T201
+
+
+def none(request: HttpRequest) -> Iterator[bytes]:
+    """Answer properly."""
+    if request.path == "/health":
+        yield response({})
+    elif request.body.get("stream"):
+        yield stream_head() + event(choice("b")) + event(choice("", "length")) + event("[DONE]")
+    else:
+        yield response(choice("b", "length"))
+
+
+def dies(request: HttpRequest) -> Iterator[bytes]:
+    """End in the middle of a stream."""
+    if request.path == "/health" or not request.body.get("stream"):
+        yield from none(request)
+        return
+    yield stream_head() + event(choice("b"))
+    log("out of memory")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def falls_silent(request: HttpRequest) -> Iterator[bytes]:
+    """Accept requests and answer nothing."""
+    if request.path == "/health":
+        yield response({})
+    else:
+        END.wait()
+
+
+def sends_half_a_stream(request: HttpRequest) -> Iterator[bytes]:
+    """Leave out the end of each stream."""
+    if request.path != "/health" and request.body.get("stream"):
+        yield stream_head() + event(choice("b"))
+    else:
+        yield from none(request)
+
+
+def sends_nonsense(request: HttpRequest) -> Iterator[bytes]:
+    """Answer with a web page."""
+    yield response({}) if request.path == "/health" else response(b"<html>\x1b[31mlogin</html>", kind="text/html")
+
+
+def never_ready(request: HttpRequest) -> Iterator[bytes]:
+    """Answer that the model is still loading."""
+    del request
+    yield response({"status": "loading"}, status=503)
+
+
+def ignores_sigterm(request: HttpRequest) -> Iterator[bytes]:
+    """Answer properly, but do not end. A child process does not end either."""
+    yield from none(request)
+
+
+def repeats_the_key(request: HttpRequest) -> Iterator[bytes]:
+    """Refuse each request, with the API key in the message."""
+    if request.path == "/health":
+        yield response({})
+    else:
+        yield response({"error": {"message": f"wrong key {request.headers['authorization']}"}}, status=401)
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("fault")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--taken", type=Path, help="file to which the first start writes its port and finds it taken")
+    options = parser.parse_args()
+    if options.fault == "dies_at_once":
+        log("loading\nCUDA error: out of memory\n")
+        sys.exit(3)
+    if options.taken and _is_first_start(options.taken, options.port):
+        sys.exit("OSError: [Errno 98] Address already in use")
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # `sigwait` gets it whenever it comes
+    if options.fault == "ignores_sigterm":
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+        log(f"child {child.pid}")
+    server = HttpServer(globals()[options.fault], options.port)
+    log("listening")
+    if options.fault == "ignores_sigterm":
+        signal.sigwait({signal.SIGINT})
+    signal.sigwait({signal.SIGTERM})
+    END.set()
+    server.stop()
+
+
+def _is_first_start(path: Path, port: int) -> bool:
+    try:
+        with path.open("x", encoding="ascii") as file:
+            file.write(str(port))
+    except FileExistsError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The line of an answer has the form that the check of the answers reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toolbox.inference_client.answer_format import (
+    Answer,
+    FaultError,
+    Generation,
+    Limits,
+    ServerError,
+    Token,
+    TopToken,
+    merged,
+)
+
+TOKEN = Token("b", id=5, logprob=-1.5, rank=2, top=[TopToken("c", 6, -0.5)])
+TOKEN_LINE = {
+    "text": "b",
+    "id": 5,
+    "logprob": -1.5,
+    "rank": 2,
+    "top": [{"text": "c", "id": 6, "logprob": -0.5}],
+}
+EMPTY: dict[str, Any] = {
+    "text": "",
+    "stop_reason": "NOT_FINISHED",
+    "input_token_count": None,
+    "generated_token_count": None,
+    "seed": None,
+    "tokens": None,
+    "input_tokens": None,
+}
+
+
+def content(answer: Answer) -> Any:
+    return json.loads(answer.line())
+
+
+def test_a_whole_answer() -> None:
+    answer = Answer(case="a", stream=False, response={"text": "b"})
+    answer.generations = [
+        Generation(
+            text="b",
+            stop_reason="MAX_TOKENS",
+            input_token_count=1,
+            generated_token_count=1,
+            seed=7,
+            tokens=[TOKEN],
+            input_tokens=[Token("a")],
+        )
+    ]
+    assert content(answer) == {
+        "case": "a",
+        "stream": False,
+        "seconds": 0.0,
+        "error": None,
+        "fault": None,
+        "response": {"text": "b"},
+        "generations": [
+            {
+                "text": "b",
+                "stop_reason": "MAX_TOKENS",
+                "input_token_count": 1,
+                "generated_token_count": 1,
+                "seed": 7,
+                "tokens": [TOKEN_LINE],
+                "input_tokens": [{"text": "a", "id": None, "logprob": None, "rank": None, "top": None}],
+            }
+        ],
+    }
+
+
+def test_a_stream_has_its_chunks() -> None:
+    answer = Answer(case="a", stream=True)
+    answer.add(0, Generation(text="b", tokens=[TOKEN]), {"raw": 1})
+    answer.add(0, Generation(stop_reason="EOS_TOKEN", generated_token_count=1), {"raw": 2})
+    answer.end_stream()
+    line = content(answer)
+    assert line["generations"] == [
+        EMPTY | {"text": "b", "stop_reason": "EOS_TOKEN", "generated_token_count": 1, "tokens": [TOKEN_LINE]}
+    ]
+    first, second = line["chunks"]
+    assert first.pop("seconds") <= second.pop("seconds")
+    assert first == EMPTY | {
+        "index": 0, "text": "b", "stop_reason": None, "tokens": [TOKEN_LINE], "raw": {"raw": 1}
+    }  # fmt: skip
+    assert second == EMPTY | {"index": 0, "stop_reason": "EOS_TOKEN", "generated_token_count": 1, "raw": {"raw": 2}}
+    assert line["chunks_left_out"] == 0
+
+
+def test_an_error() -> None:
+    answer = Answer(case="a", stream=False, error=ServerError(code="INVALID_ARGUMENT", message="no", status=None))
+    assert content(answer)["error"] == {"code": "INVALID_ARGUMENT", "status": None, "message": "no"}
+
+
+def test_a_long_fault_is_cut() -> None:
+    assert len(content(Answer(case="a", stream=False, fault="x" * 10_000))["fault"]) == 1000
+
+
+def test_a_line_is_ascii_without_line_breaks() -> None:
+    answer = Answer(case="a\nb\u2028\U0001f600", stream=False)
+    assert answer.line().isascii()
+    assert len(answer.line().splitlines()) == 1
+    assert content(answer)["case"] == "a\nb\u2028\U0001f600"
+
+
+def test_chunks_beyond_the_limit_still_count_for_the_generation() -> None:
+    answer = Answer(case="a", stream=True, limits=Limits(chunks=1))
+    for _ in range(3):
+        answer.add(0, Generation(text="b", stop_reason="MAX_TOKENS"), {})
+    answer.end_stream()
+    assert answer.generations[0].text == "bbb"
+    assert (len(answer.chunks), answer.chunks_left_out) == (1, 2)
+
+
+def test_later_counts_and_reasons_replace_earlier_ones() -> None:
+    parts = [
+        Generation(input_token_count=3, seed=1),
+        Generation(text="a", generated_token_count=1),
+        Generation(text="b", generated_token_count=2, stop_reason="MAX_TOKENS"),
+        Generation(),
+    ]
+    assert merged(parts) == Generation(
+        text="ab", input_token_count=3, generated_token_count=2, seed=1, stop_reason="MAX_TOKENS"
+    )
+
+
+def test_every_generation_must_end() -> None:
+    answer = Answer(case="a", stream=True)
+    answer.add(0, Generation(text="a", stop_reason="MAX_TOKENS"), {})
+    answer.add(2, Generation(text="b"), {})
+    with pytest.raises(FaultError, match="without a stop reason for generation 2"):
+        answer.end_stream()
+
+
+def test_a_line_that_is_too_long_is_a_fault_without_content() -> None:
+    answer = Answer(case="a", stream=True, limits=Limits(line_characters=1000), response={"a": "x" * 1000})
+    answer.add(0, Generation(text="b" * 1000, stop_reason="MAX_TOKENS"), {})
+    answer.end_stream()
+    line = content(answer)
+    assert line["fault"] == "the line of the answer is longer than 1000 characters"
+    assert (line["response"], line["generations"], line["chunks"]) == (None, [], [])
+
+
+def test_the_texts_of_an_error_are_cut() -> None:
+    error = ServerError(code="c" * 10_000, message="m" * 100_000)
+    assert (len(error.code), len(error.message)) == (200, 10_000)

@@ -1,0 +1,84 @@
+"""A server is started with its own process group, and ended with all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolbox.inference_client import server_process
+from toolbox.inference_client.server_process import ServerProcess
+
+
+def run(log: Path, code: str, *, stop: bool = False) -> ServerProcess:
+    """Run a program until its end, or stop it."""
+
+    async def main() -> ServerProcess:
+        process = await ServerProcess.start([sys.executable, "-uc", code], os.environ, log)
+        if stop:
+            await process.stop(30)
+        else:
+            await process.ended
+        return process
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(("code", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)])
+def test_a_server_that_ends_by_itself_has_died(tmp_path: Path, code: str, status: int) -> None:
+    process = run(tmp_path / "log", code)
+    assert process.ended.result() == f"the server ended with status {status}"
+    assert process.died
+
+
+def test_a_server_that_is_stopped_has_not_died(tmp_path: Path) -> None:
+    process = run(tmp_path / "log", "import time; time.sleep(100)", stop=True)
+    assert process.exit_status == 143
+    assert not process.died
+
+
+def test_a_server_that_died_before_it_is_stopped_has_died(tmp_path: Path) -> None:
+    async def main() -> ServerProcess:
+        process = await ServerProcess.start([sys.executable, "-c", ""], os.environ, tmp_path / "log")
+        await process.ended
+        await process.stop(30)
+        return process
+
+    assert asyncio.run(main()).died
+
+
+def test_the_tail_of_a_huge_log_is_short(tmp_path: Path) -> None:
+    process = run(tmp_path / "log", "print('x' * 10_000_000); print('last\\n\\n')")
+    assert len("".join(process.log_tail(5))) < 70_000
+    assert process.log_tail(1) == ["last"]
+
+
+def test_the_tail_does_not_contain_the_output_of_an_earlier_start(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("Address already in use\n")
+    process = run(tmp_path / "log", "print('new')")
+    assert process.log_tail(5) == ["new"]
+    assert not process.could_not_listen([])
+
+
+def test_a_taken_port_is_noticed_without_a_message(tmp_path: Path) -> None:
+    process = run(tmp_path / "log", "raise SystemExit(1)")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert process.could_not_listen([port])
+        assert not server_process.is_free(port)
+    assert not process.could_not_listen([port])
+
+
+def test_a_message_about_a_taken_port_is_noticed(tmp_path: Path) -> None:
+    process = run(tmp_path / "log", "raise OSError(98, 'Address already in use')")
+    assert process.could_not_listen([])
+
+
+def test_free_ports_are_below_those_of_outgoing_connections() -> None:
+    ports = server_process.free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(20_000 <= port < 32_768 for port in ports)

@@ -1,0 +1,270 @@
+"""The cases that are sent to a server, and the answers, with their form in the files `cases.json` and `answers.jsonl`.
+
+Both protocols normalise their responses to `Generation`. A part of a stream is a `Generation` too, with only what it
+adds; `merged` puts the parts together.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+NOT_FINISHED: Final = "NOT_FINISHED"
+FMAAS_KINDS: Final = ("fmaas", "tokenize", "model_info")
+OPENAI_KINDS: Final = ("completions", "chat", "models")
+# Requests for text, which a server can answer with a stream.
+GENERATING: Final = ("fmaas", "completions", "chat")
+# Texts that may be those of a server.
+_FAULT_CHARACTERS: Final = 1000
+_CODE_CHARACTERS: Final = 200
+_MESSAGE_CHARACTERS: Final = 10_000
+
+
+class SettingsError(Exception):
+    """The settings or the cases are invalid, or a library is missing. The message is for the user."""
+
+
+class InvalidRequestError(Exception):
+    """The request of a case cannot be sent, for example because it has an unknown field."""
+
+
+class FaultError(Exception):
+    """The server did not give a complete answer that can be decoded. The message says what is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much of a server's answer is accepted.
+
+    Args:
+        seconds: time for one request, from its sending until its answer is complete.
+        body_bytes: size of an answer, the whole stream included.
+        event_bytes: size of an event or a message in a stream.
+        chunks: number of chunks of a stream that an answer keeps.
+        line_characters: size of the record of an answer.
+    """
+
+    seconds: float = 120.0
+    body_bytes: int = 16 << 20
+    event_bytes: int = 4 << 20
+    chunks: int = 10_000
+    line_characters: int = 32_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A request with a name.
+
+    Args:
+        protocol: one of FMAAS_KINDS and OPENAI_KINDS.
+        stream: send the request once more, for an answer that is a stream.
+    """
+
+    name: str
+    protocol: str
+    request: Mapping[str, Any]
+    stream: bool = False
+
+
+@dataclass(frozen=True)
+class TopToken:
+    """An alternative at the position of a token."""
+
+    text: str
+    id: int | None = None
+    logprob: float | None = None
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of an input or of a generated text. None stands for what the server does not tell."""
+
+    text: str
+    id: int | None = None
+    logprob: float | None = None
+    rank: int | None = None
+    top: Sequence[TopToken] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """A generated text, or what a chunk of a stream adds to it. None stands for what the server does not tell.
+
+    Args:
+        stop_reason: a name of the enumeration `StopReason` of fmaas, or another reason of the server in capitals.
+    """
+
+    text: str = ""
+    stop_reason: str = NOT_FINISHED
+    input_token_count: int | None = None
+    generated_token_count: int | None = None
+    seed: int | None = None
+    tokens: Sequence[Token] | None = None
+    input_tokens: Sequence[Token] | None = None
+
+
+def merged(parts: Sequence[Generation]) -> Generation:
+    """Return the whole of which a stream has sent the parts. Later counts replace earlier ones."""
+    reasons = [part.stop_reason for part in parts if part.stop_reason != NOT_FINISHED]
+    tokens = _joined([part.tokens for part in parts])
+    counted = None if tokens is None else len(tokens)
+    return Generation(
+        text="".join(part.text for part in parts),
+        stop_reason=reasons[-1] if reasons else NOT_FINISHED,
+        input_token_count=_last([part.input_token_count for part in parts]),
+        generated_token_count=_last([counted, *(part.generated_token_count for part in parts)]),
+        seed=_last([part.seed for part in parts]),
+        tokens=tokens,
+        input_tokens=_joined([part.input_tokens for part in parts]),
+    )
+
+
+def _last(values: Sequence[int | None]) -> int | None:
+    present = [value for value in values if value is not None]
+    return present[-1] if present else None
+
+
+def _joined(lists: Sequence[Sequence[Token] | None]) -> Sequence[Token] | None:
+    present = [tokens for tokens in lists if tokens is not None]
+    return [token for tokens in present for token in tokens] if present else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A part of a stream.
+
+    Args:
+        index: number of the generation that the part belongs to.
+        seconds: time of its arrival, since the request was sent.
+        raw: the part as the server sent it.
+    """
+
+    index: int
+    seconds: float
+    part: Generation
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerError:
+    """An answer that is an error. Long texts are cut.
+
+    Args:
+        code: the name of the error, for example INVALID_ARGUMENT.
+        status: the status of HTTP.
+    """
+
+    code: str
+    message: str
+    status: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", self.code[:_CODE_CHARACTERS])
+        object.__setattr__(self, "message", self.message[:_MESSAGE_CHARACTERS])
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """What a server answered to a case. It is filled while the answer arrives, so that a fault does not lose the rest.
+
+    Args:
+        case: the name of the case.
+        stream: whether the answer is a stream.
+        seconds: time from the sending of the request until the end of the answer.
+        fault: why the answer is not complete.
+        clock: the time in seconds.
+    """
+
+    case: str
+    stream: bool
+    limits: Limits = field(default_factory=Limits)
+    seconds: float = 0.0
+    error: ServerError | None = None
+    fault: str | None = None
+    response: Mapping[str, Any] | None = None
+    generations: Sequence[Generation] = ()
+    chunks: list[Chunk] = field(default_factory=list)
+    chunks_left_out: int = 0
+    clock: Callable[[], float] = time.monotonic
+    _parts: dict[int, list[Generation]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._started = self.clock()
+
+    def add(self, index: int, part: Generation, raw: Mapping[str, Any]) -> None:
+        """Add a chunk of a stream that has just arrived. See `Chunk` for the arguments."""
+        self._parts.setdefault(index, []).append(part)
+        if len(self.chunks) < self.limits.chunks:
+            seconds = self.clock() - self._started
+            self.chunks.append(Chunk(index=index, seconds=seconds, part=part, raw=raw))
+        else:
+            self.chunks_left_out += 1
+
+    def end_stream(self) -> None:
+        """Put the chunks together. Raise FaultError if a generation has not ended."""
+        self.generations = [merged(self._parts[index]) for index in self.generation_indexes]
+        unfinished = [
+            str(index)
+            for index, generation in zip(self.generation_indexes, self.generations, strict=True)
+            if generation.stop_reason == NOT_FINISHED
+        ]
+        if unfinished:
+            raise FaultError(f"the stream ended without a stop reason for generation {', '.join(unfinished)}")
+        if not self._parts:
+            raise FaultError("the stream ended without a generation")
+
+    def end(self) -> None:
+        """Note the time of the end of the answer."""
+        self.seconds = self.clock() - self._started
+
+    @property
+    def generation_indexes(self) -> Sequence[int]:
+        """The numbers of the generations of which the stream has sent parts."""
+        return sorted(self._parts)
+
+    def line(self) -> str:
+        """Return the line of `answers.jsonl`, without the line break.
+
+        If the line would be too long for the reader of the file, the answer becomes a fault without its content.
+        """
+        line = json.dumps(self._content(), allow_nan=False)
+        if len(line) <= self.limits.line_characters:
+            return line
+        self.fault = f"the line of the answer is longer than {self.limits.line_characters} characters"
+        self.response, self.generations, self.chunks = None, (), []
+        return json.dumps(self._content(), allow_nan=False)
+
+    def _content(self) -> Mapping[str, Any]:
+        content: dict[str, Any] = {
+            "case": self.case,
+            "stream": self.stream,
+            "seconds": round(self.seconds, 6),
+            "error": self.error and vars(self.error),
+            "fault": self.fault and self.fault[:_FAULT_CHARACTERS],
+            "response": self.response,
+            "generations": [_generation(generation) for generation in self.generations],
+        }
+        if self.stream:
+            content["chunks"] = [_chunk(chunk) for chunk in self.chunks]
+            content["chunks_left_out"] = self.chunks_left_out
+        return content
+
+
+def _generation(generation: Generation) -> dict[str, Any]:
+    return vars(generation) | {"tokens": _tokens(generation.tokens), "input_tokens": _tokens(generation.input_tokens)}
+
+
+def _tokens(tokens: Sequence[Token] | None) -> list[dict[str, Any]] | None:
+    if tokens is None:
+        return None
+    return [vars(token) | {"top": None if token.top is None else [vars(top) for top in token.top]} for token in tokens]
+
+
+def _chunk(chunk: Chunk) -> dict[str, Any]:
+    content = _generation(chunk.part)
+    if content["stop_reason"] == NOT_FINISHED:
+        content["stop_reason"] = None
+    return {"index": chunk.index, "seconds": round(chunk.seconds, 6), **content, "raw": chunk.raw}

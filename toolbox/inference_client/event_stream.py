@@ -1,0 +1,85 @@
+"""A parser of server-sent events, after https://html.spec.whatwg.org/multipage/server-sent-events.html.
+
+It differs from the standard where a browser repairs: bytes that are not UTF-8 are an error, and so is an event that is
+too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class EventStreamError(Exception):
+    """The bytes are not an event stream, or an event exceeds the limit."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event: its data, and its type, which is empty unless the server names it."""
+
+    data: str
+    type: str = ""
+
+
+class EventStreamParser:
+    """Makes events from bytes, which may arrive in pieces of any size.
+
+    Args:
+        most_bytes: the size of the largest event. Comments do not count.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._line = bytearray()
+        self._after_return = False  # a line feed that follows belongs to the same line break
+        self._is_first_line = True
+        self._data: list[str] = []
+        self._type = ""
+        self._event_bytes = 0
+
+    def feed(self, content: bytes) -> Iterator[Event]:
+        """Yield the events that these bytes complete. Raise EventStreamError."""
+        if not content:
+            return
+        ends_with_return = content.endswith(b"\r")
+        if self._after_return:
+            content = content.removeprefix(b"\n")
+        self._after_return = ends_with_return
+        for piece in content.splitlines(keepends=True):
+            self._line += piece
+            if len(self._line) + self._event_bytes > self._most_bytes:
+                raise EventStreamError(f"an event is larger than {self._most_bytes} bytes")
+            if piece.endswith((b"\r", b"\n")):
+                event = self._end_line()
+                if event:
+                    yield event
+
+    def _end_line(self) -> Event | None:
+        content = bytes(self._line).rstrip(b"\r\n")
+        self._line.clear()
+        if self._is_first_line:
+            content = content.removeprefix(_BYTE_ORDER_MARK)
+            self._is_first_line = False
+        try:
+            line = content.decode()
+        except UnicodeDecodeError as error:
+            raise EventStreamError(f"a line is not UTF-8: {error}") from error
+        if not line:
+            return self._dispatch()
+        name, _, value = line.partition(":")  # a comment has the empty name
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+            self._event_bytes += len(content)
+        elif name == "event":
+            self._type = value
+        return None
+
+    def _dispatch(self) -> Event | None:
+        event = Event("\n".join(self._data), self._type) if self._data else None
+        self._data, self._type, self._event_bytes = [], "", 0
+        return event

@@ -1,0 +1,199 @@
+"""The client of OpenAI's HTTP protocol. Only this module of the package imports httpx."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx
+
+from . import openai_bodies
+from .answer_format import Answer, Case, FaultError, InvalidRequestError, Limits, SettingsError, merged
+from .event_stream import EventStreamError, EventStreamParser
+from .json_values import decoded, excerpt, mapping, sequence, text
+
+_PATHS: Final = {"models": "/v1/models", "completions": "/v1/completions", "chat": "/v1/chat/completions"}
+_END_OF_STREAM: Final = "[DONE]"
+
+
+class OpenAiClient:
+    """Sends requests to a server, each over a connection of its own.
+
+    Args:
+        url: address of the server, with or without `/v1` at its end.
+        key: the API key.
+        model: the name for requests without `model`. By default, it is the first model that the server lists.
+        keeps_connections: use a connection for several requests. A server may close such a connection at the moment
+            of the next request, which then has a fault.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        limits: Limits,
+        *,
+        key: str | None = None,
+        model: str | None = None,
+        keeps_connections: bool = False,
+    ) -> None:
+        self._limits = limits
+        self._model = model
+        try:
+            address = httpx.URL(url.rstrip("/").removesuffix("/v1"))
+        except httpx.InvalidURL as error:
+            raise SettingsError(f"server.url is not a URL: {error}") from error
+        if address.scheme not in ("http", "https") or not address.host or address.userinfo or address.query:
+            raise SettingsError("server.url must be http://HOST:PORT or https://HOST:PORT, without user, key or query")
+        headers = {"Accept-Encoding": "identity", "User-Agent": "topgallant"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self._http = httpx.AsyncClient(
+            base_url=address,
+            headers=headers,
+            verify=ssl.create_default_context() if address.scheme == "https" else False,  # HTTP needs no certificates
+            trust_env=False,  # no proxies, and no passwords from .netrc
+            timeout=None,  # noqa: S113  # the caller limits the time of the whole request
+            limits=httpx.Limits(max_keepalive_connections=None if keeps_connections else 0),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def check_ready(self, path: str | None) -> None:
+        """Request a path, by default the list of models. Raise FaultError unless the status is 200."""
+        async with self._response("GET", path or _PATHS["models"]) as response:
+            if response.status_code != httpx.codes.OK:
+                raise FaultError(f"HTTP status {response.status_code}")
+            await self._content(response)
+
+    async def send(self, case: Case, answer: Answer) -> None:
+        """Send a case, and fill the answer. Raise FaultError, or InvalidRequestError before anything is sent."""
+        if case.protocol == "models":
+            async with self._response("GET", _PATHS["models"]) as response:
+                await self._take_whole(response, case, answer)
+            return
+        content = await self._request_content(case, answer)
+        async with self._response("POST", _PATHS[case.protocol], content) as response:
+            if answer.stream and response.status_code < httpx.codes.BAD_REQUEST:
+                await self._take_stream(response, answer)
+            else:
+                await self._take_whole(response, case, answer)
+
+    async def _request_content(self, case: Case, answer: Answer) -> bytes:
+        request = dict(case.request)
+        if request.get("model") is None:
+            request["model"] = await self._first_model()
+        if answer.stream:
+            request["stream"] = True
+            request.setdefault("stream_options", {"include_usage": True})
+        try:
+            return json.dumps(request, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequestError(str(error)) from error
+
+    async def _first_model(self) -> str:
+        if self._model is None:
+            async with self._response("GET", _PATHS["models"]) as response:
+                body = mapping(decoded(await self._content(response)), "the list of models")
+            models = sequence(body.get("data"), "data")
+            if not models:
+                raise FaultError("the server lists no model, and the request names none")
+            self._model = text(mapping(models[0], "data[0]").get("id"), "data[0].id")
+        return self._model
+
+    @asynccontextmanager
+    async def _response(self, method: str, path: str, content: bytes | None = None) -> AsyncIterator[httpx.Response]:
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        try:
+            async with self._http.stream(method, path, content=content, headers=headers) as response:
+                if response.has_redirect_location:
+                    place = excerpt(response.headers["location"])
+                    raise FaultError(f"the server redirects to {place} (HTTP status {response.status_code})")
+                encoding = response.headers.get("content-encoding", "identity")
+                if encoding.lower() != "identity":
+                    raise FaultError(f"the answer is compressed ({excerpt(encoding)}), which was not allowed")
+                yield response
+        except httpx.ConnectError as error:
+            raise FaultError(f"no connection to the server: {_reason(error)}") from error
+        except httpx.ProtocolError as error:
+            raise FaultError(f"the answer is not HTTP, or is not complete: {error}") from error
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise FaultError(f"the connection was lost: {_reason(error)}") from error
+
+    async def _content(self, response: httpx.Response) -> bytes:
+        pieces = []
+        size = 0
+        async for piece in response.aiter_raw():
+            size += len(piece)
+            if size > self._limits.body_bytes:
+                raise FaultError(f"the answer is larger than {self._limits.body_bytes} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _take_whole(self, response: httpx.Response, case: Case, answer: Answer) -> None:
+        content = await self._content(response)
+        if response.status_code >= httpx.codes.BAD_REQUEST:
+            answer.error = openai_bodies.error_of_content(content, response.status_code)
+            return
+        body = mapping(decoded(content), "the body")
+        if body.get("error") is not None and "choices" not in body:
+            answer.error = openai_bodies.error_of(body, None)
+            return
+        answer.response = body
+        if case.protocol == "models":
+            sequence(body.get("data"), "data")
+        else:
+            answer.generations = [merged([generation]) for _, generation in openai_bodies.generations(body)]
+
+    async def _take_stream(self, response: httpx.Response, answer: Answer) -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "text/event-stream":
+            raise FaultError(f"the answer to a request for a stream has the type {excerpt(kind)}")
+        async for data in self._events(response):
+            if data == _END_OF_STREAM:
+                break
+            _take_chunk(mapping(decoded(data), "an event"), answer)
+            if answer.error:
+                return
+        answer.end_stream()
+
+    async def _events(self, response: httpx.Response) -> AsyncIterator[str]:
+        parser = EventStreamParser(self._limits.event_bytes)
+        size = 0
+        async for piece in response.aiter_raw():
+            size += len(piece)
+            if size > self._limits.body_bytes:
+                raise FaultError(f"the stream is larger than {self._limits.body_bytes} bytes")
+            try:
+                for event in parser.feed(piece):
+                    yield event.data
+            except EventStreamError as error:
+                raise FaultError(str(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return the reason of the operating system, which libraries hide behind their own errors."""
+    reason = str(error) or type(error).__name__
+    inner: BaseException | None = error
+    while inner:
+        if isinstance(inner, OSError) and inner.errno and inner.errno > 0:
+            reason = os.strerror(inner.errno)
+        inner = inner.__cause__ or inner.__context__
+    return reason
+
+
+def _take_chunk(body: Mapping[str, Any], answer: Answer) -> None:
+    if body.get("error") is not None:
+        answer.error = openai_bodies.error_of(body, None)
+        return
+    usage = openai_bodies.usage_part(body)
+    if usage and len(answer.generation_indexes) == 1:
+        answer.add(answer.generation_indexes[0], usage, body)
+        return
+    for index, part in openai_bodies.generations(body):
+        answer.add(index, part, body)

@@ -1,0 +1,129 @@
+"""Starts an inference server by its command on free ports, and ends it with all its processes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+# Most systems take the ports of outgoing connections from 32768 upwards, so that they do not collide with these.
+_LOWEST_PORT: Final = 20_000
+_HIGHEST_PORT: Final = 32_767
+_MOST_TRIES: Final = 100
+_TAIL_BYTES: Final = 64 << 10
+_SIGNALLED: Final = 128
+_PORT_IN_USE: Final = ("address already in use", "address in use", "eaddrinuse", "port is already in use")
+
+
+def free_ports(count: int) -> Sequence[int]:
+    """Return different ports on which no program listens. Another program may take them at any time."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = _free_port()
+        ports += [port] if port not in ports else []
+    return ports
+
+
+def _free_port() -> int:
+    for _ in range(_MOST_TRIES):
+        port = _LOWEST_PORT + secrets.randbelow(_HIGHEST_PORT - _LOWEST_PORT)
+        if is_free(port):
+            return port
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def is_free(port: int) -> bool:
+    """Tell whether a server could listen on a port of all addresses."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
+
+
+class ServerProcess:
+    """A server that runs in a process group of its own.
+
+    Args:
+        log: the file of its output, which begins at `log_start` bytes.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path, log_start: int) -> None:
+        self._process = process
+        self._log = log
+        self._log_start = log_start
+        self._is_stopping = False
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # its result says how
+        self._waiting = asyncio.ensure_future(self._wait())
+
+    @classmethod
+    async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: Path) -> ServerProcess:
+        """Start a command, and append its output to the log. Raise OSError if there is no such program."""
+        with log.open("ab") as output:
+            log_start = output.tell()
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        return cls(process, log, log_start)
+
+    async def _wait(self) -> None:
+        await self._process.wait()
+        self._kill_group()  # the processes that it has left
+        if not self.ended.done():
+            self.ended.set_result(f"the server ended with status {self.exit_status}")
+
+    @property
+    def exit_status(self) -> int | None:
+        """The exit status of the server, 128 and the number of a signal that ended it, or None while it runs."""
+        status = self._process.returncode
+        return status if status is None or status >= 0 else _SIGNALLED - status
+
+    @property
+    def died(self) -> bool:
+        """Whether the server has ended although `stop` was not called."""
+        return self._process.returncode is not None and not self._is_stopping
+
+    async def stop(self, grace_seconds: float) -> None:
+        """End the server with SIGTERM, and after the grace period kill its process group."""
+        self._is_stopping = self._is_stopping or self._process.returncode is None
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            await asyncio.wait({self._waiting}, timeout=grace_seconds)
+        finally:
+            self._kill_group()
+        await self._waiting
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def log_tail(self, most_lines: int) -> Sequence[str]:
+        """Return the last lines of the output that are not empty."""
+        with self._log.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, log.tell() - _TAIL_BYTES))
+            lines = log.read(_TAIL_BYTES).decode(errors="replace").splitlines()
+        return [line for line in lines if line.strip()][-most_lines:]
+
+    def could_not_listen(self, ports: Sequence[int]) -> bool:
+        """Tell whether a server that has ended found one of its ports taken by another program."""
+        text = "\n".join(self.log_tail(200)).lower()
+        return any(not is_free(port) for port in ports) or any(sign in text for sign in _PORT_IN_USE)

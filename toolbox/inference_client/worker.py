@@ -1,0 +1,292 @@
+"""The worker: starts a server or uses a running one, sends the cases, records the answers, and ends the server.
+
+It runs on the target, in the working directory of the attempt, and writes there `answers.jsonl`, `server.log` and
+`worker.json`. It judges nothing. Its exit status:
+
+    0    each request has an answer, right or wrong
+    2    the settings or a request are invalid, or a library is missing
+    70   the server ended or did not answer completely
+    75   the server was never ready
+    130, 143   a signal ended the worker
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from . import task_ends, worker_settings
+from .answer_format import FMAAS_KINDS, OPENAI_KINDS, Answer, Limits, SettingsError
+from .sending import INVALID, Client, Sender
+from .server_process import ServerProcess, free_ports
+from .server_readiness import NotReadyError, Probe, wait_until_ready
+from .worker_settings import Ports, ServerSettings, WorkerSettings
+
+if TYPE_CHECKING:
+    from .fmaas_client import FmaasClient
+    from .openai_client import OpenAiClient
+
+ANSWERED: Final = 0
+INVALID_SETTINGS: Final = 2
+SERVER_FAILED: Final = 70
+NEVER_READY: Final = 75
+_SIGNALLED: Final = 128
+
+ANSWERS: Final = "answers.jsonl"
+SERVER_LOG: Final = "server.log"
+REPORT: Final = "worker.json"
+
+_MOST_STARTS: Final = 4
+_LOG_LINES: Final = 20
+_GRPC_PROBE_SECONDS: Final = 5.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the worker with the path of its settings, and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a test has replaced it
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if len(arguments) != 1:
+        print("usage: inference_client SETTINGS.json", file=sys.stderr)
+        return INVALID_SETTINGS
+    try:
+        settings = worker_settings.read(Path(arguments[0]))
+        return asyncio.run(_until_signal(Worker(settings, Path.cwd())))
+    except SettingsError as error:
+        print(f"inference_client: {error}", file=sys.stderr)
+        return INVALID_SETTINGS
+
+
+async def _until_signal(worker: Worker) -> int:
+    """Run the worker until its end, or until SIGTERM or SIGINT."""
+    received: list[int] = []
+    running = asyncio.ensure_future(worker.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, _end, running, received, number)
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return _SIGNALLED + received[0]
+
+
+def _end(running: asyncio.Future[int], received: list[int], number: int) -> None:
+    if not received:  # a second signal must not interrupt the end of the server
+        received.append(number)
+        running.cancel()
+
+
+class Worker:
+    """The work of one attempt.
+
+    Args:
+        directory: where the files are written.
+    """
+
+    def __init__(self, settings: WorkerSettings, directory: Path) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._key = settings.server.api_key
+        self._limits = Limits(seconds=settings.timeout)
+        self._process: ServerProcess | None = None
+        self._openai: OpenAiClient | None = None
+        self._fmaas: FmaasClient | None = None
+        self._ready_seconds: float | None = None
+        self._answers = 0
+        self._faults = 0
+        self._invalid = 0
+
+    async def run(self) -> int:
+        """Do everything, and return the exit status."""
+        self._import_clients()
+        with (self._directory / ANSWERS).open("wb", buffering=0) as answers:
+            try:
+                await self._start()
+                await self._send(answers.write)
+            except NotReadyError as error:
+                self._say(f"the server is not ready: {error}")
+                self._say_log()
+                return NEVER_READY
+            finally:
+                await task_ends.completed(self._stop())
+        return self._exit_status()
+
+    def _import_clients(self) -> None:
+        """Import the libraries of the protocols, so that a missing one ends the worker before the server starts."""
+        try:
+            if self._uses(OPENAI_KINDS):
+                from . import openai_client  # noqa: F401
+            if self._uses(FMAAS_KINDS):
+                from . import fmaas_client  # noqa: F401
+        except ModuleNotFoundError as error:
+            packages = {"httpx": "httpx", "grpc": "grpcio", "google": "protobuf"}
+            module = error.name or "?"
+            package = packages.get(module.split(".")[0], module)
+            raise SettingsError(f"{sys.executable} has no package {package} (module {module})") from error
+
+    def _uses(self, kinds: Sequence[str]) -> bool:
+        server = self._settings.server
+        protocols = {case.protocol for case in self._settings.cases}
+        if kinds is OPENAI_KINDS:
+            has_address = bool(server.url or server.needs_port)
+            return has_address and (server.ready_path is not None or not protocols or bool(protocols & set(kinds)))
+        return bool(server.grpc or server.needs_grpc_port) and (not protocols or bool(protocols & set(kinds)))
+
+    async def _start(self) -> None:
+        """Start the server, if it has a command, and wait until it is ready.
+
+        Another program can take a port after it was chosen. The server then refuses to start, and gets other ports.
+        """
+        server = self._settings.server
+        started = time.monotonic()
+        for last_start in (*[False] * (_MOST_STARTS - 1), True):
+            http, grpc = free_ports(2)
+            ports = Ports(http=http if server.needs_port else None, grpc=grpc if server.needs_grpc_port else None)
+            await self._start_process(ports)
+            self._connect(_with_ports(server, ports))
+            try:
+                await wait_until_ready(
+                    self._probes(),
+                    server.ready_timeout,
+                    server_end=self._process.ended if self._process else None,
+                    say=lambda reason: self._say(f"waiting for the server: {reason}"),
+                )
+            except NotReadyError:
+                process = self._process
+                if last_start or not (process and process.died and ports.all and process.could_not_listen(ports.all)):
+                    raise
+                self._say("another program has taken a port of the server; starting it again with other ports")
+                await self._stop()
+            else:
+                break
+        self._ready_seconds = time.monotonic() - started
+        self._say(f"the server is ready after {self._ready_seconds:.1f} s")
+
+    async def _start_process(self, ports: Ports) -> None:
+        server = self._settings.server
+        self._process = None
+        if server.command is None:
+            return
+        command = [ports.filled(word) for word in server.command]
+        environment = {**os.environ, **{name: ports.filled(value) for name, value in server.env.items()}}
+        try:
+            self._process = await ServerProcess.start(command, environment, self._directory / SERVER_LOG)
+        except OSError as error:
+            raise SettingsError(f"the server cannot be started: {command[0]}: {error.strerror}") from error
+        self._say(f"started the server {Path(command[0]).name}" + "".join(f", port {p}" for p in ports.all))
+
+    def _connect(self, server: ServerSettings) -> None:
+        if server.url and self._uses(OPENAI_KINDS):
+            from .openai_client import OpenAiClient
+
+            self._openai = OpenAiClient(server.url, self._limits, key=self._key, model=server.model)
+        if server.grpc and self._uses(FMAAS_KINDS):
+            from .fmaas_client import FmaasClient
+
+            self._fmaas = FmaasClient(server.grpc, self._limits)
+
+    def _probes(self) -> Mapping[str, Probe]:
+        probes: dict[str, Probe] = {}
+        path = self._settings.server.ready_path
+        openai, fmaas = self._openai, self._fmaas
+        if openai:
+            probes[f"GET {path or '/v1/models'}"] = lambda: openai.check_ready(path)
+        if fmaas:
+            probes["ModelInfo"] = lambda: fmaas.check_ready(_GRPC_PROBE_SECONDS)
+        return probes
+
+    async def _send(self, write: Callable[[bytes], object]) -> None:
+        clients: dict[str, Client] = {}
+        if self._openai:
+            clients |= dict.fromkeys(OPENAI_KINDS, self._openai)
+        if self._fmaas:
+            clients |= dict.fromkeys(FMAAS_KINDS, self._fmaas)
+
+        def receive(answer: Answer) -> None:
+            write(f"{self._masked(answer.line())}\n".encode())
+            self._count(answer)
+
+        sender = Sender(
+            clients, self._limits, receive=receive, server_end=self._process.ended if self._process else None
+        )
+        await sender.send_all(self._settings.cases, self._settings.concurrency)
+
+    def _count(self, answer: Answer) -> None:
+        self._answers += 1
+        result = "answered"
+        if answer.error:
+            result = f"error {answer.error.code}"
+        if answer.fault:
+            result = f"no complete answer: {answer.fault}"
+            self._faults += 1
+            self._invalid += answer.fault.startswith(INVALID)
+        kind = " as a stream" if answer.stream else ""
+        self._say(f"case {answer.case}{kind}: {result} ({answer.seconds:.2f} s)")
+
+    async def _stop(self) -> None:
+        """Close the connections, end the server, and write the report."""
+        try:
+            for client in (self._openai, self._fmaas):
+                if client:
+                    await client.close()
+        finally:
+            self._openai = self._fmaas = None
+            if self._process:
+                await self._process.stop(self._settings.server.grace)
+            self._write_report()
+
+    def _write_report(self) -> None:
+        process = self._process
+        server = {
+            "ready_seconds": self._ready_seconds,
+            "exit_status": process.exit_status if process else None,
+            "died": bool(process and process.died),
+            "log": SERVER_LOG if process else None,
+        }
+        report = {"server": server, "cases": len(self._settings.cases), "faults": self._faults}
+        scratch = self._directory / f"{REPORT}.new"
+        scratch.write_text(f"{json.dumps(report)}\n", encoding="utf-8")
+        scratch.replace(self._directory / REPORT)
+
+    def _exit_status(self) -> int:
+        if self._process and self._process.died:
+            self._say(self._process.ended.result())
+            self._say_log()
+            return SERVER_FAILED
+        if self._faults > self._invalid:
+            self._say(f"{self._faults - self._invalid} of {self._answers} answers are not complete")
+            return SERVER_FAILED
+        return INVALID_SETTINGS if self._invalid else ANSWERED
+
+    def _say_log(self) -> None:
+        lines = self._process.log_tail(_LOG_LINES) if self._process else []
+        for line in lines:
+            self._say(f"{SERVER_LOG}: {line}")
+
+    def _say(self, text: str) -> None:
+        """Print a line. Text of a server may contain anything."""
+        shown = "".join(character if character.isprintable() else " " for character in self._masked(text))
+        print(shown[:2000], flush=True)
+
+    def _masked(self, text: str) -> str:
+        """Return a text without the API key, which a server may repeat in an error."""
+        if not self._key:
+            return text
+        return text.replace(self._key, "***").replace(json.dumps(self._key)[1:-1], "***")
+
+
+def _with_ports(server: ServerSettings, ports: Ports) -> ServerSettings:
+    url = server.url or ("http://127.0.0.1:{port}" if server.needs_port else None)
+    grpc = server.grpc or ("127.0.0.1:{grpc_port}" if server.needs_grpc_port else None)
+    changes: dict[str, Any] = {"url": url and ports.filled(url), "grpc": grpc and ports.filled(grpc)}
+    return replace(server, **changes)
