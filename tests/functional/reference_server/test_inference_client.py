@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.servers.inference.asking import LIMITS, ask_fmaas, ask_openai
 from tests.servers.reference_server import ReferenceServer, command, environment
-from toolbox.inference_client.answer_format import Answer
+from toolbox.inference_client import load_generator
+from toolbox.inference_client.answer_format import Answer, Case
+from toolbox.inference_client.fmaas_client import FmaasClient
+from toolbox.inference_client.load_generator import Sample, Step
+from toolbox.inference_client.openai_client import OpenAiClient
 
 FMAAS: dict[str, object] = {
     "requests": [{"text": "abc"}],
@@ -73,6 +79,26 @@ def test_both_protocols_refuse_the_same_request(server: ReferenceServer) -> None
     assert (fmaas.error.code, completion.error.status) == ("INVALID_ARGUMENT", 400)
     assert "character 'A'" in fmaas.error.message
     assert "character 'A'" in completion.error.message
+
+
+@pytest.mark.parametrize("protocol", ["fmaas", "completions"])
+def test_a_load_has_a_sample_for_each_request(server: ReferenceServer, protocol: str) -> None:
+    request: dict[str, object] = FMAAS if protocol == "fmaas" else COMPLETION | {"model": server.model}
+    cases = [Case(name="a", protocol=protocol, request=request)]
+    step = Step(rate=20, seconds=1, arrivals="constant")
+
+    async def load() -> Sequence[Sample]:
+        client = FmaasClient(server.grpc_address, LIMITS) if protocol == "fmaas" else OpenAiClient(server.url, LIMITS)
+        try:
+            return await load_generator.run(client, cases, step, LIMITS)
+        finally:
+            await client.close()
+
+    samples = asyncio.run(load())
+    assert len(samples) == 20
+    assert {sample.error for sample in samples} == {None}
+    assert {sum(count for _, count in sample.tokens) for sample in samples} == {6}
+    assert all(sample.arrived <= sample.sent < sample.tokens[0][0] <= sample.ended for sample in samples)
 
 
 def test_the_worker_starts_the_server_for_both_protocols(checkpoint: Path, tmp_path: Path) -> None:
