@@ -1,4 +1,4 @@
-"""Requirements for every check, metric source, report and contract that the library finds, also in a workspace."""
+"""Requirements for every check, comparator, metric source, report and contract that is found, also in a workspace."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from pydantic import BaseModel, ValidationError
 
 from toolbox.config import contract, paths
 from toolbox.extensions import discovery, loading
-from toolbox.extensions.protocols import CHECKS, METRICS, REPORTS, ExtendingTarget, Kind
+from toolbox.extensions.protocols import CHECKS, COMPARATORS, METRICS, REPORTS, ExtendingTarget, Kind
 from toolbox.matrix.workload_block import WorkloadBlock
 from toolbox.model.events import RunFinished, StepKind
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
+from toolbox.model.generations import Generation, Mismatch, ServerError, Token
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import projects
 from toolbox.runs.run_state import RunState, State, StepState
@@ -42,8 +43,9 @@ def example(model: type[BaseModel]) -> dict[str, Any]:
 
 
 FILES = ("file", "glob")  # the fields that contain paths
-FOUND = {kind.folder: sorted(discovery.available(kind.folder)) for kind in (CHECKS, METRICS, REPORTS)}
-PLUGINS = [(kind, name, method) for kind in (CHECKS, METRICS) for name in FOUND[kind.folder] for method in kind.members]
+FOUND = {kind.folder: sorted(discovery.available(kind.folder)) for kind in (CHECKS, COMPARATORS, METRICS, REPORTS)}
+READERS = [(kind, name, method) for kind in (CHECKS, METRICS) for name in FOUND[kind.folder] for method in kind.members]
+PLUGINS = [*READERS, *((COMPARATORS, name, "compare") for name in FOUND[COMPARATORS.folder])]
 CONTRACTS = [
     *sorted(contract.LIBRARY.glob("[!_]*.py")),
     *sorted(
@@ -68,9 +70,24 @@ EVIDENCE = {
     "many brackets": {"some/text": b"[" * 5_000},
     "one long line": {"some/text": b"x" * 1_000_000},
 }
+_HOSTILE = "\x1b[31m\u202e\ud800\0\n]]>"
+_TOKENS = tuple(Token("a", 1, math.nan, 2**63, (Token("a", 1, -math.inf),) * 50) for _ in range(5000))
+ANSWERS = {
+    "nothing": Generation(),
+    "an empty text": Generation("", tokens=(), input_tokens=()),
+    "a long text": Generation("ab" * 100_000, tokens=_TOKENS),
+    "another long text": Generation("ba" * 100_000, tokens=_TOKENS[1:], input_tokens=_TOKENS),
+    "hostile text": Generation(_HOSTILE, _HOSTILE, _HOSTILE, tokens=(Token(_HOSTILE, top=(Token(_HOSTILE),)),) * 3),
+    "other hostile text": Generation(
+        _HOSTILE * 2, tokens=(Token(_HOSTILE * 2, 1, -1.0, 1, (Token(_HOSTILE * 9, 1, -1.0),)),) * 3
+    ),
+    "an error": Generation(error=ServerError(_HOSTILE, _HOSTILE * 100, 10**30)),
+    "another error": Generation(error=ServerError(_HOSTILE * 2, _HOSTILE)),
+}
 REFERENCES = [None, Reference("cell"), Reference("cell", {}), Reference("cell", is_missing=True)]
 
 each_plugin = pytest.mark.parametrize(("kind", "name", "method"), PLUGINS, ids=[p[1] for p in PLUGINS])
+each_reader = pytest.mark.parametrize(("kind", "name", "method"), READERS, ids=[p[1] for p in READERS])
 each_contract = pytest.mark.parametrize("file", CONTRACTS, ids=lambda file: f"{file.parents[1].name}-{file.stem}")
 
 
@@ -136,6 +153,19 @@ def test_a_source_without_a_number_gives_a_reason(tmp_path: Path, name: str, con
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("actual", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("name", FOUND["comparators"])
+def test_a_comparator_compares_any_answer_in_bounded_time(name: str, actual: Generation) -> None:
+    model = load(COMPARATORS, name)
+    comparator = model.model_validate(example(model))
+    for expected in ANSWERS.values():
+        mismatch = comparator.compare(expected, actual)
+        assert mismatch is None or isinstance(mismatch, Mismatch)
+        for line in (mismatch.message, *mismatch.evidence) if mismatch is not None else ():
+            assert line.isprintable(), "text of a target is escaped"
+            assert 0 < len(line) < 5000
+
+
 @pytest.mark.parametrize("name", FOUND["reports"])
 @pytest.mark.parametrize("verdict", [Verdict.PASSED, Verdict.FAILED, Verdict.CANCELLED, None])
 def test_a_report_is_written_into_the_directory_of_its_run(tmp_path: Path, name: str, verdict: Verdict | None) -> None:
@@ -171,7 +201,7 @@ def write(directory: Path, content: dict[str, bytes]) -> None:
         (directory / name).write_bytes(data)
 
 
-@each_plugin
+@each_reader
 @pytest.mark.parametrize("in_its_place", [Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["folder", "loop"])
 def test_a_folder_or_link_in_place_of_a_file_is_not_evidence(
     tmp_path: Path, in_its_place: Callable[[Path], None], kind: Kind[Any], name: str, method: str
@@ -187,7 +217,7 @@ def test_a_folder_or_link_in_place_of_a_file_is_not_evidence(
             getattr(plugin, method)(tmp_path)
 
 
-@each_plugin
+@each_reader
 @pytest.mark.parametrize("outside", ["../text", "/etc/passwd", "some/../../text", "..", ".", "", "a\0b"])
 def test_a_plugin_refuses_paths_outside_of_the_evidence(kind: Kind[Any], name: str, method: str, outside: str) -> None:
     model = load(kind, name)

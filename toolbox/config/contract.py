@@ -64,13 +64,24 @@ def validated(document: Document, path: Path, model: type[Model], *, or_null: bo
     Raises:
         ConfigurationError: the message names every fault with the file, the line and what was expected.
     """
-    from pydantic import ValidationError
-
     try:
         block = Resolver(document).find(path)
     except paths.PathError:
         block = {}
-    block = {} if block is None and not or_null else block
+    return checked(document, path, model, {} if block is None and not or_null else block)
+
+
+def checked(document: Document, path: Path, model: type[Model], block: Any) -> Model:
+    """Return the value at a path of a document as its model.
+
+    Args:
+        block: the value, after its references were resolved.
+
+    Raises:
+        ConfigurationError: as for `validated`.
+    """
+    from pydantic import ValidationError
+
     try:
         return model.model_validate(block)
     except ValidationError as error:

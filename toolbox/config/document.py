@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import logging
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -24,6 +25,8 @@ from toolbox.config.paths import Path
 from toolbox.model.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
+
+_DEEPEST: Final = 100  # mappings and lists inside one another
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +283,73 @@ def parse(text: str, *, source: str) -> Document:
     Raises:
         ConfigurationError: the text is not YAML, or not a mapping.
     """
+    root, marks = _parse(text, source)
+    if not isinstance(root, dict):
+        raise ConfigurationError(f"{source}: the document must be a mapping, not {_kind(root)}")
+    _refuse_cycle(root, source, ())
+    return Document(root, source, marks)
+
+
+def parse_list(text: str, *, source: str, field: str, most_values: int) -> Document:
+    """Parse a YAML text that contains a list, or a mapping whose values are the items of the list.
+
+    Args:
+        field: the field of the document that becomes the list.
+        most_values: how many values the list may contain. A value counts at each place to which an alias puts it.
+
+    Raises:
+        ConfigurationError: the text is not YAML, is neither a list nor a mapping, or has too many values.
+    """
+    _refuse_depth(text, source)
+    root, marks = _parse(text, source)
+    if not isinstance(root, list | dict):
+        raise ConfigurationError(f"{source}: the document must be a list, not {_kind(root)}")
+    if sum(1 for _ in itertools.islice(_values(root), most_values + 1)) > most_values:
+        raise ConfigurationError(f"{source}: the document has more than {most_values:,} values")
+    if isinstance(root, dict):
+        items = list(root.values())
+        lines = marks[id(root)].lines
+        marks[id(items)] = _Marks(items, {index: lines[key] for index, key in enumerate(root) if key in lines})
+        root = items
+    return Document({field: root}, source, marks)
+
+
+def _parse(text: str, source: str) -> tuple[Any, dict[int, _Marks]]:
     try:
         loader = _Loader(text, source)
-        root = loader.get_single_data()
+        return loader.get_single_data(), loader.marks
     except yaml.YAMLError as error:
         raise ConfigurationError(_yaml_fault(error, source)) from None
-    if not isinstance(root, dict):
-        kind = "empty" if root is None else f"a {type(root).__name__}"
-        raise ConfigurationError(f"{source}: the document must be a mapping, not {kind}")
-    _refuse_cycle(root, source, ())
-    return Document(root, source, loader.marks)
+
+
+def _refuse_depth(text: str, source: str) -> None:
+    """Raise if the text is nested so deep that libyaml would overflow the stack of the process."""
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_Loader.__base__):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                where = f"{source}:{event.start_mark.line + 1}" if event.start_mark is not None else source
+                raise ConfigurationError(f"{where}: values are nested more than {_DEEPEST} deep")
+    except yaml.YAMLError as error:
+        raise ConfigurationError(_yaml_fault(error, source)) from None
+
+
+def _kind(root: object) -> str:
+    return "empty" if root is None else f"a {type(root).__name__}"
+
+
+def _values(root: object) -> Iterator[object]:
+    """Yield all values inside a value. The values of a container that contains itself never end."""
+    stack: list[Iterator[object]] = [iter([root])]
+    while stack:
+        for value in stack[-1]:
+            yield value
+            if isinstance(value, dict | list):
+                stack.append(iter(value.values() if isinstance(value, dict) else value))
+                break
+        else:
+            stack.pop()
 
 
 def _refuse_cycle(value: object, source: str, around: tuple[int, ...]) -> None:

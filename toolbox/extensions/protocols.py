@@ -1,6 +1,7 @@
-"""The protocols of all extensions: checks, metric sources, backends, kinds of remote resources, and reports.
+"""The protocols of all extensions: checks, comparators, metric sources, backends, remote resources, and reports.
 
 A check, a metric source or the target of a backend is a pydantic model whose fields are set by the configuration. The
+fields of a comparator are set by a case file or by the configuration. The
 fields of a remote resource are set by the ledger. A report is a function. `discovery.py` finds the modules, and
 `loading.py` creates the objects.
 """
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 from toolbox.model.cases import CaseReport
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.generations import Generation, Mismatch
 from toolbox.model.prices import Rental
 from toolbox.model.resources import OpenResource, Owner
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
@@ -79,6 +81,17 @@ class MetricSource(Protocol):
 
         Raises:
             ValueError: no number can be read. The message names the file and the reason.
+        """
+
+
+class Comparator(Protocol):
+    """Compares an answer of a server with the expected answer: the model `Comparator` of a module in `comparators/`."""
+
+    def compare(self, expected: Generation, actual: Generation) -> Mismatch | None:
+        """Return why the answer is not as expected; None if it is.
+
+        Both texts may be anything, and have at most a few hundred thousand characters. A comparison must end soon for
+        any of them. If an answer lacks what the comparator compares, this is a mismatch too.
         """
 
 
@@ -309,6 +322,7 @@ class Kind(Generic[Extended_co]):
 
 
 CHECKS: Final[Kind[Check]] = Kind("checks", "Check", Check, "check")
+COMPARATORS: Final[Kind[Comparator]] = Kind("comparators", "Comparator", Comparator, "comparator")
 METRICS: Final[Kind[MetricSource]] = Kind("metrics", "Source", MetricSource, "source")
 BACKENDS: Final[Kind[Target]] = Kind("backends", "Target", Target, "backend")
 RESOURCES: Final[Kind[RemoteResource]] = Kind("resources", "Resource", RemoteResource, "kind")

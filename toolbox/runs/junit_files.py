@@ -1,4 +1,4 @@
-"""Reads the test cases of JUnit files, which a repository under test has written.
+"""Reads the test cases of JUnit files, which a repository under test has written. Checks write such files too.
 
 The files may contain anything. They are parsed as a stream, without DTDs and entities, and with limits for the number
 of files and test cases, and for the lengths of names and texts. A file that is missing, empty or broken raises a
@@ -20,17 +20,19 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import Element, ParseError, SubElement, tostring
 
 from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
-from toolbox.model.foreign_text import clean
+from toolbox.model.foreign_text import clean, replace_unsafe
 from toolbox.model.text import truncate
 from toolbox.runs.evidence_files import matching, readable
+from toolbox.system import filesystem
 
 MOST_FILES: Final = 10_000
 MOST_CASES: Final = 200_000
@@ -54,6 +56,13 @@ _STATUSES: Final[Mapping[str, CaseOutcome]] = {
     **dict.fromkeys(("fail", "failed", "failure"), CaseOutcome.FAILED),
     "error": CaseOutcome.ERROR,
 }
+_TAGS: Final[Mapping[CaseOutcome, str]] = {
+    CaseOutcome.FLAKY: "flakyFailure",
+    CaseOutcome.FAILED: "failure",
+    CaseOutcome.ERROR: "error",
+    CaseOutcome.SKIPPED: "skipped",
+}
+_NO_XML: Final = re.compile("[\ufffe\uffff]")  # not in XML 1.0, besides control characters (section 2.2)
 _WORST: Final = (CaseOutcome.ERROR, CaseOutcome.FAILED, CaseOutcome.SKIPPED, CaseOutcome.FLAKY)
 
 
@@ -115,6 +124,22 @@ def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome], *, is_p
         if case.outcome in fail_on and len(failures) < MOST_FAILURES:
             failures.append(replace(case, text=""))
     return CaseReport(glob, dict(counts), tuple(fail_on), round(seconds, 6), tuple(failures), is_partial)
+
+
+def write(file: Path, cases: Iterable[CaseResult]) -> None:
+    """Write test cases to a JUnit file, from which `read` returns them."""
+    suite = Element("testsuite")
+    for case in cases:
+        seconds = {"time": f"{case.seconds:.6f}"} if case.seconds is not None else {}
+        element = SubElement(suite, "testcase", {"classname": _xml(case.suite), "name": _xml(case.name), **seconds})
+        if (tag := _TAGS.get(case.outcome)) is not None:
+            SubElement(element, tag, {"message": _xml(case.message)}).text = _xml(case.text)
+    filesystem.write_bytes(file, tostring(suite, "utf-8", xml_declaration=True))
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML 1.0 does not allow."""
+    return _NO_XML.sub("\ufffd", replace_unsafe(text))
 
 
 def _complete_cases(directory: Path, file: str) -> Iterator[CaseResult]:

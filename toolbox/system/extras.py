@@ -11,9 +11,10 @@ from typing import Final, Literal
 from toolbox.model.errors import ConfigurationError
 from toolbox.system import places
 
-Extra = Literal["kubernetes", "postgres", "tpu"]
+Extra = Literal["inference", "kubernetes", "postgres", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
+    "inference": ("httpx", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "postgres": ("psycopg",),
     "tpu": ("google.cloud.tpu_v2",),

@@ -1,0 +1,368 @@
+"""The check `answers` compares each answer with the expected one, and never passes a case without an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from toolbox.checks import answers
+from toolbox.inference import case_files, suites
+from toolbox.model.cases import CaseOutcome, CaseResult
+from toolbox.model.evidence import Evidence, Judgement
+from toolbox.runs import junit_files
+
+CASES = """
+    - name: greedy
+      request: {params: {response: {generatedTokens: true}}, requests: [{text: a}]}
+      response:
+        responses:
+          - {text: Once upon, stopReason: MAX_TOKENS, generatedTokenCount: 2, tokens: [{text: Once}, {text: ' upon'}]}
+"""
+BATCH = """
+    - name: batch
+      request: {requests: [{text: a}, {text: b}]}
+      response: {responses: [{text: A}, {text: B}]}
+"""
+WRONG = """
+    - name: wrong
+      request: {requests: [{text: a}]}
+      error: {code: INVALID_ARGUMENT, message: denied}
+"""
+WHOLE = {
+    "text": "Once upon",
+    "stop_reason": "MAX_TOKENS",
+    "generated_token_count": 2,
+    "tokens": [{"text": "Once"}, {"text": " upon"}],
+}
+CHUNKS: list[dict[str, Any]] = [
+    {"inputTokenCount": 1},
+    {"text": "Once", "generatedTokenCount": 1},
+    {"text": " upon", "generatedTokenCount": 2, "stopReason": "MAX_TOKENS"},
+]
+
+
+def answer(case: str = "f/greedy", **fields: Any) -> dict[str, Any]:
+    """Return an answer to `greedy`, with other fields."""
+    record = {"case": case, "stream": False, "seconds": 0.25, "error": None, "fault": None, "generations": [WHOLE]}
+    return {**record, **fields}
+
+
+class Judged:
+    """Judges answers, and reads the results."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "src").mkdir()
+        (directory / "files").mkdir()
+
+    def write(self, cases: str, *records: dict[str, Any] | str, **how: Any) -> None:
+        """Write the cases and the answers to them."""
+        parsed = case_files.parse(dedent(cases), source="f.yaml", suite="f")
+        described = suites.describe(parsed, **{"protocols": ["fmaas"], "streams": False, **how})
+        (self.directory / "src/cases.json").write_text(json.dumps(described, allow_nan=False))
+        lines = [each if isinstance(each, str) else json.dumps(each) + "\n" for each in records]
+        (self.directory / "files/answers.jsonl").write_text("".join(lines))
+
+    def judge(self, **fields: Any) -> Judgement:
+        """Return the judgement."""
+        return answers.Check.model_validate(fields).judge(Evidence(self.directory))
+
+    def rows(self) -> list[CaseResult]:
+        """Return the results of all cases, as reports read them."""
+        return list(junit_files.read(self.directory, answers.RESULTS))
+
+    def row(self, cases: str, record: dict[str, Any], **how: Any) -> CaseResult:
+        """Return the result of the only case."""
+        self.write(cases, record, **how)
+        self.judge()
+        (row,) = self.rows()
+        return row
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    return Judged(tmp_path)
+
+
+def test_right_answers_pass_and_become_rows(judged: Judged) -> None:
+    judged.write(CASES, answer(), answer(stream=True, chunks=CHUNKS), streams=True)
+    judgement = judged.judge()
+    assert (judgement.passed, judgement.message) == (True, "2 passed")
+    assert [(row.suite, row.name, row.outcome, row.seconds) for row in judged.rows()] == [
+        ("f", "greedy", "passed", 0.25),
+        ("f", "greedy (stream)", "passed", 0.25),
+    ]
+
+
+def test_a_wrong_token_is_shown_with_its_context(judged: Judged) -> None:
+    wrong = {**WHOLE, "text": "Once there", "tokens": [{"text": "Once"}, {"text": " there", "logprob": -0.5}]}
+    row = judged.row(CASES, answer(generations=[wrong]))
+    assert row.outcome is CaseOutcome.FAILED
+    assert row.message.startswith(
+        "the text differs at character 6: token 2 is ' there' (logprob -0.5), expected ' upon'"
+    )
+    assert "expected: 'Once' >>' upon'<<" in row.text
+    judgement = judged.judge()
+    assert judgement.passed is False
+    assert judgement.message.splitlines()[0] == "1 of 1 case did not pass (1 failed)"
+
+
+def test_every_answer_of_a_batch_is_judged(judged: Judged) -> None:
+    row = judged.row(BATCH, answer("f/batch", generations=[{"text": "A"}, {"text": "C"}]))
+    assert row.message == "answer 2 of 2: the text differs at character 1: 'C', expected 'B'"
+
+
+@pytest.mark.parametrize("texts", [[], ["A"], ["A", "B", "B"]])
+def test_a_batch_with_too_few_or_too_many_answers_fails(judged: Judged, texts: list[str]) -> None:
+    row = judged.row(BATCH, answer("f/batch", generations=[{"text": text} for text in texts]))
+    assert (row.outcome, row.message) == ("failed", f"the batch has {len(texts)} answers to 2 requests")
+
+
+@pytest.mark.parametrize(
+    ("case", "fields", "outcome"),
+    [
+        (WRONG, {"error": {"code": "INVALID_ARGUMENT", "status": None, "message": "denied"}}, "passed"),
+        (WRONG, {"error": {"code": "INTERNAL", "status": None, "message": "denied"}}, "failed"),
+        (WRONG, {"error": {"code": "INVALID_ARGUMENT", "message": "other"}}, "failed"),
+        (WRONG, {"generations": [WHOLE]}, "failed"),
+        (WRONG, {"generations": []}, "failed"),
+        (WRONG, {"fault": "connection lost", "error": {"code": "INVALID_ARGUMENT", "message": "denied"}}, "error"),
+        (CASES, {"case": "f/greedy", "error": {"code": "INTERNAL", "message": "oh"}}, "failed"),
+        (CASES, {"case": "f/greedy", "fault": "half a stream", "generations": [WHOLE]}, "error"),
+    ],
+)
+def test_errors_are_judged_but_faults_never_pass(
+    judged: Judged, case: str, fields: dict[str, Any], outcome: str
+) -> None:
+    assert judged.row(case, answer(**{"case": "f/wrong", "generations": [], **fields})).outcome == outcome
+
+
+def test_a_case_without_an_answer_is_an_error(judged: Judged) -> None:
+    judged.write(CASES + BATCH, answer())
+    assert judged.judge().passed is False
+    assert [(row.name, row.outcome, row.message) for row in judged.rows()] == [
+        ("greedy", "passed", ""),
+        ("batch", "error", "there is no answer"),
+    ]
+
+
+def test_after_the_end_of_the_attempt_only_answered_cases_count(judged: Judged) -> None:
+    judged.write(CASES + BATCH, answer())
+    report = answers.Check().finished(judged.directory)
+    assert report is not None
+    assert (str(report), report.is_partial) == ("1 passed", True)
+
+
+def test_an_attempt_without_answers_has_no_rows(judged: Judged) -> None:
+    judged.write(CASES)
+    assert answers.Check().finished(judged.directory) is None
+    assert judged.judge().message == "files/answers.jsonl is empty: no case was answered"
+
+
+def test_a_case_with_two_answers_is_an_error(judged: Judged) -> None:
+    judged.write(CASES, answer(), answer())
+    assert judged.judge().passed is False
+    assert [(row.outcome, row.message) for row in judged.rows()] == [("error", "the case has several answers")]
+
+
+def test_an_answer_to_an_unknown_case_fails_the_check(judged: Judged) -> None:
+    judged.write(CASES, answer(), answer("f/other"))
+    judgement = judged.judge()
+    assert (judgement.passed, judgement.line) == (False, 2)
+    assert judgement.message == "files/answers.jsonl:2 answers 'f/other', which was not sent"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("not json\n", "Invalid JSON"),
+        ("[]\n", "must be an object"),
+        ('{"case": 5}\n', "case: must be a valid string"),
+        ('{"case": "x", "seconds": NaN}\n', "seconds: must be a finite number"),
+        ('{"case": "x", "generations": [{"text": 5}]}\n', "generations.0.text: must be a valid string"),
+        (
+            '{"case": "x", "generations": [{"tokens": [{"text": "a", "logprob": "x"}]}]}\n',
+            "generations.0.tokens.0.logprob",
+        ),
+        ('{"case": "x", "generations": [{"text": "' + "a" * 200_001 + '"}]}\n', "at most 200000 characters"),
+        ('{"case": "\\ud800"}\n', "Invalid JSON"),
+        ('{"x": ' + "[" * 100_000 + "\n", "Invalid JSON"),
+    ],
+)
+def test_a_line_that_is_not_an_answer_fails_the_check(judged: Judged, line: str, message: str) -> None:
+    judged.write(CASES, line, answer())
+    judgement = judged.judge()
+    assert judgement.passed is False
+    assert judgement.message.startswith("files/answers.jsonl:1 is not an answer: ")
+    assert message in judgement.message
+    assert judgement.line == 1
+    assert [row.outcome for row in judged.rows()] == ["passed"], "other lines are judged"
+
+
+def test_the_torn_last_line_of_a_dead_worker_is_no_answer(judged: Judged) -> None:
+    judged.write(CASES + BATCH, answer(), '{"case": "f/batch", "gener')
+    assert [row.outcome for row in (judged.judge(), judged.rows())[1]] == ["passed", "error"]
+
+
+def test_hostile_text_of_a_server_cannot_break_the_results(judged: Judged) -> None:
+    text = "\x1b[31m]]><failure>\u202e\x00\uffff" * 100
+    row = judged.row(CASES, answer(generations=[{"text": text}], fault=None))
+    assert row.outcome is CaseOutcome.FAILED
+    assert row.message.isprintable()
+    assert judged.row(CASES, answer(fault=text)).message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "message"),
+    [
+        (None, "the stream has no chunks"),
+        ([], "the stream has no chunks"),
+        (CHUNKS[:2], "the chunks add up to 'Once', but the whole text is 'Once upon'"),
+        ([*CHUNKS[:2], {**CHUNKS[2], "stopReason": "NOT_FINISHED"}], "no chunk of the stream has a stop reason"),
+        (
+            [CHUNKS[0], {**CHUNKS[1], "stopReason": "MAX_TOKENS"}, CHUNKS[2]],
+            "2 chunks of the stream have a stop reason",
+        ),
+        (
+            [CHUNKS[0], {**CHUNKS[1], "stopReason": "MAX_TOKENS"}, {"text": " upon"}],
+            "the stop reason is in chunk 2 of 3, and text follows",
+        ),
+        (
+            [CHUNKS[0], {**CHUNKS[1], "generatedTokenCount": 3}, CHUNKS[2]],
+            "the number of generated tokens falls from 3 to 2 in the stream",
+        ),
+        ([*CHUNKS[:2], {**CHUNKS[2], "generatedTokenCount": 5}], "the stream ends with 5 generated tokens"),
+        ([5, None, [], {"text": 5}], "the chunks add up to '', but the whole text is 'Once upon'"),
+    ],
+)
+def test_a_stream_keeps_its_rules(judged: Judged, chunks: list[Any] | None, message: str) -> None:
+    judged.write(CASES, answer(), answer(stream=True, chunks=chunks), streams=True)
+    assert judged.judge().passed is False
+    (row,) = [row for row in judged.rows() if row.name.endswith("(stream)")]
+    assert message in row.text
+
+
+def test_a_stream_of_openai_keeps_the_same_rules(judged: Judged) -> None:
+    case = "\n- {name: c, request: {prompt: a}, response: {choices: [{text: ab, finish_reason: length}]}}"
+    chunks = [
+        {"choices": [{"text": "a", "finish_reason": None}]},
+        {"choices": [{"delta": {"content": "b"}, "finish_reason": "length"}]},
+        {"choices": [], "usage": {"completion_tokens": 2}},
+    ]
+    whole = [{"text": "ab", "stop_reason": "MAX_TOKENS"}]
+    records = [answer("f/c", generations=whole), answer("f/c", stream=True, chunks=chunks, generations=whole)]
+    judged.write(case, *records, streams=True, protocols=["openai"])
+    assert judged.judge().message == "2 passed"
+    judged.write(case, records[0], {**records[1], "chunks": [chunks[1], chunks[0]]}, streams=True, protocols=["openai"])
+    assert "the chunks add up to 'ba'" in judged.judge().message
+
+
+def test_skipped_cases_say_why(judged: Judged) -> None:
+    cases = """
+        - {name: shard, single_shard_only: true, request: {requests: [{text: a}]}}
+        - {name: chat, request: {messages: [{role: user, content: a}]}}
+        - {name: sent, request: {requests: [{text: a}]}}
+        """
+    judged.write(cases, answer("f/sent"), shards=2)
+    assert judged.judge().passed is True
+    assert [(row.name, row.outcome, row.message) for row in judged.rows()] == [
+        ("sent", "passed", ""),
+        ("shard", "skipped", "single_shard_only: the server has 2 shards"),
+        ("chat", "skipped", "the server does not speak openai, only fmaas"),
+    ]
+
+
+@pytest.mark.parametrize(("count", "outcome"), [(3, "skipped"), (4, "failed")])
+def test_of_a_random_answer_only_the_input_is_compared(judged: Judged, count: int, outcome: str) -> None:
+    case = """
+        - name: random
+          skip_check: true
+          request: {requests: [{text: a}]}
+          response: {responses: [{inputTokenCount: 3, text: other}]}
+        """
+    row = judged.row(case, answer("f/random", generations=[{"text": "some", "input_token_count": count}]))
+    assert row.outcome == outcome
+    assert row.message.startswith("skip_check: " if count == 3 else "input_token_count is 4, expected 3")
+
+
+def test_a_cell_whose_cases_were_all_skipped_has_tested_nothing(judged: Judged) -> None:
+    judged.write("- {name: chat, request: {messages: [{role: user}]}}")
+    judgement = judged.judge()
+    assert judgement.passed is False
+    assert judgement.message == "0 cases judged (1 skipped), but at least 1 must be"
+
+
+@pytest.mark.parametrize(("reason", "outcome"), [("EOS_TOKEN", "passed"), ("ERROR", "failed"), (None, "failed")])
+def test_without_an_expectation_any_complete_answer_is_right(judged: Judged, reason: str | None, outcome: str) -> None:
+    case = "- {name: any, request: {requests: [{text: a}]}}"
+    assert judged.row(case, answer("f/any", generations=[{"text": "x", "stop_reason": reason}])).outcome == outcome
+
+
+def test_an_empty_batch_has_no_answers(judged: Judged) -> None:
+    case = "- {name: empty, request: {}, response: {}}"
+    assert judged.row(case, answer("f/empty", generations=[])).outcome == "passed"
+    assert judged.row(case, answer("f/empty")).outcome == "failed"
+
+
+@pytest.mark.parametrize(("tokens", "outcome"), [(["The", "very"], "passed"), (["The"], "failed"), (5, "failed")])
+def test_the_tokens_of_a_text_are_read_from_the_response(judged: Judged, tokens: object, outcome: str) -> None:
+    case = """
+        - name: tokens
+          request: {return_tokens: true, requests: [{text: a}]}
+          response: {responses: [{tokenCount: 2, tokens: [The, very]}]}
+        """
+    response = {"responses": [{"tokenCount": 2, "tokens": tokens}]}
+    assert judged.row(case, answer("f/tokens", generations=[], response=response)).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("compare", "text", "outcome"),
+    [
+        ([{"comparator": "prefix", "text": "On"}], "Only", "passed"),
+        ([{"comparator": "similarity", "threshold": 0.5}], "Onze upoz", "passed"),
+        ([{"comparator": "similarity", "threshold": 0.99}], "Onze upoz", "failed"),
+        ([{"comparator": "error", "message": "ignore"}], "Onze upoz", "failed"),
+        (None, "Onze upon", "failed"),
+    ],
+)
+def test_the_comparators_of_the_specification_are_used(
+    judged: Judged, compare: list[dict[str, Any]] | None, text: str, outcome: str
+) -> None:
+    row = judged.row(CASES, answer(generations=[{**WHOLE, "text": text}]), compare=compare)
+    assert row.outcome == outcome
+
+
+def test_logprobs_that_the_case_gives_are_compared(judged: Judged) -> None:
+    case = """
+        - name: logprobs
+          request: {requests: [{text: a}]}
+          response: {responses: [{text: x, inputTokens: [{text: a, logprob: NaN}], tokens: [{text: x, logprob: -0.5}]}]}
+        """
+
+    def outcome(logprob: float, of_input: float | None) -> CaseOutcome:
+        tokens = {"tokens": [{"text": "x", "logprob": logprob}], "input_tokens": [{"text": "a", "logprob": of_input}]}
+        return judged.row(case, answer("f/logprobs", generations=[{"text": "x", **tokens}])).outcome
+
+    assert [outcome(-0.5, None), outcome(-0.6, None), outcome(-0.5, -1.0)] == ["passed", "failed", "failed"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_text("{}"),
+        lambda file: file.write_text('{"cases": [{"name": "x", "stream": false}], "expectations": {}}'),
+        lambda file: file.unlink(),
+        lambda file: file.write_bytes(b"\xff"),
+    ],
+)
+def test_without_the_cases_nothing_is_judged(judged: Judged, damage: Callable[[Path], object]) -> None:
+    judged.write(CASES, answer())
+    damage(judged.directory / "src/cases.json")
+    judgement = judged.judge()
+    assert judgement.passed is False
+    assert "src/cases.json" in judgement.message

@@ -1,0 +1,156 @@
+"""Judges the answers of a server of a language model. Each case becomes a row of the cell.
+
+The workload sends the requests of `src/cases.json`, and writes the answers to `files/answers.jsonl` (`suites.py` and
+`answer_records.py` of `toolbox/inference/` describe the files). This check compares each answer with the expected one,
+and writes the results to a JUnit file in the directory of the attempt, from which reports and the store read them.
+
+A case that was not answered does not pass, and neither does a cell whose cases were all skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from toolbox.extensions.protocols import Comparator
+from toolbox.inference import answer_records, judging
+from toolbox.inference.answer_records import AnswerRecord, AnswersFault
+from toolbox.inference.suites import Expectation, Suite
+from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
+from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.text import counted, first_of, truncate
+from toolbox.runs import junit_files
+from toolbox.runs.evidence_files import RelativeFile, read_document, readable
+
+RESULTS: Final = "answers.junit.xml"
+"""The file of the results in the directory of the attempt."""
+_MOST_NAMED: Final = 3  # cases that the message names
+_Key = tuple[str, bool]  # the name of a case, and whether it was sent as a stream
+
+
+class Check(BaseModel):
+    """The files of the cases and of the answers.
+
+    Args:
+        cases: the cases as they were sent to the target.
+        answers: the answers.
+        fail_on: the outcomes of cases that fail the check.
+        min_cases: the smallest number of cases whose answers must have been compared.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    cases: RelativeFile = "src/cases.json"
+    answers: RelativeFile = "files/answers.jsonl"
+    fail_on: Annotated[list[CaseOutcome], Field(min_length=1)] = list(FAIL_ON)
+    min_cases: int = Field(default=1, ge=1)
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """Compare the answers, and write the results."""
+        return self._judge(evidence.directory, is_partial=False)
+
+    def finished(self, directory: Path) -> CaseReport | None:
+        """Return the cases that were answered before the workload was ended; None if there are none."""
+        return self._judge(directory, is_partial=True).cases
+
+    def _judge(self, directory: Path, *, is_partial: bool) -> Judgement:
+        try:
+            answers = _Answers(_suite(directory, self.cases))
+            answers.read(directory, self.answers, is_partial=is_partial)
+        except (ValueError, AnswersFault) as error:
+            return Judgement(False, truncate(str(error)), "", getattr(error, "line", None))
+        results = list(answers.results(is_partial=is_partial))
+        if not results:
+            return Judgement(False, f"{self.cases} has no case")
+        junit_files.write(directory / RESULTS, results)
+        report = replace(
+            junit_files.report(directory, RESULTS, self.fail_on, is_partial=is_partial), is_partial=is_partial
+        )
+        return self._judgement(report, answers.faults)
+
+    def _judgement(self, report: CaseReport, faults: list[AnswersFault]) -> Judgement:
+        if report.failed:
+            named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MOST_NAMED]]
+            more = report.failed - len(named)
+            lines = [f"{report.failed} of {counted(report.total, 'case')} did not pass ({report})", *named]
+            lines += [f"and {more} more"] if more > 0 else []
+            return Judgement(False, "\n".join([*lines, *map(str, faults[:1])]), cases=report)
+        if faults:
+            return Judgement(
+                False, "; ".join(first_of(list(map(str, faults)), 1)), self.answers, faults[0].line, cases=report
+            )
+        if report.executed < self.min_cases:
+            message = f"{counted(report.executed, 'case')} judged ({report}), but at least {self.min_cases} must be"
+            return Judgement(False, message, cases=report)
+        return Judgement(True, str(report), cases=report)
+
+
+class _Answers:
+    """The results of the cases of one attempt."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
+        self._sent = {(case.name, case.stream): suite.expectations[case.name] for case in suite.cases}
+        self._comparators: dict[str, list[Comparator]] = {}
+        self._results: dict[_Key, CaseResult] = {}
+        self.faults: list[AnswersFault] = []
+
+    def read(self, directory: Path, file: str, *, is_partial: bool) -> None:
+        """Judge all answers of a file.
+
+        Raises:
+            AnswersFault: the file cannot be read.
+        """
+        if not self._sent:  # all cases were skipped
+            return
+        try:
+            for number, answer in enumerate(answer_records.read(directory, file), start=1):
+                if isinstance(answer, AnswersFault):
+                    self.faults.append(answer)
+                elif (answer.case, answer.stream) not in self._sent:
+                    name = truncate(repr(answer.case))
+                    self.faults.append(AnswersFault(f"{file}:{number} answers {name}, which was not sent", number))
+                else:
+                    self._add((answer.case, answer.stream), answer)
+        except AnswersFault:
+            if not is_partial and not self._results:
+                raise
+
+    def results(self, *, is_partial: bool) -> Iterator[CaseResult]:
+        """Yield the result of each case. If the attempt was ended, yield only cases with an answer."""
+        for key, expectation in self._sent.items():
+            if key in self._results:
+                yield self._results[key]
+            elif not is_partial:
+                yield judging.judge(expectation, (), None, stream=key[1])
+        for skipped in self._suite.skipped:
+            yield CaseResult(skipped.suite, skipped.name, CaseOutcome.SKIPPED, message=skipped.reason)
+
+    def _add(self, key: _Key, answer: AnswerRecord) -> None:
+        expectation = self._sent[key]
+        result = judging.judge(expectation, self._comparators_of(key[0], expectation), answer, stream=key[1])
+        if key in self._results:
+            result = replace(result, outcome=CaseOutcome.ERROR, message="the case has several answers")
+        self._results[key] = result
+
+    def _comparators_of(self, name: str, expectation: Expectation) -> list[Comparator]:
+        if name not in self._comparators:
+            self._comparators[name] = expectation.comparators()
+        return self._comparators[name]
+
+
+def _suite(directory: Path, file: str) -> Suite:
+    with readable(directory, file) as path:
+        content = read_document(path, file)
+    try:
+        suite = Suite.model_validate_json(content)
+    except ValidationError as error:
+        detail = error.errors(include_input=False)[0]
+        raise ValueError(f"{file} does not describe cases: {detail['msg']}") from None
+    if missing := [case.name for case in suite.cases if case.name not in suite.expectations]:
+        raise ValueError(f"{file} has no expectation for {missing[0]!r}")
+    return suite

@@ -1,0 +1,1 @@
+"""Comparators, one file per comparator: they compare a generated text with the expected one."""

@@ -1,0 +1,50 @@
+"""At the first divergence, each side's token is among the most probable tokens of the other side.
+
+Rounding may exchange two tokens of nearly equal probability, and from there on the texts have nothing in common. So
+nothing is compared after the first divergence.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from toolbox.model import generations
+from toolbox.model.generations import Generation, Mismatch, Token, text_mismatch
+
+
+class Comparator(BaseModel):
+    """How close the two tokens must be.
+
+    Args:
+        top: how many of the most probable tokens count.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    top: int = Field(default=2, ge=1, le=100)
+
+    def compare(self, expected: Generation, actual: Generation) -> Mismatch | None:
+        """Compare the tokens at the first divergence."""
+        if not expected.tokens or not actual.tokens:
+            whose = "case" if not expected.tokens else "answer"
+            different = text_mismatch(expected, actual)
+            return different and Mismatch(f"{different.message}; the {whose} has no tokens", different.evidence)
+        divergence = generations.first_divergence(expected.tokens, actual.tokens)
+        if divergence is None:
+            return None
+        mismatch = divergence.mismatch()
+        if divergence.index >= min(len(expected.tokens), len(actual.tokens)):
+            return Mismatch(f"{mismatch.message}: one answer ends there", mismatch.evidence)
+        wanted, given = expected.tokens[divergence.index], actual.tokens[divergence.index]
+        for token, other, whose in ((given, wanted, "expected"), (wanted, given, "actual")):
+            if not other.top:
+                return Mismatch(f"{mismatch.message}; the {whose} top tokens are unknown", mismatch.evidence)
+            if not self._is_near(token, other):
+                message = f"{mismatch.message}; {token.text!r} is not among the {self.top} {whose} top tokens"
+                return Mismatch(message, mismatch.evidence)
+        return None
+
+    def _is_near(self, token: Token, other: Token) -> bool:
+        """Return whether a token is among the top tokens of the other side. They may be in any order."""
+        ranked = sorted(other.top, key=lambda top: -top.logprob if top.logprob is not None else 0.0)
+        return token.text in {top.text for top in ranked[: self.top]}

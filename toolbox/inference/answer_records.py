@@ -1,0 +1,209 @@
+"""The records of answers in `answers.jsonl`, which a target has written, and of expected answers in `cases.json`.
+
+`answers.jsonl` has one JSON object per line and answer, in the order in which the answers were complete. The file comes
+from a target, so its types are validated strictly, and its sizes are limited. Fields that are not read may be anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from toolbox.model.foreign_text import clean
+from toolbox.model.generations import Generation, ServerError, Token
+from toolbox.model.text import truncate, without_kind
+from toolbox.runs.evidence_files import readable
+
+LONGEST_TEXT: Final = 200_000  # characters of a generated text, which some comparators compare in quadratic time
+LARGEST_FILE: Final = 1 << 30  # bytes
+LONGEST_LINE: Final = 1 << 25  # bytes
+MOST_ANSWERS: Final = 20_000
+_MOST_TOKENS: Final = 200_000
+_MOST_TOP: Final = 1000
+_MOST_GENERATIONS: Final = 10_000
+_MOST_CHUNKS: Final = 200_000
+_LONGEST_NAME: Final = 1000
+_LONGEST_MESSAGE: Final = 100_000
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Seed = Annotated[int, Field(ge=0, lt=2**64)]
+Word = Annotated[str, Field(max_length=_LONGEST_NAME)]
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+
+
+class AnswersFault(ValueError):
+    """A line of the file cannot be read.
+
+    Args:
+        line: the number of the line, from 1; None if the whole file cannot be read.
+    """
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class TopRecord(_Record):
+    """A probable token at a position."""
+
+    text: Text
+    id: Count | None = None
+    logprob: float | Literal["NaN"] | None = None
+
+    def token(self) -> Token:
+        """Return the token."""
+        return Token(self.text, self.id, _logprob(self.logprob))
+
+
+class TokenRecord(TopRecord):
+    """A token with its details. In an expected answer, the logprob `NaN` means that the server must not have one."""
+
+    rank: Count | None = None
+    top: Annotated[list[TopRecord], Field(max_length=_MOST_TOP)] | None = None
+
+    def token(self) -> Token:
+        """Return the token."""
+        top = tuple(each.token() for each in self.top or ())
+        return Token(self.text, self.id, _logprob(self.logprob), self.rank, top)
+
+
+Tokens = Annotated[list[TokenRecord], Field(max_length=_MOST_TOKENS)]
+
+
+class ErrorRecord(_Record):
+    """An error that a server answered."""
+
+    code: Word | None = None
+    message: Annotated[str, Field(max_length=_LONGEST_MESSAGE)] | None = None
+    status: Count | None = None
+
+    def generation(self) -> Generation:
+        """Return the error in place of a text."""
+        return Generation(error=ServerError(self.code, self.message, self.status))
+
+
+class GenerationRecord(_Record):
+    """The answer to one request of a batch."""
+
+    text: Text | None = None
+    stop_reason: Word | None = None
+    stop_sequence: Text | None = None
+    input_token_count: Count | None = None
+    generated_token_count: Count | None = None
+    seed: Seed | None = None
+    tokens: Tokens | None = None
+    input_tokens: Tokens | None = None
+    error: ErrorRecord | None = None
+
+    def generation(self) -> Generation:
+        """Return the answer."""
+        if self.error is not None:
+            return self.error.generation()
+        return Generation(
+            self.text,
+            self.stop_reason,
+            self.stop_sequence,
+            self.input_token_count,
+            self.generated_token_count,
+            self.seed,
+            tuple(token.token() for token in self.tokens) if self.tokens is not None else None,
+            tuple(token.token() for token in self.input_tokens) if self.input_tokens is not None else None,
+        )
+
+
+class AnswerRecord(_Record):
+    """The answer to a case.
+
+    Args:
+        case: the name of the case.
+        stream: whether the request was sent as a stream.
+        seconds: the time from the request to the end of the answer.
+        error: the error that the server answered; None for an answer.
+        fault: why there is no complete answer; None if the answer is complete, which an error is too.
+        response: the body of the response as the server sent it; None for a stream.
+        generations: the answer to each request of the batch.
+        chunks: the messages of a stream as the server sent them; None for other answers.
+    """
+
+    case: Word
+    stream: bool = False
+    seconds: Annotated[float, Field(ge=0)] | None = None
+    error: ErrorRecord | None = None
+    fault: Annotated[str, Field(max_length=_LONGEST_MESSAGE)] | None = None
+    response: Any = None
+    generations: Annotated[list[GenerationRecord], Field(max_length=_MOST_GENERATIONS)] = []
+    chunks: Annotated[list[Any], Field(max_length=_MOST_CHUNKS)] | None = None
+
+
+def read(directory: Path, file: str) -> Iterator[AnswerRecord | AnswersFault]:
+    """Yield the record of each line of a file, or why the line is not a record.
+
+    The last line is skipped if it does not end with a line break, because the worker died while it wrote the line.
+
+    Raises:
+        AnswersFault: the file is missing, empty or too large.
+    """
+    try:
+        with readable(directory, file) as path, path.open("rb") as lines:
+            if (size := path.stat().st_size) > LARGEST_FILE:
+                raise AnswersFault(f"{file} has {size} bytes, more than {LARGEST_FILE}")
+            if not size:
+                raise AnswersFault(f"{file} is empty: no case was answered")
+            for number in range(1, MOST_ANSWERS + 2):
+                if not (line := lines.readline(LONGEST_LINE + 1)):
+                    return
+                if number > MOST_ANSWERS:
+                    raise AnswersFault(f"{file} has more than {MOST_ANSWERS} lines")
+                if len(line) > LONGEST_LINE:
+                    raise AnswersFault(f"{file}:{number} has more than {LONGEST_LINE} bytes", number)
+                if line.endswith(b"\n"):
+                    yield _record(line, file, number)
+    except ValueError as error:
+        raise error if isinstance(error, AnswersFault) else AnswersFault(str(error)) from None
+
+
+def _record(line: bytes, file: str, number: int) -> AnswerRecord | AnswersFault:
+    try:
+        return AnswerRecord.model_validate_json(line)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        at = ".".join(map(str, fault["loc"]))
+        reason = truncate(clean(f"{at}: {without_kind(fault['msg'])}".removeprefix(": ")))
+        return AnswersFault(f"{file}:{number} is not an answer: {' '.join(reason.split())}", number)
+
+
+def as_json(generation: Generation) -> dict[str, Any]:
+    """Return an expected answer as the JSON object that `GenerationRecord` reads, without the fields that are None."""
+    if (error := generation.error) is not None:
+        return {"error": _given({"code": error.code, "message": error.message, "status": error.status})}
+    fields = {
+        name: getattr(generation, name)
+        for name in ("text", "stop_reason", "stop_sequence", "input_token_count", "generated_token_count", "seed")
+    }
+    for name in ("tokens", "input_tokens"):
+        tokens: tuple[Token, ...] | None = getattr(generation, name)
+        fields[name] = [_token_json(token) for token in tokens] if tokens is not None else None
+    return _given(fields)
+
+
+def _token_json(token: Token) -> dict[str, Any]:
+    is_without = token.logprob is not None and math.isnan(token.logprob)
+    fields = {"id": token.id, "logprob": "NaN" if is_without else token.logprob, "rank": token.rank}
+    top = [_token_json(each) for each in token.top]
+    return {"text": token.text, **_given(fields), **({"top": top} if top else {})}
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _logprob(value: float | str | None) -> float | None:
+    return math.nan if isinstance(value, str) else value

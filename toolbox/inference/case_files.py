@@ -1,0 +1,230 @@
+"""Reads case files: lists of requests to a server of a language model, with the responses or errors to expect.
+
+The format is that of `integration_tests/test_cases_*.yaml` of https://github.com/IBM/text-generation-inference. A file
+may also be a mapping whose values are the cases. `wire_models.py` describes requests and responses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, model_validator
+from pydantic.alias_generators import to_camel
+
+from toolbox.config import contract, document
+from toolbox.extensions import loading
+from toolbox.extensions.protocols import COMPARATORS
+from toolbox.inference.wire_models import AnyRequest, AnyResponse, Chat, Completion, Generate, Tokenize, is_json
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.model.generations import Generation, ServerError
+
+Protocol = Literal["fmaas", "tokenize", "completions", "chat"]
+LARGEST: Final = 1 << 22  # bytes of a case file
+MOST_CASES: Final = 5000
+_MOST_VALUES: Final = 500_000
+_LONGEST_NAME: Final = 250
+_FIELD: Final = "cases"  # of the document whose list a case file is
+_PROTOCOLS: Final[Mapping[type[BaseModel], Protocol]] = {
+    Generate: "fmaas",
+    Tokenize: "tokenize",
+    Completion: "completions",
+    Chat: "chat",
+}
+
+
+def _is_comparator(spec: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(spec.get(COMPARATORS.key), str):
+        raise ValueError("the field `comparator` with a name is missing")  # noqa: TRY004  # pydantic reports ValueError
+    loading.parse(COMPARATORS, spec)
+    return spec
+
+
+def _is_line(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise ValueError("must be one line of printable characters")
+    return name
+
+
+Comparators = Annotated[list[Annotated[dict[str, Any], AfterValidator(_is_comparator)]], Field(min_length=1)]
+
+
+class ExpectedError(BaseModel):
+    """The error that a server must answer. A field that is missing is not compared.
+
+    Args:
+        code: the name of the status of gRPC, or the code in the body of an HTTP response.
+        status: the HTTP status.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    code: str | None = None
+    message: str | None = None
+    status: int | None = None
+
+
+class _Entry(BaseModel):
+    """A case in a file. A field in camelCase is the same as in snake_case.
+
+    Args:
+        single_shard_only: whether a server with several shards cannot answer the request.
+        skip_check: whether the output is random. Only the counts and the tokens of the input are compared.
+        request_type: the kind of the request, if its fields do not show it.
+        stream: whether the request is also sent as a stream; None for the default of the specification.
+        compare: the comparators of the case; None for those of the specification.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True)
+
+    name: Annotated[str, Field(max_length=_LONGEST_NAME), AfterValidator(_is_line)]
+    request: Annotated[AnyRequest, BeforeValidator(is_json)]
+    response: AnyResponse | None = None
+    error: ExpectedError | None = None
+    single_shard_only: bool = False
+    skip_check: bool = False
+    request_type: Literal["generate", "tokenize"] | None = None
+    stream: bool | None = None
+    compare: Comparators | None = None
+
+    @model_validator(mode="after")
+    def _expects_one_thing(self) -> _Entry:
+        if self.response is not None and self.error is not None:
+            raise ValueError("a case has a `response` or an `error`, not both")
+        if self.skip_check and self.compare:
+            raise ValueError("`skip_check` compares no output, so `compare` has no effect: remove one of them")
+        return self
+
+
+class _Entries(RootModel[Annotated[list[_Entry], Field(max_length=MOST_CASES)]]):
+    """The cases of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request to a server, and what to expect.
+
+    Args:
+        suite: the name of the file without its ending.
+        name: the name of the case. The second case of a name in a file is `NAME #2`.
+        protocol: the message or the path that sends the request.
+        request: the request as the file has it.
+        requests: the number of requests in the batch.
+        expected: the answer to each request of the batch, or one answer with the expected error; None if the file has
+            neither a response nor an error, so that any complete answer is right.
+        compare: the comparators as the configuration describes them; None for those of the specification.
+        location: `file:line` of the case.
+    """
+
+    suite: str
+    name: str
+    protocol: Protocol
+    request: Mapping[str, Any]
+    requests: int
+    expected: tuple[Generation, ...] | None
+    compare: tuple[Mapping[str, Any], ...] | None = None
+    is_single_shard_only: bool = False
+    is_random: bool = False
+    stream: bool | None = None
+    location: str = ""
+
+
+def load(file: Path, *, shown: str = "") -> list[Case]:
+    """Read the cases of a file.
+
+    Args:
+        shown: the name of the file in messages; by default its path.
+
+    Raises:
+        ConfigurationError: the file is missing, empty, too large or broken. The message names every fault with its
+            file and line.
+    """
+    shown = shown or str(file)
+    return parse(_text(file, shown), source=shown, suite=file.stem)
+
+
+def parse(text: str, *, source: str, suite: str) -> list[Case]:
+    """Return the cases of the text of a file. The errors are those of `load`."""
+    parsed = document.parse_list(text, source=source, field=_FIELD, most_values=_MOST_VALUES)
+    written = parsed.root[_FIELD]
+    if not written:
+        raise ConfigurationError(f"{source}: the file has no case")
+    entries = contract.checked(parsed, (_FIELD,), _Entries, written).root
+    seen: Counter[str] = Counter()
+    cases, faults = [], []
+    for index, entry in enumerate(entries):
+        seen[entry.name] += 1
+        name = entry.name if seen[entry.name] == 1 else f"{entry.name} #{seen[entry.name]}"
+        location = parsed.where((_FIELD, index))
+        case = _case(suite, name, entry, written[index]["request"], location)
+        faults += [f"{location}: the case {name!r}: {fault}" for fault in _faults(case, entry)]
+        cases.append(case)
+    if faults:
+        raise ConfigurationFaults(faults)
+    return cases
+
+
+def _text(file: Path, shown: str) -> str:
+    if file.exists() and not file.is_file():
+        raise ConfigurationError(f"the case file {shown} is not a regular file")
+    if file.exists() and (size := file.stat().st_size) > LARGEST:
+        raise ConfigurationError(f"the case file {shown} has {size:,} bytes, more than {LARGEST:,}")
+    return document.read_text(file, what="the case file")
+
+
+def _case(suite: str, name: str, entry: _Entry, request: Mapping[str, Any], location: str) -> Case:
+    protocol = "tokenize" if entry.request_type == "tokenize" else _PROTOCOLS[type(entry.request)]
+    expected: tuple[Generation, ...] | None = None
+    if entry.error is not None:
+        expected = (Generation(error=ServerError(entry.error.code, entry.error.message, entry.error.status)),)
+    elif entry.response is not None:
+        expected = tuple(entry.response.generations())
+    return Case(
+        suite,
+        name,
+        protocol,
+        request,
+        _batch_size(entry.request),
+        expected,
+        tuple(entry.compare) if entry.compare is not None else None,
+        entry.single_shard_only,
+        entry.skip_check,
+        entry.stream,
+        location,
+    )
+
+
+def _batch_size(request: Generate | Tokenize | Completion | Chat) -> int:
+    if isinstance(request, Generate | Tokenize):
+        return len(request.requests)
+    choices = (request.model_extra or {}).get("n")
+    size = choices if isinstance(choices, int) and choices > 0 else 1
+    if isinstance(request, Completion) and isinstance(request.prompt, list) and not _is_tokens(request.prompt):
+        return size * len(request.prompt)
+    return size
+
+
+def _is_tokens(prompt: list[Any]) -> bool:
+    return bool(prompt) and isinstance(prompt[0], int)
+
+
+def _faults(case: Case, entry: _Entry) -> list[str]:
+    """Return what is wrong with a case as a whole."""
+    faults = []
+    if entry.response is not None and case.expected is not None and not case.is_random:
+        count = len(case.expected)
+        if count != case.requests:
+            faults.append(f"the response has {count} answers to {case.requests} requests")
+    if entry.stream and not can_stream(case):
+        faults.append("only a request for one text can be sent as a stream")
+    if entry.request.model_extra and entry.request.model_extra.get("stream"):
+        faults.append("set `stream` beside the request, not in it")
+    return faults
+
+
+def can_stream(case: Case) -> bool:
+    """Return whether a case can also be sent as a stream: it asks for one text."""
+    return case.protocol != "tokenize" and case.requests == 1

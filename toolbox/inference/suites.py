@@ -1,0 +1,175 @@
+"""Selects the cases for one server, and describes them in the file `cases.json` of a workload.
+
+The worker on the target reads `cases` of this file: the requests to send. The check `answers` reads the other parts:
+
+- `expectations`: for each name in `cases` what to expect, and the comparators;
+- `skipped`: the cases that are not sent, each with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from toolbox.extensions import loading
+from toolbox.extensions.protocols import COMPARATORS, Comparator
+from toolbox.inference import answer_records
+from toolbox.inference.answer_records import GenerationRecord
+from toolbox.inference.case_files import Case, can_stream
+from toolbox.model.generations import Generation
+
+ServerProtocol = Literal["fmaas", "openai"]
+_SPOKEN: Final[Mapping[str, ServerProtocol]] = {
+    "fmaas": "fmaas",
+    "tokenize": "fmaas",
+    "completions": "openai",
+    "chat": "openai",
+}
+_ERROR: Final = "error"
+_EXACT: Final = ({COMPARATORS.key: "exact"},)
+_LOGPROBS: Final = ({COMPARATORS.key: "logprobs"},)
+
+
+class Expectation(BaseModel):
+    """What to expect of a case.
+
+    Args:
+        suite: the name of the file of the case.
+        name: the name of the case in the file.
+        requests: the number of requests in the batch.
+        answers: the expected answer to each request; None if any complete answer is right.
+        compare: the comparators.
+        is_random: whether the output is random, so that only the counts and the tokens of the input are compared.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    suite: str
+    name: str
+    protocol: Literal["fmaas", "tokenize", "completions", "chat"]
+    requests: int
+    answers: list[GenerationRecord] | None
+    compare: list[dict[str, Any]]
+    is_random: bool = False
+
+    def generations(self) -> list[Generation] | None:
+        """Return the expected answers."""
+        return [answer.generation() for answer in self.answers] if self.answers is not None else None
+
+    def comparators(self) -> list[Comparator]:
+        """Return the comparators.
+
+        Raises:
+            ValueError: there is no such comparator, or one of its fields is wrong.
+        """
+        return [loading.parse(COMPARATORS, spec) for spec in self.compare]
+
+
+class Sent(BaseModel):
+    """A request that the worker sends."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    name: str
+    stream: bool
+
+
+class Skipped(BaseModel):
+    """A case that is not sent."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    suite: str
+    name: str
+    reason: str
+
+
+class Suite(BaseModel):
+    """The content of `cases.json`, as the check `answers` reads it."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    cases: list[Sent]
+    expectations: dict[str, Expectation]
+    skipped: list[Skipped] = []
+
+
+def describe(
+    cases: Iterable[Case],
+    *,
+    protocols: Sequence[ServerProtocol],
+    shards: int = 1,
+    streams: bool = True,
+    compare: Sequence[Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return the content of `cases.json` for one server.
+
+    Args:
+        cases: the cases of all files.
+        protocols: the protocols of the server, the main protocol first.
+        shards: the number of shards of the server.
+        streams: whether cases that ask for one text are also sent as a stream.
+        compare: the comparators of the cases that have none of their own.
+    """
+    sent: list[dict[str, Any]] = []
+    expectations: dict[str, dict[str, Any]] = {}
+    skipped: list[dict[str, Any]] = []
+    seen: Counter[tuple[str, str]] = Counter()
+    for case in cases:
+        if reason := _skip_reason(case, protocols, shards):
+            skipped.append({"suite": case.suite, "name": case.name, "reason": reason})
+            continue
+        seen[case.suite, case.name] += 1
+        repeats = seen[case.suite, case.name]  # two files in different folders may have the same name
+        name = case.name if repeats == 1 else f"{case.name} #{repeats}"
+        identity = f"{case.suite}/{name}"
+        expectations[identity] = _expectation(case, name, compare)
+        request = {"name": identity, "protocol": case.protocol, "request": case.request}
+        sent.append({**request, "stream": False})
+        if can_stream(case) and (streams if case.stream is None else case.stream):
+            sent.append({**request, "stream": True})
+    return {"protocol": protocols[0], "cases": sent, "expectations": expectations, "skipped": skipped}
+
+
+def _skip_reason(case: Case, protocols: Collection[ServerProtocol], shards: int) -> str:
+    if _SPOKEN[case.protocol] not in protocols:
+        return f"the server does not speak {_SPOKEN[case.protocol]}, only {' and '.join(protocols)}"
+    if case.is_single_shard_only and shards > 1:
+        return f"single_shard_only: the server has {shards} shards"
+    return ""
+
+
+def _expectation(case: Case, name: str, compare: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    answers = case.expected
+    return {
+        "suite": case.suite,
+        "name": name,
+        "protocol": case.protocol,
+        "requests": case.requests,
+        "answers": [answer_records.as_json(answer) for answer in answers] if answers is not None else None,
+        "compare": [dict(spec) for spec in _comparators(case, compare)],
+        "is_random": case.is_random,
+    }
+
+
+def _comparators(case: Case, default: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
+    """Return the comparators of a case: its own, those of the specification, or those that fit what it expects.
+
+    An expected error is only compared by the comparator `error`, and a text by all others.
+    """
+    answers = case.expected or ()
+    is_error = any(answer.error is not None for answer in answers)
+    chosen = [spec for spec in case.compare or default or () if (spec.get(COMPARATORS.key) == _ERROR) is is_error]
+    if is_error:
+        return chosen or [{COMPARATORS.key: _ERROR}]
+    if chosen and not case.is_random:
+        return chosen
+    return (*_EXACT, *(_LOGPROBS if any(map(_has_logprobs, answers)) else ()))
+
+
+def _has_logprobs(answer: Generation) -> bool:
+    tokens = [token for each in (answer.tokens, answer.input_tokens) for token in each or ()]
+    return any(top.logprob is not None for token in tokens for top in (token, *token.top))

@@ -1,0 +1,194 @@
+"""A text that a server generated or that a case file expects, and the difference between two such texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from toolbox.model.text import truncate
+
+_CONTEXT: Final = 8  # tokens before and after the first divergence
+_CHARACTERS: Final = 40  # characters before and after the first divergence
+_LONGEST: Final = 60  # characters of a token
+_MOST_TOP: Final = 10  # candidates that the evidence names
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of a text.
+
+    Args:
+        id: the number of the token in the vocabulary; None if unknown.
+        logprob: the natural logarithm of the token's probability; None if unknown, NaN if the server has none.
+        rank: 1 for the most probable token at this position; None if unknown.
+        top: the most probable tokens at this position; empty if unknown.
+    """
+
+    text: str
+    id: int | None = None
+    logprob: float | None = None
+    rank: int | None = None
+    top: tuple[Token, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the token for a message: `' time' (id 7, logprob -0.25)`."""
+        parts = [
+            f"{name} {value:.6g}" for name, value in (("id", self.id), ("logprob", self.logprob)) if value is not None
+        ]
+        return f"{quoted(self.text)} ({', '.join(parts)})" if parts else quoted(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerError:
+    """An error that a server answered, or that a case file expects. In an expectation, None is not compared.
+
+    Args:
+        code: the name of a gRPC status such as INVALID_ARGUMENT, or the error code of an HTTP body.
+        status: the HTTP status.
+    """
+
+    code: str | None = None
+    message: str | None = None
+    status: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.code, str(self.status) if self.status is not None else None, self.message]
+        return truncate(": ".join(quoted(part)[1:-1] for part in parts if part)) or "an error"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The answer to one request of a batch. In an expectation, None is not compared.
+
+    Args:
+        stop_reason: why the text ended, by the names of TGIS: MAX_TOKENS, EOS_TOKEN, STOP_SEQUENCE ...
+        tokens: the generated tokens.
+        input_tokens: the tokens of the request.
+        error: the error that the server sent instead of a text; None for a text.
+    """
+
+    text: str | None = None
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    input_token_count: int | None = None
+    generated_token_count: int | None = None
+    seed: int | None = None
+    tokens: tuple[Token, ...] | None = None
+    input_tokens: tuple[Token, ...] | None = None
+    error: ServerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why an answer is not as expected.
+
+    Args:
+        message: one line that names the difference.
+        evidence: further lines: the first divergence with its context.
+    """
+
+    message: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first position at which two sequences of tokens differ.
+
+    Args:
+        index: the position, counted from 0. It is the length of the shorter sequence if that is the beginning of the
+            other one.
+    """
+
+    index: int
+    expected: Sequence[Token]
+    actual: Sequence[Token]
+
+    def mismatch(self, what: str = "token") -> Mismatch:
+        """Return the mismatch with its evidence: both tokens, what surrounds them, and the known top tokens."""
+        expected, actual = (_at(tokens, self.index) for tokens in (self.expected, self.actual))
+        message = f"{what} {self.index + 1} is {_named(actual)}, expected {_named(expected)}"
+        lines = [
+            f"expected: {self._context(self.expected)}",
+            f"actual:   {self._context(self.actual)}",
+            *_top("expected", expected),
+            *_top("actual", actual),
+        ]
+        return Mismatch(message, tuple(lines))
+
+    def _context(self, tokens: Sequence[Token]) -> str:
+        start = max(0, self.index - _CONTEXT)
+        shown = [quoted(token.text) for token in tokens[start : self.index]]
+        end = tokens[self.index + 1 : self.index + 1 + _CONTEXT]
+        here = _at(tokens, self.index)
+        shown += [f">>{quoted(here.text) if here else 'the end'}<<", *(quoted(token.text) for token in end)]
+        more = "... " if start else ""
+        return f"{more}{' '.join(shown)}{' ...' if len(tokens) > self.index + 1 + _CONTEXT else ''}"
+
+
+def first_divergence(
+    expected: Sequence[Token], actual: Sequence[Token], key: Callable[[Token], object] = lambda token: token.text
+) -> Divergence | None:
+    """Return the first position at which two sequences of tokens differ; None if they are equal."""
+    same = (key(mine) == key(other) for mine, other in zip(expected, actual, strict=False))
+    index = next((index for index, is_same in enumerate(same) if not is_same), None)
+    if index is None and len(expected) == len(actual):
+        return None
+    return Divergence(min(len(expected), len(actual)) if index is None else index, expected, actual)
+
+
+def text_mismatch(expected: Generation, actual: Generation) -> Mismatch | None:
+    """Return the first difference between two texts; None if they are equal. Tokens are named if both are known."""
+    mine, other = expected.text or "", actual.text or ""
+    if mine == other:
+        return None
+    index = next(
+        (index for index, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), min(len(mine), len(other))
+    )
+    evidence = [f"expected: {_excerpt(mine, index)}", f"actual:   {_excerpt(other, index)}"]
+    divergence = first_divergence(expected.tokens, actual.tokens) if expected.tokens and actual.tokens else None
+    if divergence is not None:
+        named = divergence.mismatch()
+        return Mismatch(f"the text differs at character {index + 1}: {named.message}", (*evidence, *named.evidence))
+    evidence += list(_token_at(actual, index))
+    here, there = (quoted(text[index : index + 1]) if index < len(text) else "the end" for text in (mine, other))
+    return Mismatch(f"the text differs at character {index + 1}: {there}, expected {here}", tuple(evidence))
+
+
+def quoted(text: str, longest: int = _LONGEST) -> str:
+    """Return a text in quotes, with escapes for everything that is not printable, truncated."""
+    return repr(truncate(text, longest))
+
+
+def _at(tokens: Sequence[Token], index: int) -> Token | None:
+    return tokens[index] if index < len(tokens) else None
+
+
+def _named(token: Token | None) -> str:
+    return str(token) if token is not None else "the end"
+
+
+def _top(whose: str, token: Token | None) -> Iterator[str]:
+    if token is not None and token.top:
+        rank = f" (rank {token.rank})" if token.rank is not None else ""
+        yield f"top tokens, {whose}{rank}: {', '.join(map(str, token.top[:_MOST_TOP]))}"
+
+
+def _excerpt(text: str, index: int) -> str:
+    start, end = max(0, index - _CHARACTERS), index + _CHARACTERS
+    before, after = repr(text[start:index])[1:-1], repr(text[index:end])[1:-1]
+    return f"{'...' if start else ''}{before}>>{after}{'...' if end < len(text) else ''}"
+
+
+def _token_at(actual: Generation, index: int) -> Iterator[str]:
+    """Yield the token of the answer that contains a character, if the tokens make up the text."""
+    length = 0
+    for number, token in enumerate(actual.tokens or (), start=1):
+        length += len(token.text)
+        if not (actual.text or "").startswith(token.text, length - len(token.text)):
+            return
+        if length > index:
+            yield f"the character is in token {number} of the answer: {token}"
+            yield from _top("actual", token)
+            return
