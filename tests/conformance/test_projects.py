@@ -62,7 +62,7 @@ def test_a_preset_changes_something(name: str, preset: str) -> None:
 
 @each_project
 def test_every_contract_has_a_block(name: str) -> None:
-    blocks = {key for key, value in load(name).get("$").items() if isinstance(value, dict)}
+    blocks = {key for key, value in load(name).get("$").items() if isinstance(value, dict | list)}
     own = {path.stem.split("__")[0] for folder in PROJECTS[name].contracts for path in folder.glob("[!_]*.py")}
     assert own <= blocks, "a contract has no block in the configuration"
 

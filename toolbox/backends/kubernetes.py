@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -84,10 +84,11 @@ class WorkloadFields(BaseModel):
     """The fields of a workload that only this backend reads.
 
     Args:
-        pod: the settings of the workload's pods, which override those of the target.
+        pod: the settings of the workload's pods, which override those of the target; before the cells are known also a
+            reference to them.
     """
 
-    pod: dict[str, Any] = {}
+    pod: dict[str, Any] | Annotated[str, Field(pattern="^@")] = {}
 
 
 class Target(BaseModel):

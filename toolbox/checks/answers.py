@@ -1,8 +1,8 @@
 """Judges the answers of a server of a language model. Each case becomes a row of the cell.
 
-The workload sends the requests of `src/cases.json`, and writes the answers to `files/answers.jsonl` (`suites.py` and
-`answer_records.py` of `toolbox/inference/` describe the files). This check compares each answer with the expected one,
-and writes the results to a JUnit file in the directory of the attempt, from which reports and the store read them.
+The workload sends the requests of `src/cases.json`, and writes the answers to `files/answers.jsonl`. The check compares
+each answer with the expected one, and writes the results to a JUnit file in the directory of the attempt, from which
+reports and the store read them. `suites.py` and `answer_records.py` of `toolbox/inference/` describe the other files.
 
 A case that was not answered does not pass, and neither does a cell whose cases were all skipped.
 """
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolbox.extensions.protocols import Comparator
 from toolbox.inference import answer_records, judging
 from toolbox.inference.answer_records import AnswerRecord, AnswersFault
-from toolbox.inference.suites import Expectation, Suite
+from toolbox.inference.suites import Expectation, Expectations, SentCases
 from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, first_of, truncate
@@ -29,6 +29,7 @@ from toolbox.runs.evidence_files import RelativeFile, read_document, readable
 RESULTS: Final = "answers.junit.xml"
 """The file of the results in the directory of the attempt."""
 _MOST_NAMED: Final = 3  # cases that the message names
+_Model = TypeVar("_Model", bound=BaseModel)
 _Key = tuple[str, bool]  # the name of a case, and whether it was sent as a stream
 
 
@@ -37,6 +38,7 @@ class Check(BaseModel):
 
     Args:
         cases: the cases as they were sent to the target.
+        expectations: what to expect of each case.
         answers: the answers.
         fail_on: the outcomes of cases that fail the check.
         min_cases: the smallest number of cases whose answers must have been compared.
@@ -45,6 +47,7 @@ class Check(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cases: RelativeFile = "src/cases.json"
+    expectations: RelativeFile = "src/expectations.json"
     answers: RelativeFile = "files/answers.jsonl"
     fail_on: Annotated[list[CaseOutcome], Field(min_length=1)] = list(FAIL_ON)
     min_cases: int = Field(default=1, ge=1)
@@ -59,7 +62,9 @@ class Check(BaseModel):
 
     def _judge(self, directory: Path, *, is_partial: bool) -> Judgement:
         try:
-            answers = _Answers(_suite(directory, self.cases))
+            answers = _Answers(
+                _document(directory, self.cases, SentCases), _document(directory, self.expectations, Expectations)
+            )
             answers.read(directory, self.answers, is_partial=is_partial)
         except (ValueError, AnswersFault) as error:
             return Judgement(False, truncate(str(error)), "", getattr(error, "line", None))
@@ -92,9 +97,15 @@ class Check(BaseModel):
 class _Answers:
     """The results of the cases of one attempt."""
 
-    def __init__(self, suite: Suite) -> None:
-        self._suite = suite
-        self._sent = {(case.name, case.stream): suite.expectations[case.name] for case in suite.cases}
+    def __init__(self, sent: SentCases, expected: Expectations) -> None:
+        if missing := [case.name for case in sent.cases if case.name not in expected.expectations]:
+            raise ValueError(f"there is no expectation for the case {missing[0]!r}")
+        self._skipped = expected.skipped
+        self._sent: dict[_Key, Expectation] = {}
+        for case in sent.cases:
+            self._sent[case.name, False] = expected.expectations[case.name]
+            if case.stream:
+                self._sent[case.name, True] = expected.expectations[case.name]
         self._comparators: dict[str, list[Comparator]] = {}
         self._results: dict[_Key, CaseResult] = {}
         self.faults: list[AnswersFault] = []
@@ -127,7 +138,7 @@ class _Answers:
                 yield self._results[key]
             elif not is_partial:
                 yield judging.judge(expectation, (), None, stream=key[1])
-        for skipped in self._suite.skipped:
+        for skipped in self._skipped:
             yield CaseResult(skipped.suite, skipped.name, CaseOutcome.SKIPPED, message=skipped.reason)
 
     def _add(self, key: _Key, answer: AnswerRecord) -> None:
@@ -143,14 +154,11 @@ class _Answers:
         return self._comparators[name]
 
 
-def _suite(directory: Path, file: str) -> Suite:
+def _document(directory: Path, file: str, model: type[_Model]) -> _Model:
     with readable(directory, file) as path:
         content = read_document(path, file)
     try:
-        suite = Suite.model_validate_json(content)
+        return model.model_validate_json(content)
     except ValidationError as error:
         detail = error.errors(include_input=False)[0]
         raise ValueError(f"{file} does not describe cases: {detail['msg']}") from None
-    if missing := [case.name for case in suite.cases if case.name not in suite.expectations]:
-        raise ValueError(f"{file} has no expectation for {missing[0]!r}")
-    return suite

@@ -104,6 +104,8 @@ class Config:
     ) -> str:
         """Check a configuration against all contracts, check all references and secrets, and report all faults."""
         configuration = _load(project, config_file, presets, overrides)
+        if project is not None:
+            configuration = projects.derived(projects.find(project), configuration)
         configuration.check()
         configuration.check_secrets()
         return f"{configuration.source} is valid"

@@ -1,7 +1,7 @@
 """The configuration of a project, as one immutable value.
 
-Later layers override earlier layers: the file, `ci_presets.to_apply`, the requested presets, the override files,
-`--overrides`. `replaced` returns a changed copy.
+Later layers override earlier layers: the file, the local file beside it, `ci_presets.to_apply`, the requested presets,
+the override files, `--overrides`. `replaced` returns a changed copy.
 """
 
 from __future__ import annotations
@@ -106,6 +106,9 @@ class Configuration:
             ConfigurationError: a file, a preset or an override is wrong.
         """
         base = document.load(request.file)
+        local = request.file.with_suffix(f".local{request.file.suffix}")
+        if local.exists():
+            _override(base, document.load(local, what="the local file"), "local file")
         for name in [*presets.to_apply(base), *request.presets]:
             presets.apply(base, name)
         for file in request.override_files:

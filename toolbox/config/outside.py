@@ -217,5 +217,7 @@ def _guarded_values(document: Document) -> dict[str, str]:
         if path[-1] == "command":  # arguments may refer to fields that a comment changes, the program may not
             value = (value.split() if isinstance(value, str) else value or [])[:1]
         if path[-1] not in _MAY_REFER and path[0] != presets.BLOCK:
-            values[paths.render(path)] = value
+            texts = (item for item, _ in _parts(value, 0) if isinstance(item, str))
+            containers = {prefix for text in texts if (prefix := references.prefix_of(text)) is not None}
+            values[paths.render(path)] = [value, *(resolver.find(paths.parse(each)) for each in sorted(containers))]
     return {name: filesystem.dump_yaml_line(value) for name, value in values.items()}

@@ -1,5 +1,7 @@
 """Resolves references: `@a.b`, `text {@a.b} text` and the secret `*$@a.b`. The syntax is that of TOPSAIL.
 
+A key of a reference may be the value of another reference: `@a.{@b}` is `@a.x` if the value of `b` is `x`.
+
 The value of a reference may itself contain references, even in mappings and lists. A loop is an error. References in
 `ci_presets` are not resolved there, because they belong to the fields that the presets will set.
 """
@@ -7,6 +9,7 @@ The value of a reference may itself contain references, even in mappings and lis
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeGuard
@@ -16,7 +19,7 @@ from toolbox.config.document import Document
 from toolbox.config.paths import Key, Path
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.secrets import Secret
-from toolbox.model.text import as_text
+from toolbox.model.text import abbreviated, as_text
 from toolbox.system import environ
 
 SECRET: Final = "*$@"  # noqa: S105  # the prefix of a reference to a secret
@@ -42,8 +45,19 @@ def is_reference(value: object) -> bool:
 
 
 def is_whole_reference(value: object) -> TypeGuard[str]:
-    """Tell whether an unresolved value is a single reference: `@a.b`."""
-    return isinstance(value, str) and value.startswith("@")
+    """Tell whether an unresolved value is a single reference to a fixed path: `@a.b`."""
+    return isinstance(value, str) and value.startswith("@") and shell_text.REFERENCE.search(value) is None
+
+
+def prefix_of(text: str) -> str | None:
+    """Return the path of the field that contains all values to which a reference such as `@a.{@b}` may refer.
+
+    Return None if the text is not such a reference.
+    """
+    match = shell_text.REFERENCE.search(text)
+    if match is None or not text.startswith("@"):
+        return None
+    return text[1 : match.start()].rstrip(".[") or paths.ROOT
 
 
 def refers_to_cell(target: str) -> bool:
@@ -135,8 +149,10 @@ class Resolver:
         if text.startswith(_UNSUPPORTED):
             raise self._fault(at, f"{text!r} is not a reference: write `@a.b`, or `*$@a.b` for a secret")
         if text.startswith("@"):
-            if self._is_unresolved(text[1:], at):
+            keys = [match[1] for match in shell_text.REFERENCE.finditer(text)]
+            if any(self._is_unresolved(target, at) for target in (text[1:], *keys)):
                 return text
+            text = self._with_keys(text, at, trail) if keys else text
             return self._command(text, at, trail) if is_shell else self._target(text[1:], text, at, trail)
         if is_shell:
             self._check_shell_text(text, at)
@@ -149,6 +165,18 @@ class Resolver:
         if any(isinstance(value, Secret) for value in values.values()):
             return Secret(lambda: fill(text, _revealed(values)), reference=text)
         return fill(text, values)
+
+    def _with_keys(self, text: str, at: Path, trail: tuple[str, ...]) -> str:
+        """Replace each inner reference of `@a.{@b}` by its value as a quoted key."""
+
+        def key(match: re.Match[str]) -> str:
+            value = self._target(match[1], text, at, trail)
+            if not isinstance(value, str | int):
+                raise self._fault(at, f"{text}: the value of `{match[1]}` must be a name, not {abbreviated(value)}")
+            escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{escaped}"'
+
+        return shell_text.REFERENCE.sub(key, text)
 
     def _command(self, text: str, at: Path, trail: tuple[str, ...]) -> Any:
         """Return the command to which a single reference refers. If the command is text, it is a shell command.

@@ -119,6 +119,22 @@ class GenerationRecord(_Record):
         )
 
 
+class ChunkRecord(_Record):
+    """A part of a stream.
+
+    Args:
+        index: the number of the answer in the batch.
+        text: the text that the part adds.
+        stop_reason: the stop reason; None in all parts but the last one.
+        generated_token_count: the number of tokens that were generated so far; None if the part does not say it.
+    """
+
+    index: Count = 0
+    text: Text | None = None
+    stop_reason: Word | None = None
+    generated_token_count: Count | None = None
+
+
 class AnswerRecord(_Record):
     """The answer to a case.
 
@@ -130,7 +146,8 @@ class AnswerRecord(_Record):
         fault: why there is no complete answer; None if the answer is complete, which an error is too.
         response: the body of the response as the server sent it; None for a stream.
         generations: the answer to each request of the batch.
-        chunks: the messages of a stream as the server sent them; None for other answers.
+        chunks: the first parts of a stream; None for other answers.
+        chunks_left_out: the number of further parts.
     """
 
     case: Word
@@ -140,7 +157,8 @@ class AnswerRecord(_Record):
     fault: Annotated[str, Field(max_length=_LONGEST_MESSAGE)] | None = None
     response: Any = None
     generations: Annotated[list[GenerationRecord], Field(max_length=_MOST_GENERATIONS)] = []
-    chunks: Annotated[list[Any], Field(max_length=_MOST_CHUNKS)] | None = None
+    chunks: Annotated[list[ChunkRecord], Field(max_length=_MOST_CHUNKS)] | None = None
+    chunks_left_out: Count = 0
 
 
 def read(directory: Path, file: str) -> Iterator[AnswerRecord | AnswersFault]:

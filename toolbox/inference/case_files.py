@@ -219,12 +219,12 @@ def _faults(case: Case, entry: _Entry) -> list[str]:
         if count != case.requests:
             faults.append(f"the response has {count} answers to {case.requests} requests")
     if entry.stream and not can_stream(case):
-        faults.append("only a request for one text can be sent as a stream")
+        faults.append("only a request for a text can be sent as a stream")
     if entry.request.model_extra and entry.request.model_extra.get("stream"):
         faults.append("set `stream` beside the request, not in it")
     return faults
 
 
 def can_stream(case: Case) -> bool:
-    """Return whether a case can also be sent as a stream: it asks for one text."""
-    return case.protocol != "tokenize" and case.requests == 1
+    """Return whether a case can also be sent as a stream: it asks for a text."""
+    return case.protocol != "tokenize" and case.requests > 0

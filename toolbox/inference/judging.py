@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from toolbox.extensions.protocols import Comparator
-from toolbox.inference.answer_records import AnswerRecord, GenerationRecord
+from toolbox.inference.answer_records import AnswerRecord, ChunkRecord, GenerationRecord
 from toolbox.inference.suites import Expectation
 from toolbox.inference.wire_models import AnyResponse
 from toolbox.model.cases import CaseOutcome, CaseResult
@@ -22,7 +22,8 @@ from toolbox.model.generations import Generation, Mismatch, quoted
 from toolbox.model.text import truncate
 
 _LONGEST_MESSAGE: Final = 300
-_UNFINISHED: Final = (None, "NOT_FINISHED", "CANCELLED", "ERROR")
+_NOT_FINISHED: Final = "NOT_FINISHED"
+_UNFINISHED: Final = (None, _NOT_FINISHED, "CANCELLED", "ERROR")
 _SKIP_CHECK: Final = "skip_check: the output is not compared; the answer is complete"
 _RESPONSE: Final[TypeAdapter[Any]] = TypeAdapter(AnyResponse)
 
@@ -75,11 +76,13 @@ def _mismatches(
             yield Mismatch(f"the batch has {len(generations)} answers to {expectation.requests} requests")
             return
         if answer.stream:
-            yield from map(Mismatch, _stream_faults(answer, expectation.protocol))
+            yield from map(Mismatch, _stream_faults(answer))
         if expected is None:
             yield from _unfinished(generations, expectation)
         else:
             wanted = [_of_input(each) for each in expected] if expectation.is_random else expected
+            if answer.stream:  # a stream does not name its stop sequence
+                wanted = [replace(each, stop_sequence=None) for each in wanted]
             yield from _compared(wanted, generations, comparators)
 
 
@@ -101,7 +104,10 @@ def _generations(expectation: Expectation, answer: AnswerRecord) -> list[Generat
         ValueError: the answer is not a response to a request for tokens.
     """
     if expectation.protocol != "tokenize":
-        return [generation.generation() for generation in answer.generations]
+        return [
+            replace(generation.generation(), stop_sequence=generation.stop_sequence or _stop_sequence(answer, index))
+            for index, generation in enumerate(answer.generations)
+        ]
     try:
         generations: list[Generation] = _RESPONSE.validate_python(answer.response).generations()
     except ValidationError as error:
@@ -122,58 +128,50 @@ def _unfinished(actual: Sequence[Generation], expectation: Expectation) -> Itera
             yield Mismatch(f"answer {number} of {len(actual)} did not end: its stop reason is {given.stop_reason}")
 
 
-def _stream_faults(answer: AnswerRecord, protocol: str) -> Iterator[str]:
-    """Yield the rules that a stream breaks.
+def _stream_faults(answer: AnswerRecord) -> Iterator[str]:
+    """Yield the rules that the streams of an answer break, one stream for each answer of the batch.
 
     - The texts of the chunks add up to the whole text.
     - The number of generated tokens never falls from chunk to chunk, and ends with that of the whole.
     - Exactly one chunk has the stop reason, and no text follows this chunk.
+
+    Chunks that the worker left out are not known, so only the chunks before them keep the rules.
     """
     if not answer.chunks:
         yield "the stream has no chunks"
         return
-    pieces = [_fmaas_piece(chunk) if protocol == "fmaas" else _openai_piece(chunk) for chunk in answer.chunks]
-    whole = answer.generations[0] if answer.generations else None
-    text = "".join(piece.text or "" for piece in pieces)
-    if whole is not None and text != (whole.text or ""):
-        yield f"the chunks add up to {quoted(text)}, but the whole text is {quoted(whole.text or '')}"
-    counts = [piece.generated_token_count for piece in pieces if piece.generated_token_count]
+    is_complete = not answer.chunks_left_out
+    for index, whole in enumerate(answer.generations):
+        chunks = [chunk for chunk in answer.chunks if chunk.index == index]
+        yield from _faults_of_chunks(chunks, whole, is_complete=is_complete)
+
+
+def _faults_of_chunks(chunks: Sequence[ChunkRecord], whole: GenerationRecord, *, is_complete: bool) -> Iterator[str]:
+    text, of_whole = "".join(chunk.text or "" for chunk in chunks), whole.text or ""
+    if text != (of_whole if is_complete else of_whole[: len(text)]):
+        yield f"the chunks add up to {quoted(text)}, but the whole text is {quoted(of_whole)}"
+    counts = [chunk.generated_token_count for chunk in chunks if chunk.generated_token_count is not None]
     if falling := [(a, b) for a, b in pairwise(counts) if b < a]:
         yield f"the number of generated tokens falls from {falling[0][0]} to {falling[0][1]} in the stream"
-    total = whole.generated_token_count if whole is not None else None
-    if counts and total is not None and counts[-1] != total:
+    total = whole.generated_token_count
+    if counts and total is not None and (counts[-1] != total if is_complete else counts[-1] > total):
         yield f"the stream ends with {counts[-1]} generated tokens, but the whole has {total}"
-    ends = [index for index, piece in enumerate(pieces) if piece.stop_reason not in (None, "NOT_FINISHED")]
-    if not ends:
+    ends = [number for number, chunk in enumerate(chunks, start=1) if chunk.stop_reason not in (None, _NOT_FINISHED)]
+    if not ends and is_complete:
         yield "no chunk of the stream has a stop reason"
     elif len(ends) > 1:
         yield f"{len(ends)} chunks of the stream have a stop reason"
-    elif any(piece.text for piece in pieces[ends[0] + 1 :]):
-        yield f"the stop reason is in chunk {ends[0] + 1} of {len(pieces)}, and text follows"
+    elif ends and any(chunk.text for chunk in chunks[ends[0] :]):
+        yield f"the stop reason is in chunk {ends[0]} of {len(chunks)}, and text follows"
 
 
-def _fmaas_piece(chunk: object) -> Generation:
-    fields = chunk if isinstance(chunk, Mapping) else {}
-    count = fields.get("generatedTokenCount")
-    return Generation(
-        _text(fields.get("text")),
-        _text(fields.get("stopReason")),
-        generated_token_count=count if isinstance(count, int) else None,
-    )
-
-
-def _openai_piece(chunk: object) -> Generation:
-    choices = chunk.get("choices") if isinstance(chunk, Mapping) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, Mapping):
-        return Generation()
-    delta = choice.get("delta")
-    text = delta.get("content") if isinstance(delta, Mapping) else choice.get("text")
-    return Generation(_text(text), _text(choice.get("finish_reason")))
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _stop_sequence(answer: AnswerRecord, index: int) -> str | None:
+    """Return the stop sequence that the response names; None if there is none, or if the answer is a stream."""
+    response = answer.response if isinstance(answer.response, Mapping) else {}
+    items = response.get("responses") or response.get("choices")
+    item = items[index] if isinstance(items, list) and index < len(items) else None
+    values = [item.get("stopSequence"), item.get("stop_reason")] if isinstance(item, Mapping) else []
+    return next((value for value in values if isinstance(value, str)), None)
 
 
 def _line(text: str) -> str:

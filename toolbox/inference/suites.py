@@ -1,9 +1,8 @@
-"""Selects the cases for one server, and describes them in the file `cases.json` of a workload.
+"""Selects the cases for one server, and describes them in two files of a workload.
 
-The worker on the target reads `cases` of this file: the requests to send. The check `answers` reads the other parts:
-
-- `expectations`: for each name in `cases` what to expect, and the comparators;
-- `skipped`: the cases that are not sent, each with the reason.
+- `cases.json`: the requests that the worker on the target sends. A case with `stream` is also sent as a stream.
+- `expectations.json`: for each of these cases what to expect, and the comparators; and the cases that are not sent,
+  each with the reason. The check `answers` reads both files.
 """
 
 from __future__ import annotations
@@ -87,12 +86,19 @@ class Skipped(BaseModel):
     reason: str
 
 
-class Suite(BaseModel):
+class SentCases(BaseModel):
     """The content of `cases.json`, as the check `answers` reads it."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
     cases: list[Sent]
+
+
+class Expectations(BaseModel):
+    """The content of `expectations.json`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
     expectations: dict[str, Expectation]
     skipped: list[Skipped] = []
 
@@ -104,8 +110,8 @@ def describe(
     shards: int = 1,
     streams: bool = True,
     compare: Sequence[Mapping[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """Return the content of `cases.json` for one server.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the contents of `cases.json` and of `expectations.json` for one server.
 
     Args:
         cases: the cases of all files.
@@ -127,11 +133,9 @@ def describe(
         name = case.name if repeats == 1 else f"{case.name} #{repeats}"
         identity = f"{case.suite}/{name}"
         expectations[identity] = _expectation(case, name, compare)
-        request = {"name": identity, "protocol": case.protocol, "request": case.request}
-        sent.append({**request, "stream": False})
-        if can_stream(case) and (streams if case.stream is None else case.stream):
-            sent.append({**request, "stream": True})
-    return {"protocol": protocols[0], "cases": sent, "expectations": expectations, "skipped": skipped}
+        stream = streams and case.requests == 1 and can_stream(case) if case.stream is None else case.stream
+        sent.append({"name": identity, "protocol": case.protocol, "request": case.request, "stream": stream})
+    return {"protocol": protocols[0], "cases": sent}, {"expectations": expectations, "skipped": skipped}
 
 
 def _skip_reason(case: Case, protocols: Collection[ServerProtocol], shards: int) -> str:

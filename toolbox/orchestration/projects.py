@@ -17,11 +17,12 @@ from typing import Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.matrix import plan
-from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults, UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.runs.run_state import CLEANUP
 from toolbox.system import environ, places
 
+_DERIVED: Final = "orchestration.py"
 PHASES: Final = ("pre_cleanup", "prepare", "test", CLEANUP)
 
 
@@ -113,8 +114,39 @@ def phases(files: ProjectFiles) -> dict[str, Callable[[], object]]:
 
 def resolver(files: ProjectFiles) -> Callable[[Configuration], Mapping[str, object]] | None:
     """Return the function `resolve` of a project; None if the project does not define this function."""
+    return _hook(files, "resolve")
+
+
+def derived(files: ProjectFiles, configuration: Configuration) -> Configuration:
+    """Return the configuration with the values that the function `derive` of a project computes from it, if any.
+
+    Other than `resolve`, this function asks no other system, and is called whenever a configuration is loaded for a
+    plan, a run or a resumed run.
+
+    Raises:
+        ConfigurationError: the configuration is wrong. The message names all faults of its contracts and of `derive`.
+    """
+    derive = _hook(files, "derive")
+    if derive is None:
+        return configuration
+    faults: list[str] = []
+    values: dict[str, object] = {}
+    for check in (configuration.check_contracts, lambda: values.update(derive(configuration))):
+        try:
+            check()
+        except ConfigurationError as error:
+            faults += error.faults
+    if faults:
+        raise ConfigurationFaults(faults)
+    for path, value in values.items():
+        configuration = configuration.replaced(path, value, layer=_DERIVED)
+    return configuration
+
+
+def _hook(files: ProjectFiles, name: str) -> Callable[[Configuration], Mapping[str, object]] | None:
+    """Return a function of `orchestration.py` that is not a phase; None if the project does not define the function."""
     phases(files)
-    function = getattr(sys.modules[f"projects.{files.name}.orchestration"], "resolve", None)
+    function = getattr(sys.modules[f"projects.{files.name}.orchestration"], name, None)
     return function if callable(function) else None
 
 

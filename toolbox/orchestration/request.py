@@ -167,7 +167,10 @@ def original_location(directory: Path) -> Iterator[None]:
 
 
 def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
-    """Find the project, and load its configuration with the presets and overrides. The errors are those of `load`."""
+    """Find the project, and load its configuration with the presets, the overrides and the derived values.
+
+    The errors are those of `load`.
+    """
     files = projects.find(request.project)
     configuration_request = Request(
         files.config,
@@ -180,7 +183,7 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
     configuration = Configuration.load(configuration_request)
     for path, value in request.resolved.items():
         configuration = configuration.replaced(path, value, layer=_RESOLVED)
-    return files, configuration
+    return files, projects.derived(files, configuration)
 
 
 def resolve(request: RunRequest) -> RunRequest:

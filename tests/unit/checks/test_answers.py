@@ -40,9 +40,9 @@ WHOLE = {
     "tokens": [{"text": "Once"}, {"text": " upon"}],
 }
 CHUNKS: list[dict[str, Any]] = [
-    {"inputTokenCount": 1},
-    {"text": "Once", "generatedTokenCount": 1},
-    {"text": " upon", "generatedTokenCount": 2, "stopReason": "MAX_TOKENS"},
+    {"index": 0, "text": "", "raw": {"inputTokenCount": 1}},
+    {"index": 0, "text": "Once", "generated_token_count": 1, "stop_reason": None},
+    {"index": 0, "text": " upon", "generated_token_count": 2, "stop_reason": "MAX_TOKENS"},
 ]
 
 
@@ -63,8 +63,9 @@ class Judged:
     def write(self, cases: str, *records: dict[str, Any] | str, **how: Any) -> None:
         """Write the cases and the answers to them."""
         parsed = case_files.parse(dedent(cases), source="f.yaml", suite="f")
-        described = suites.describe(parsed, **{"protocols": ["fmaas"], "streams": False, **how})
-        (self.directory / "src/cases.json").write_text(json.dumps(described, allow_nan=False))
+        sent, expected = suites.describe(parsed, **{"protocols": ["fmaas"], "streams": False, **how})
+        (self.directory / "src/cases.json").write_text(json.dumps(sent, allow_nan=False))
+        (self.directory / "src/expectations.json").write_text(json.dumps(expected, allow_nan=False))
         lines = [each if isinstance(each, str) else json.dumps(each) + "\n" for each in records]
         (self.directory / "files/answers.jsonl").write_text("".join(lines))
 
@@ -223,21 +224,21 @@ def test_hostile_text_of_a_server_cannot_break_the_results(judged: Judged) -> No
         (None, "the stream has no chunks"),
         ([], "the stream has no chunks"),
         (CHUNKS[:2], "the chunks add up to 'Once', but the whole text is 'Once upon'"),
-        ([*CHUNKS[:2], {**CHUNKS[2], "stopReason": "NOT_FINISHED"}], "no chunk of the stream has a stop reason"),
+        ([*CHUNKS[:2], {**CHUNKS[2], "stop_reason": "NOT_FINISHED"}], "no chunk of the stream has a stop reason"),
         (
-            [CHUNKS[0], {**CHUNKS[1], "stopReason": "MAX_TOKENS"}, CHUNKS[2]],
+            [CHUNKS[0], {**CHUNKS[1], "stop_reason": "MAX_TOKENS"}, CHUNKS[2]],
             "2 chunks of the stream have a stop reason",
         ),
         (
-            [CHUNKS[0], {**CHUNKS[1], "stopReason": "MAX_TOKENS"}, {"text": " upon"}],
+            [CHUNKS[0], {**CHUNKS[1], "stop_reason": "MAX_TOKENS"}, {"text": " upon"}],
             "the stop reason is in chunk 2 of 3, and text follows",
         ),
         (
-            [CHUNKS[0], {**CHUNKS[1], "generatedTokenCount": 3}, CHUNKS[2]],
+            [CHUNKS[0], {**CHUNKS[1], "generated_token_count": 3}, CHUNKS[2]],
             "the number of generated tokens falls from 3 to 2 in the stream",
         ),
-        ([*CHUNKS[:2], {**CHUNKS[2], "generatedTokenCount": 5}], "the stream ends with 5 generated tokens"),
-        ([5, None, [], {"text": 5}], "the chunks add up to '', but the whole text is 'Once upon'"),
+        ([*CHUNKS[:2], {**CHUNKS[2], "generated_token_count": 5}], "the stream ends with 5 generated tokens"),
+        ([{**chunk, "index": 1} for chunk in CHUNKS], "the chunks add up to '', but the whole text is 'Once upon'"),
     ],
 )
 def test_a_stream_keeps_its_rules(judged: Judged, chunks: list[Any] | None, message: str) -> None:
@@ -247,19 +248,33 @@ def test_a_stream_keeps_its_rules(judged: Judged, chunks: list[Any] | None, mess
     assert message in row.text
 
 
-def test_a_stream_of_openai_keeps_the_same_rules(judged: Judged) -> None:
-    case = "\n- {name: c, request: {prompt: a}, response: {choices: [{text: ab, finish_reason: length}]}}"
-    chunks = [
-        {"choices": [{"text": "a", "finish_reason": None}]},
-        {"choices": [{"delta": {"content": "b"}, "finish_reason": "length"}]},
-        {"choices": [], "usage": {"completion_tokens": 2}},
-    ]
-    whole = [{"text": "ab", "stop_reason": "MAX_TOKENS"}]
-    records = [answer("f/c", generations=whole), answer("f/c", stream=True, chunks=chunks, generations=whole)]
-    judged.write(case, *records, streams=True, protocols=["openai"])
+@pytest.mark.parametrize(("text", "is_right"), [("Once", True), ("Onze", False)])
+def test_of_a_long_stream_only_the_known_chunks_keep_the_rules(judged: Judged, text: str, is_right: bool) -> None:
+    chunks = [CHUNKS[0], {**CHUNKS[1], "text": text}]
+    judged.write(CASES, answer(), answer(stream=True, chunks=chunks, chunks_left_out=1), streams=True)
+    assert judged.judge().passed is is_right
+
+
+def test_each_stream_of_a_batch_keeps_the_rules(judged: Judged) -> None:
+    case = BATCH.replace("name: batch", "name: batch\n      stream: true")
+    whole = [{"text": "A"}, {"text": "B"}]
+    chunks = [{"index": index, **part, "stop_reason": "MAX_TOKENS"} for index, part in enumerate(whole)]
+    judged.write(
+        case, *(answer("f/batch", generations=whole, stream=stream, chunks=chunks) for stream in (False, True))
+    )
     assert judged.judge().message == "2 passed"
-    judged.write(case, records[0], {**records[1], "chunks": [chunks[1], chunks[0]]}, streams=True, protocols=["openai"])
-    assert "the chunks add up to 'ba'" in judged.judge().message
+
+
+@pytest.mark.parametrize(("given", "outcome"), [("x", "passed"), ("y", "failed"), (None, "failed")])
+def test_the_stop_sequence_is_read_from_the_response(judged: Judged, given: str | None, outcome: str) -> None:
+    case = """
+        - name: stop
+          request: {requests: [{text: a}]}
+          response: {responses: [{text: A, stopSequence: x}]}
+        """
+    response = {"responses": [{"text": "A", "stopSequence": given}]}
+    record = answer("f/stop", generations=[{"text": "A"}], response=response)
+    assert judged.row(case, record).outcome == outcome
 
 
 def test_skipped_cases_say_why(judged: Judged) -> None:
@@ -355,7 +370,7 @@ def test_logprobs_that_the_case_gives_are_compared(judged: Judged) -> None:
     "damage",
     [
         lambda file: file.write_text("{}"),
-        lambda file: file.write_text('{"cases": [{"name": "x", "stream": false}], "expectations": {}}'),
+        lambda file: file.write_text('{"cases": [{"name": "x", "stream": false}]}'),
         lambda file: file.unlink(),
         lambda file: file.write_bytes(b"\xff"),
     ],
@@ -365,4 +380,4 @@ def test_without_the_cases_nothing_is_judged(judged: Judged, damage: Callable[[P
     damage(judged.directory / "src/cases.json")
     judgement = judged.judge()
     assert judgement.passed is False
-    assert "src/cases.json" in judgement.message
+    assert "cases.json" in judgement.message or "no expectation for the case 'x'" in judgement.message

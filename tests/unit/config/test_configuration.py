@@ -314,3 +314,20 @@ def test_an_overlay_keeps_the_locations_of_unchanged_values(load: Load) -> None:
         ConfigurationError, match=r"^config\.yaml:4: `matrix\.command`: dangling reference '@cell\.batch'"
     ):
         load(CELLS).overlaid({}, {"bach": 8}).get("matrix.command")
+
+
+def test_a_local_file_changes_the_file_and_is_changed_by_all_other_layers(load: Load, tmp_path: Path) -> None:
+    override_file(tmp_path, "config.local.yaml", "a: local\nci_presets.to_apply: null\n")
+    assert load(LAYERED).get("a") == "local"
+    assert load(LAYERED, presets=["second"]).get("a") == "preset"
+    (change, *_) = load(LAYERED).history("a")
+    assert (change.layer, str(change.location), change.replaced) == ("local file", "config.local.yaml:1", "file")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("zz: 1", "config.local.yaml:1: no field `zz`"), ("[", "config.local.yaml:")]
+)
+def test_a_wrong_local_file_is_named_with_its_line(load: Load, tmp_path: Path, text: str, message: str) -> None:
+    override_file(tmp_path, "config.local.yaml", text)
+    with pytest.raises(ConfigurationError, match=message):
+        load(LAYERED)

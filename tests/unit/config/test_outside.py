@@ -184,6 +184,12 @@ def test_guarded_fields_that_refer_to_a_listed_field_stay_guarded(
         changed(tmp_path, {path: value})
 
 
+def test_a_guarded_field_that_selects_a_value_by_the_cell_guards_all_values(tmp_path: Path) -> None:
+    config = CONFIG.replace('command: ["@names.program"', 'command: ["@names.{@cell.batch}"')
+    with pytest.raises(UsageError, match=r"a comment may never change `matrix\.workload\.command`, which refers to"):
+        changed(tmp_path, {"names.label": "other"}, config=config)
+
+
 def test_the_program_of_a_shell_command_is_its_first_word(tmp_path: Path) -> None:
     config = CONFIG.replace(
         'command: ["@names.program", "{@names.argument}"]', 'command: "{@names.program} {@names.argument}"'

@@ -28,6 +28,13 @@ item: "@map.list[1]"
 on_the_way: "@to_map.k"
 in_text_on_the_way: "{@to_map.list[1]}"
 of_the_document: "@$.number"
+key: list
+odd: 'a.b"c\\'
+of_odd: {'a.b"c\\': odd value, 8: of a number}
+selected: "@map.{@key}"
+selected_in_brackets: "@map[{@key}][1]"
+selected_odd: "@of_odd.{@odd}"
+selected_number: "@of_odd.{@number}"
 mail: someone@example.com
 braces: "{ @text } {text} @"
 at_the_end: "x @number"
@@ -51,6 +58,10 @@ at_the_end: "x @number"
         ("on_the_way", "v"),
         ("in_text_on_the_way", "8"),
         ("of_the_document", 8),
+        ("selected", [1, 8]),
+        ("selected_in_brackets", 8),
+        ("selected_odd", "odd value"),
+        ("selected_number", "of a number"),
         ("to_map.list", [1, 8]),
         ('to_map["dotted.key"]', "dotted"),
         ("mail", "someone@example.com"),
@@ -91,6 +102,18 @@ def test_inserted_values_are_not_resolved_again(load: Load) -> None:
 )
 def test_references_are_distinguished_from_plain_text(value: object, is_one: bool) -> None:
     assert is_reference(value) is is_one
+
+
+@pytest.mark.parametrize(("key", "message"), [("[1]", "must be a name"), ("none", "no field `a.none`")])
+def test_a_key_that_does_not_select_a_field_is_an_error(load: Load, key: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load(f"a: {{x: 1}}\nkey: {key}\nb: '@a.{{@key}}'\n").get("b")
+
+
+def test_a_key_of_a_cell_is_resolved_in_the_configuration_of_the_cell(load: Load) -> None:
+    configuration = load("a: {x: 1, y: 2}\nmatrix: {b: '@a.{@cell.k}'}\n")
+    assert configuration.get("matrix.b") == "@a.{@cell.k}"
+    assert configuration.overlaid({}, {"k": "y"}).get("matrix.b") == 2
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_a_file_that_is_no_list_of_cases_is_a_fault(text: str, message: str) -> 
         ("{name: a, request: {prompt: x, t: .inf}}", "is not a value of JSON"),
         ("{name: a, request: {prompt: x, 1: 2}}", "the key 1 must be a text"),
         ("{name: a, request: {prompt: x, stream: true}}", "set `stream` beside the request, not in it"),
-        ("{name: a, request: {}, stream: true}", "only a request for one text can be sent as a stream"),
+        ("{name: a, request: {}, stream: true}", "only a request for a text can be sent as a stream"),
         ("{name: a, request: {}, response: {responses: [{}]}}", "the response has 1 answers to 0 requests"),
         ("{name: a, request: {}, response: {}, error: {}}", "a `response` or an `error`, not both"),
         ("{name: a, request: {}, response: {responses: [{stopReason: DONE}]}}", "must be 'NOT_FINISHED', 'MAX_TOKENS'"),

@@ -1,0 +1,7 @@
+"""The contract of the block `frameworks` of this project: the servers that a config can name."""
+
+from toolbox.inference.specifications import Frameworks
+
+
+class Contract(Frameworks):
+    """The block `frameworks`."""

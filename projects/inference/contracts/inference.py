@@ -1,0 +1,7 @@
+"""The contract of the block `inference` of this project: how the cases are sent."""
+
+from toolbox.inference.cells import InferenceBlock
+
+
+class Contract(InferenceBlock):
+    """The block `inference`."""

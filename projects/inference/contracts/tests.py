@@ -1,0 +1,7 @@
+"""The contract of the block `tests` of this project: which models are served how, and which cases they get."""
+
+from toolbox.inference.specifications import Specifications
+
+
+class Contract(Specifications):
+    """The block `tests`."""

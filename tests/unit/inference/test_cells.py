@@ -1,0 +1,213 @@
+"""Specifications become cells, and every impossible config is reported before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from toolbox.config import contract
+from toolbox.config.configuration import Configuration, Request
+from toolbox.inference import cells
+from toolbox.inference.specifications import Config, Framework
+from toolbox.model.errors import ConfigurationError
+
+CASES = "- {name: a, request: {requests: [{text: x}]}, response: {responses: [{text: y}]}}\n"
+BASE = """
+inference: {cells: null}
+matrix: {axes: {model: null, config: null}, zip: []}
+frameworks:
+  tiny:
+    command: [serve, "--model={model}", "--shards={num_shard}", "--port={port}", "--grpc={grpc_port}"]
+    arguments: {dtype_str: ["--dtype={dtype_str}"], flash_attention: [--flash], pt2_compile: [--compile]}
+    env: {COMPILE: "{pt2_compile}"}
+    protocols: [fmaas, openai]
+    image: "tiny:{image_tag}"
+    dtypes_on_cpu: [float32, float16]
+    shards_share: true
+  large: {url: "http://127.0.0.1:1", protocols: [openai]}
+tests:
+"""
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Any:
+    """Return a function that returns a configuration with these configs of a model."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "cases.yaml").write_text(CASES)
+
+    def load(*configs: str, cases: str = "cases.yaml", more: str = "", tag: str | None = "v1") -> Configuration:
+        lines = [f"    - {config}\n" for config in configs]
+        test = f"- model: org/m\n  cases: [{cases}]\n{more}  configs:\n{''.join(lines)}"
+        file = tmp_path / "config" / "p.yaml"
+        text = BASE.replace("{cells: null}", yaml.safe_dump({"cells": None, "image_tag": tag}, default_flow_style=True))
+        file.write_text(text.lstrip() + test)
+        return Configuration.load(Request(file, contracts=[Path("projects/inference/contracts").absolute()]))
+
+    return load
+
+
+def faults(configuration: Configuration) -> list[str]:
+    """Return what is wrong with a configuration, without the path of its directory."""
+    found: list[str] = []
+    for check in (configuration.check_contracts, lambda: cells.derive(configuration)):
+        try:
+            check()
+        except ConfigurationError as error:
+            found += error.faults
+    root = f"{configuration.root}/"
+    return [fault.replace(f"{root}config/", "").replace(root, "") for fault in dict.fromkeys(found)]
+
+
+def test_each_model_with_each_of_its_configs_is_a_cell(configuration: Any) -> None:
+    derived = cells.derive(
+        configuration("{deployment_framework: tiny}", "{deployment_framework: large, name: running}")
+    )
+    assert derived["matrix.axes.model"] == ["org/m", "org/m"]
+    assert derived["matrix.axes.config"] == [
+        {"deployment_framework": "tiny", "name": "tiny"},
+        {"deployment_framework": "large", "name": "running"},
+    ]
+    assert derived["matrix.zip"] == [["model", "config"]]
+    by_model: Any = derived["inference.cells"]
+    assert list(by_model["org/m"]) == ["tiny", "running"]
+
+
+def test_a_cell_has_its_server_its_cases_and_its_pod(configuration: Any) -> None:
+    config = "{deployment_framework: tiny, dtype_str: float16, num_shard: 2, pt2_compile: true, resources: {gpu: null}}"
+    by_model: Any = cells.derive(configuration(config))["inference.cells"]
+    cell = by_model["org/m"]["tiny-float16-num_shard=2-pt2_compile-cpu"]
+    server = cell["settings"]["server"]
+    assert server["command"] == [
+        "serve", "--model=org/m", "--shards=2", "--port={port}", "--grpc={grpc_port}", "--dtype=float16", "--compile",
+    ]  # fmt: skip
+    assert server["env"] == {"COMPILE": "true"}
+    assert cell["pod"] == {"resources": {"gpu": None}, "image": "tiny:v1"}
+    assert [case["name"] for case in cell["cases"]["cases"]] == ["cases/a"]
+    assert cell["expectations"]["expectations"]["cases/a"]["compare"] == [{"comparator": "exact"}]
+
+
+def test_cases_of_a_protocol_that_a_server_does_not_speak_are_skipped(configuration: Any) -> None:
+    by_model: Any = cells.derive(configuration("{deployment_framework: large}"))["inference.cells"]
+    cell = by_model["org/m"]["large"]
+    assert cell["cases"]["cases"] == []
+    assert cell["expectations"]["skipped"][0]["reason"] == "the server does not speak fmaas, only openai"
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ("{deployment_framework: tinny}", "deployment_framework`: unknown framework `tinny`: did you mean tiny?"),
+        ("{deployment_framework: large, num_shard: 2}", "num_shard`: 2 shards need 2 GPUs, but `resources.gpu` is 1"),
+        (
+            "{deployment_framework: large, num_shard: 2, resources: {gpu: {mig_1g_10gb: 2}}}",
+            "num_shard`: 2 shards need 2 whole GPUs, not MIG slices",
+        ),
+        (
+            "{deployment_framework: tiny, resources: {gpu: {mig_1g_10gb: 1, gpu: 1}}}",
+            "resources.gpu` is {'mig_1g_10gb': 1, 'gpu': 1}: 'gpu' is not a MIG slice such as mig_1g_10gb",
+        ),
+        (
+            "{deployment_framework: large, flash_attention: true, resources: {gpu: null}}",
+            "flash_attention`: flash attention needs a GPU, but `resources.gpu` is 0 or null",
+        ),
+        (
+            "{deployment_framework: large, dtype_str: float16, resources: {gpu: 0}}",
+            "dtype_str`: large has only float32 without a GPU, and `resources.gpu` is 0 or null",
+        ),
+        (
+            "{deployment_framework: tiny, dtype_str: bfloat16, resources: {gpu: null}}",
+            "dtype_str`: tiny has only float32, float16 without a GPU, and `resources.gpu` is 0 or null",
+        ),
+        ("{deployment_framework: large, quantize: gptq, resources: {gpu: null}}", "quantize`: gptq needs a GPU"),
+        ("{}", "deployment_framework` is missing"),
+        ("{deployment_framework: tiny, num_shards: 2}", "num_shards` is an unknown field: did you mean num_shard?"),
+        ("{deployment_framework: tiny, num_shard: 0}", "num_shard` must be greater than or equal to 1, not 0"),
+        ("{deployment_framework: tiny, dtype_str: int4}", "dtype_str` must be 'float32', 'float16' or 'bfloat16'"),
+        ("{deployment_framework: tiny, max_new_tokens: 2048}", "leaves no room for an input"),
+        ("{deployment_framework: tiny, resources: {request_cpu: 9, limit_cpu: 8}}", "is more than `limit_cpu` 8"),
+        ("{deployment_framework: tiny, name: a/b}", "a name consists of"),
+    ],
+)
+def test_an_impossible_config_is_named_with_its_line(configuration: Any, config: str, fault: str) -> None:
+    (found,) = faults(configuration(config))
+    assert found.startswith("p.yaml:18: `tests[0].configs[0]")
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "{deployment_framework: tiny, dtype_str: float16, num_shard: 2, resources: {gpu: null}}",
+        "{deployment_framework: large, num_shard: 2, resources: {gpu: 2}}",
+        "{deployment_framework: large, flash_attention: true, dtype_str: bfloat16}",
+        "{deployment_framework: large, resources: {gpu: {mig_1g_10gb: 1}}}",
+    ],
+)
+def test_a_possible_config_is_accepted(configuration: Any, config: str) -> None:
+    assert cells.derive(configuration(config))
+
+
+def test_all_faults_of_all_configs_and_case_files_are_reported_together(configuration: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("")
+    (tmp_path / "wrong.yaml").write_text("- {name: a, requst: {}}")
+    found = faults(
+        configuration(
+            "{deployment_framework: nothing}",
+            "{deployment_framework: large, num_shard: 3, flash_attention: true, resources: {gpu: 0}}",
+            cases="empty.yaml, wrong.yaml, none.yaml",
+        )
+    )
+    assert [fault.partition(": ")[0] for fault in found] == [
+        "empty.yaml",
+        "wrong.yaml:1",
+        "wrong.yaml:1",
+        "the case file none.yaml does not exist (used by `tests[0].cases[2]`, p.yaml:16)",
+        "p.yaml:18",
+        "p.yaml:19",
+        "p.yaml:19",
+    ]
+    assert found[0].endswith("not empty (used by `tests[0].cases[0]`, p.yaml:16)")
+
+
+def test_two_configs_of_a_name_are_refused(configuration: Any) -> None:
+    (found, *_) = faults(configuration("{deployment_framework: tiny}", "{deployment_framework: tiny}"))
+    assert "several configs have the name tiny: give them a `name`" in found
+
+
+def test_an_image_that_needs_a_tag_is_refused_without_one(configuration: Any) -> None:
+    (found,) = faults(configuration("{deployment_framework: tiny}", tag=None))
+    assert "the image tiny:{image_tag} needs a tag: `inference run --image_tag=TAG`" in found
+    assert cells.derive(configuration("{deployment_framework: large}", tag=None))
+
+
+def test_the_comparators_of_a_specification_are_validated(configuration: Any) -> None:
+    found = faults(configuration("{deployment_framework: tiny}", more="  compare: [{comparator: simlarity}]\n"))
+    assert "unknown comparator `simlarity`: did you mean similarity?" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "needs a `command`, a `url` or a `grpc`"),
+        ({"command": ["serve"]}, "the protocol openai needs `{port}` in the `command`, or a `url`"),
+        ({"command": ["{prot}", "{port}"]}, "no parameter `prot`: did you mean port?"),
+        ({"url": "u", "arguments": {"dtype": []}}, "no parameter `dtype`: did you mean dtype_str?"),
+    ],
+)
+def test_a_framework_that_cannot_be_reached_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("{", r"\{").replace("?", r"\?")):
+        Framework.model_validate({"protocols": ["openai"], **fields})
+
+
+def test_the_default_resources_are_those_of_a_pod() -> None:
+    resources = Config(deployment_framework="x").resources
+    assert resources.requests() == {"cpu": "4", "memory": "32G"}
+    assert resources.limits() == {"cpu": "8", "memory": "128G"}
+    assert resources.gpus() == {"nvidia.com/gpu": 1}
+
+
+def test_the_contracts_of_the_project_are_these_models() -> None:
+    assert contract.find(Path("projects/inference/contracts").absolute()).keys() >= {("tests",), ("frameworks",)}

@@ -1,0 +1,289 @@
+"""The specifications of the block `tests` of the project `inference`: models, their configs, and their case files.
+
+A config is a way to serve a model: a framework (an entry of the block `frameworks`, which describes a server) and its
+parameters. Each model with each of its configs becomes a cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
+
+from toolbox.inference.case_files import Comparators
+from toolbox.inference.suites import ServerProtocol
+from toolbox.kubernetes.pods.description import Resources
+from toolbox.model.nearest import did_you_mean
+
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_OF_WORKER: Final = ("port", "grpc_port")
+"""The placeholders that the worker on the target fills."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,79}")
+_SHORT: Final = ("deployment_framework", "dtype_str")
+"""The parameters that the name of a config shows without their names."""
+
+DataType = Literal["float32", "float16", "bfloat16"]
+Size = Annotated[int, Field(ge=1)]
+
+
+def _is_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name consists of at most 80 letters, digits, `.`, `_`, `=` and `-`")
+    return name
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Config(_Strict):
+    """A way to serve a model. The fields up to `quantize` are parameters of TGIS, and have its defaults.
+
+    Args:
+        name: the name in the names of cells; by default the framework, the data type, and each other parameter that is
+            given.
+        deployment_framework: the name of an entry of the block `frameworks`.
+        dtype_str: the data type of the parameters of the model; None for the default of the server.
+        num_shard: the number of processes that share the model, each with a GPU of its own.
+        flash_attention: whether to use flash attention, which needs a GPU.
+        pt2_compile: whether to compile the model with PyTorch 2.
+        quantize: how to quantise the parameters of the model, which needs a GPU.
+        resources: the requests and limits of a pod of Kubernetes.
+    """
+
+    name: Annotated[str, AfterValidator(_is_name)] | None = None
+    deployment_framework: str = Field(min_length=1)
+    dtype_str: DataType | None = None
+    num_shard: Size = 1
+    max_batch_size: Size = 12
+    max_sequence_length: Size = 2048
+    max_new_tokens: Size = 1024
+    max_concurrent_requests: Size | None = None
+    max_batch_weight: Size | None = None
+    max_prefill_weight: Size | None = None
+    max_waiting_tokens: Size | None = None
+    revision: str | None = None
+    flash_attention: bool = False
+    pt2_compile: bool = False
+    quantize: Literal["bitsandbytes", "gptq"] | None = None
+    resources: Resources = Resources()
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.max_new_tokens >= self.max_sequence_length:
+            raise ValueError(
+                f"`max_new_tokens` {self.max_new_tokens} leaves no room for an input in "
+                f"`max_sequence_length` {self.max_sequence_length}"
+            )
+        return self
+
+    @property
+    def label(self) -> str:
+        """The name of the config."""
+        return self.name or _label(self)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields that are given, which identify the config, with its name."""
+        given = self.model_dump(mode="json", exclude_unset=True)
+        return {**given, "name": self.label}
+
+    @property
+    def gpus(self) -> int:
+        """The number of whole GPUs."""
+        return self.resources.gpu if isinstance(self.resources.gpu, int) else 0
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether the config has MIG slices in place of whole GPUs."""
+        return isinstance(self.resources.gpu, dict) and any(self.resources.gpu.values())
+
+    def placeholders(self) -> dict[str, str]:
+        """Return the texts that the placeholders of a framework stand for; a parameter that is None has none."""
+        parameters = self.model_dump(mode="json", exclude={"name", "resources"})
+        return {name: _text(value) for name, value in parameters.items() if value is not None}
+
+
+class Specification(_Strict):
+    """A model, the configs to serve it with, and the cases that each of these servers gets.
+
+    Args:
+        model: the name or the path of the model.
+        cases: the case files, relative to the directory that contains `config/`.
+        compare: the comparators of the cases that have none of their own; None for those that fit each case.
+        streams: whether cases with one text are also sent as a stream.
+    """
+
+    model: str = Field(min_length=1)
+    configs: list[Config] = Field(min_length=1)
+    cases: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1)
+    compare: Comparators | None = None
+    streams: bool = True
+
+    @field_validator("configs")
+    @classmethod
+    def _names_are_distinct(cls, configs: list[Config]) -> list[Config]:
+        counts = Counter(config.label for config in configs)
+        if repeated := [name for name, count in counts.items() if count > 1]:
+            raise ValueError(f"several configs have the name {repeated[0]}: give them a `name`")
+        return configs
+
+
+class Specifications(RootModel[Annotated[list[Specification], Field(min_length=1)]]):
+    """The block `tests`."""
+
+    @model_validator(mode="after")
+    def _models_are_distinct(self) -> Self:
+        counts = Counter(each.model for each in self.root)
+        if repeated := [name for name, count in counts.items() if count > 1]:
+            raise ValueError(f"several specifications have the model {repeated[0]}: list all configs and cases in one")
+        return self
+
+
+class Ready(_Strict):
+    """When a server is ready.
+
+    Args:
+        timeout: the time in seconds after which a server that is not ready is an error of the infrastructure.
+        path: the HTTP path whose status 200 shows that the server is ready; None for the list of models.
+    """
+
+    timeout: float = Field(default=600, gt=0, allow_inf_nan=False)
+    path: str | None = Field(default=None, pattern=r"^/")
+
+
+class Framework(_Strict):
+    """A server. In `command`, `arguments`, `env`, `url`, `grpc` and `image`, `{model}`, `{image_tag}` and the name of a
+    parameter in braces stand for the value of the config; `{port}` and `{grpc_port}` stand for free ports.
+
+    Args:
+        command: the command that starts the server; None for a server that is running.
+        arguments: further arguments, by parameter. They are added if the config gives the parameter a value other than
+            null and false.
+        env: the environment variables of the server.
+        url: the address of a running server with the API of OpenAI.
+        grpc: HOST:PORT of a running server of `fmaas.GenerationService`.
+        protocols: the protocols of the server, the main protocol first.
+        image: the image of the pods; None for that of the target.
+        dtypes_on_cpu: the data types that work without a GPU.
+        shards_share: whether shards need no GPUs of their own, for example because they are processes on a CPU.
+        api_key_variable: the environment variable of the workload that contains the API key of the server.
+    """
+
+    command: list[str] | None = None
+    arguments: dict[str, list[str]] = {}
+    env: dict[str, str] = {}
+    url: str | None = None
+    grpc: str | None = None
+    ready: Ready = Ready()
+    protocols: list[ServerProtocol] = Field(min_length=1)
+    image: str | None = None
+    dtypes_on_cpu: list[DataType] = ["float32"]
+    shards_share: bool = False
+    api_key_variable: str | None = None
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        if not (self.command or self.url or self.grpc):
+            raise ValueError("a framework needs a `command`, a `url` or a `grpc`")
+        texts = [*(self.command or ()), *self.env.values()]
+        for protocol, address, port in (("openai", self.url, "{port}"), ("fmaas", self.grpc, "{grpc_port}")):
+            if protocol in self.protocols and not address and not any(port in text for text in texts):
+                field = "url" if protocol == "openai" else "grpc"
+                raise ValueError(f"the protocol {protocol} needs `{port}` in the `command`, or a `{field}`")
+        known = {"model", "image_tag", *_OF_WORKER, *Config.model_fields} - {"name", "resources"}
+        texts += [*(text for words in self.arguments.values() for text in words), *filter(None, [self.image])]
+        for name in [*self.arguments, *(each for text in texts for each in _PLACEHOLDER.findall(text))]:
+            if name not in known:
+                raise ValueError(f"no parameter `{name}`: {did_you_mean(name, known, label='parameters')}")
+        return self
+
+
+class Frameworks(RootModel[dict[str, Framework]]):
+    """The block `frameworks`."""
+
+
+def faults(config: Config, frameworks: Mapping[str, Framework]) -> Iterator[tuple[str, str]]:
+    """Yield what makes a config impossible: the name of a field, and what is wrong with it."""
+    name = config.deployment_framework
+    if name not in frameworks:
+        hint = did_you_mean(name, frameworks, label="frameworks")
+        yield "deployment_framework", f"unknown framework `{name}`: {hint}"
+        return
+    framework = frameworks[name]
+    needs_gpus = config.num_shard > 1 and not framework.shards_share
+    if needs_gpus and config.has_slices:
+        yield "num_shard", f"{config.num_shard} shards need {config.num_shard} whole GPUs, not MIG slices"
+    elif needs_gpus and config.num_shard > config.gpus:
+        yield (
+            "num_shard",
+            f"{config.num_shard} shards need {config.num_shard} GPUs, but `resources.gpu` is {config.gpus}",
+        )
+    if config.gpus or config.has_slices:
+        return
+    if config.flash_attention:
+        yield "flash_attention", "flash attention needs a GPU, but `resources.gpu` is 0 or null"
+    if config.quantize is not None:
+        yield "quantize", f"{config.quantize} needs a GPU, but `resources.gpu` is 0 or null"
+    if config.dtype_str is not None and config.dtype_str not in framework.dtypes_on_cpu:
+        works = ", ".join(framework.dtypes_on_cpu)
+        yield "dtype_str", f"{name} has only {works} without a GPU, and `resources.gpu` is 0 or null"
+
+
+def server(framework: Framework, config: Config, model: str) -> dict[str, Any]:
+    """Return the description of a server for the worker on the target."""
+    values = {**config.placeholders(), "model": model}
+    command = [_filled(word, values) for word in framework.command or ()]
+    parameters = config.model_dump()
+    for name, words in framework.arguments.items():
+        if parameters.get(name) not in (None, False):
+            command += [_filled(word, values) for word in words]
+    return {
+        "command": command or None,
+        "url": framework.url and _filled(framework.url, values),
+        "grpc": framework.grpc and _filled(framework.grpc, values),
+        "ready": framework.ready.model_dump(exclude_none=True),
+        "env": {name: _filled(text, values) for name, text in framework.env.items()},
+        "model": model,
+        "api_key_variable": framework.api_key_variable,
+    }
+
+
+def pod(framework: Framework, config: Config, image_tag: str | None) -> dict[str, Any]:
+    """Return the fields of the pod of a cell.
+
+    Raises:
+        ValueError: the image needs a tag, and there is none.
+    """
+    resources = {"resources": config.resources.model_dump(mode="json", exclude_unset=True)}
+    if framework.image is None:
+        return resources
+    if "{image_tag}" in framework.image and image_tag is None:
+        raise ValueError(f"the image {framework.image} needs a tag: `inference run --image_tag=TAG`")
+    return {**resources, "image": _filled(framework.image, {**config.placeholders(), "image_tag": image_tag or ""})}
+
+
+def _label(config: Config) -> str:
+    """Return the name of a config: its framework, its data type, and the other parameters that are given."""
+    given = config.model_dump(mode="json", exclude_unset=True, exclude={"name", "resources"})
+    parts = [_text(given[name]) for name in _SHORT if given.get(name) is not None]
+    for name, value in given.items():
+        if name not in _SHORT and value not in (None, False):
+            parts.append(name if value is True else f"{name}={_text(value)}")
+    if config.resources.model_fields_set:
+        gpu = config.resources.gpu
+        parts += ["cpu"] if not gpu else [f"gpu={gpu}"] if gpu != config.num_shard and isinstance(gpu, int) else []
+        parts += [f"{name}={number}" for name, number in gpu.items()] if isinstance(gpu, dict) else []
+    return "-".join(parts)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders. Those of the worker, and those of parameters without a value, stay."""
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
