@@ -23,6 +23,8 @@ from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 TESTS: Final = "tests"
 FRAMEWORKS: Final = "frameworks"
 BLOCK: Final = "inference"
+IMAGE_TAG: Final = f"{BLOCK}.image_tag"
+PROJECT: Final = "inference"
 _AXES: Final = ("model", "config")
 
 

@@ -47,14 +47,20 @@ def judge(
         return replace(result, outcome=CaseOutcome.ERROR, message=message, text=truncate(answer.fault, 4000))
     mismatches = list(_mismatches(expectation, comparators, answer))
     if mismatches:
-        lines = [
-            line for mismatch in mismatches for line in (mismatch.message, *(f"  {each}" for each in mismatch.evidence))
-        ]
-        message = _line(mismatches[0].message)
-        return replace(result, outcome=CaseOutcome.FAILED, message=message, text="\n".join(lines))
+        message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
+        return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
     if expectation.is_random:
         return replace(result, outcome=CaseOutcome.SKIPPED, message=_SKIP_CHECK)
     return result
+
+
+def _report(mismatches: Sequence[Mismatch]) -> Iterator[str]:
+    """Yield the lines of all mismatches. Evidence that several comparators give is shown once."""
+    shown: set[str] = set()
+    for mismatch in mismatches:
+        yield mismatch.message
+        yield from (f"  {line}" for line in mismatch.evidence if line not in shown)
+        shown.update(mismatch.evidence)
 
 
 def _mismatches(
