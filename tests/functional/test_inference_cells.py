@@ -6,7 +6,7 @@ The worker here answers from a table, without a server.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -63,7 +63,9 @@ def served(workspace: Workspace) -> Workspace:
     return workspace
 
 
-def configure(served: Workspace, table: Mapping[str, str], **changes: Any) -> None:
+def configure(
+    served: Workspace, table: Mapping[str, str], checks: Sequence[Any] = ({"check": "answers"},), **changes: Any
+) -> None:
     """Write a configuration with two configs of a model. `table` has the answer of each data type."""
     config = {"deployment_framework": "table", "resources": {"gpu": 2}}
     content = {
@@ -88,7 +90,7 @@ def configure(served: Workspace, table: Mapping[str, str], **changes: Any) -> No
                 },
                 "pod": f"{CELL}.pod",
             },
-            "checks": [{"check": "answers"}],
+            "checks": list(checks),
         },
         **changes,
     }
@@ -125,6 +127,21 @@ def test_each_case_is_a_row_of_its_cell(served: Workspace) -> None:
         ("sharded", "skipped"),
     ]
     assert "the text differs at character 1: 'z', expected 'y'" in outcome.stdout
+
+
+@pytest.mark.parametrize(("answers", "verdict"), [("yy", "passed"), ("yz", "failed")])
+def test_the_answers_of_two_configs_are_compared_without_expected_texts(
+    served: Workspace, answers: str, verdict: str
+) -> None:
+    served.write({"cases.yaml": "- {name: any, request: {requests: [{text: x}]}}"})
+    same = {"check": "same_answers", "to": {"config": "table-float32-gpu=2"}}
+    configure(served, dict(zip(("float32", "float16"), answers, strict=True)), checks=[{"check": "answers"}, same])
+    outcome = run(served)
+    assert outcome.exit_code == (0 if verdict == "passed" else 1), str(outcome)
+    verdicts = [step["verdict"] for step in served.summary()["steps"] if step["kind"] == "cell"]
+    assert verdicts == ["passed", verdict]
+    outcomes = ["passed"] * 4 + ["passed" if verdict == "passed" else "failure"] * 2
+    assert sorted(row[1] for row in rows(served)) == sorted(outcomes)
 
 
 def test_a_run_with_changed_cases_is_not_resumed(served: Workspace) -> None:

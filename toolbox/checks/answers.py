@@ -12,24 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.extensions.protocols import Comparator
-from toolbox.inference import answer_records, judging
+from toolbox.inference import answer_records, judging, suites
 from toolbox.inference.answer_records import AnswerRecord, AnswersFault
 from toolbox.inference.suites import Expectation, Expectations, SentCases
 from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.runs import junit_files
-from toolbox.runs.evidence_files import RelativeFile, read_document, readable
+from toolbox.runs.evidence_files import RelativeFile
 
 RESULTS: Final = "answers.junit.xml"
 """The file of the results in the directory of the attempt."""
 _MOST_NAMED: Final = 3  # cases that the message names
-_Model = TypeVar("_Model", bound=BaseModel)
 _Key = tuple[str, bool]  # the name of a case, and whether it was sent as a stream
 
 
@@ -63,7 +62,8 @@ class Check(BaseModel):
     def _judge(self, directory: Path, *, is_partial: bool) -> Judgement:
         try:
             answers = _Answers(
-                _document(directory, self.cases, SentCases), _document(directory, self.expectations, Expectations)
+                suites.read(directory, self.cases, SentCases),
+                suites.read(directory, self.expectations, Expectations),
             )
             answers.read(directory, self.answers, is_partial=is_partial)
         except (ValueError, AnswersFault) as error:
@@ -152,13 +152,3 @@ class _Answers:
         if name not in self._comparators:
             self._comparators[name] = expectation.comparators()
         return self._comparators[name]
-
-
-def _document(directory: Path, file: str, model: type[_Model]) -> _Model:
-    with readable(directory, file) as path:
-        content = read_document(path, file)
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        detail = error.errors(include_input=False)[0]
-        raise ValueError(f"{file} does not describe cases: {detail['msg']}") from None

@@ -54,6 +54,42 @@ def judge(
     return result
 
 
+def agree(
+    expectation: Expectation, comparators: Sequence[Comparator], reference: AnswerRecord, answer: AnswerRecord
+) -> CaseResult:
+    """Return the result of comparing the answers of two servers to one case.
+
+    An error of both servers is compared by its code and its status, because messages may name the server.
+
+    Args:
+        reference: the answer of the server whose answer counts as expected.
+    """
+    name = f"{expectation.name} (stream)" if answer.stream else expectation.name
+    result = CaseResult(expectation.suite, name, CaseOutcome.PASSED, answer.seconds)
+    mismatches: list[Mismatch] = []
+    if reference.fault is not None or answer.fault is not None:
+        mismatches.append(Mismatch(f"there is no complete answer: {_line(reference.fault or answer.fault or '')}"))
+    elif reference.error is not None or answer.error is not None:
+        known = [
+            record.error.generation().error if record.error is not None else None for record in (reference, answer)
+        ]
+        shown = [f"the error {error}" if error is not None else "a text" for error in known]
+        keys = [(error.code, error.status) if error is not None else None for error in known]
+        if keys[0] != keys[1]:
+            mismatches.append(Mismatch(f"the server answers with {shown[1]}, the reference with {shown[0]}"))
+    elif len(reference.generations) != len(answer.generations):
+        counts = f"{len(answer.generations)} answers, the reference has {len(reference.generations)}"
+        mismatches.append(Mismatch(f"the batch has {counts}"))
+    else:
+        expected = [generation.generation() for generation in reference.generations]
+        actual = [generation.generation() for generation in answer.generations]
+        mismatches += _compared(expected, actual, comparators)
+    if not mismatches:
+        return result
+    message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
+    return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
+
+
 def _report(mismatches: Sequence[Mismatch]) -> Iterator[str]:
     """Yield the lines of all mismatches. Evidence that several comparators give is shown once."""
     shown: set[str] = set()

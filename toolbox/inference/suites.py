@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolbox.extensions import loading
 from toolbox.extensions.protocols import COMPARATORS, Comparator
@@ -19,8 +20,10 @@ from toolbox.inference import answer_records
 from toolbox.inference.answer_records import GenerationRecord
 from toolbox.inference.case_files import Case, can_stream
 from toolbox.model.generations import Generation
+from toolbox.runs.evidence_files import read_document, readable
 
 ServerProtocol = Literal["fmaas", "openai"]
+Document = TypeVar("Document", bound=BaseModel)
 _SPOKEN: Final[Mapping[str, ServerProtocol]] = {
     "fmaas": "fmaas",
     "tokenize": "fmaas",
@@ -101,6 +104,21 @@ class Expectations(BaseModel):
 
     expectations: dict[str, Expectation]
     skipped: list[Skipped] = []
+
+
+def read(directory: Path, file: str, model: type[Document]) -> Document:
+    """Return the content of one of the two files.
+
+    Raises:
+        ValueError: the file cannot be read, or its content is wrong.
+    """
+    with readable(directory, file) as path:
+        content = read_document(path, file)
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        detail = error.errors(include_input=False)[0]
+        raise ValueError(f"{file} does not describe cases: {detail['msg']}") from None
 
 
 def describe(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from toolbox.matrix import judgement
@@ -27,11 +28,17 @@ class Comparisons:
         self._cells = {cell.id: cell for cell in plan.cells}
         self._relations = Relations(plan.combinations)
         self._outcomes: dict[str, tuple[Outcome, Mapping[str, Metric]]] = {}  # by cell id
+        self._directories: dict[str, Path | None] = {}  # of the latest attempts, by cell id
         self._postponed: dict[str, list[tuple[CellRun, Conclusion]]] = {}  # by the id of the cell they wait for
 
-    def note(self, cell: str, outcome: Outcome, metrics: Mapping[str, Metric]) -> None:
-        """Record the outcome of a cell before its comparisons."""
+    def note(self, cell: str, outcome: Outcome, metrics: Mapping[str, Metric], directory: Path | None) -> None:
+        """Record the outcome of a cell before its comparisons.
+
+        Args:
+            directory: the directory of the latest attempt; None if the run has no files of the cell.
+        """
         self._outcomes[cell] = (outcome, metrics)
+        self._directories[cell] = directory
 
     def note_end(self, cell: str, outcome: Outcome, metrics: Mapping[str, Metric]) -> None:
         """Record the final outcome of a cell, unless `note` has recorded its outcome before comparisons."""
@@ -97,5 +104,5 @@ class Comparisons:
             return Reference(other.name, fault="the cell was not run", is_missing=True)
         outcome, metrics = self._outcomes[other.id]
         if outcome.verdict is Verdict.PASSED:
-            return Reference(other.name, metrics)
+            return Reference(other.name, metrics, directory=self._directories.get(other.id))
         return Reference(other.name, fault=f"its verdict is {outcome.verdict}")

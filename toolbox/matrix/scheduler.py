@@ -33,6 +33,7 @@ from toolbox.model.errors import ToolboxError, describe
 from toolbox.model.events import MatrixPlanned, Note, ResultReused, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
+from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, signals
 
@@ -181,7 +182,9 @@ class Scheduler:
         if result.counts:
             self._step.add(result.outcome)
         if result.outcome.verdict is not Verdict.SKIPPED:
-            self._comparisons.note(cell.id, uncompared, result.metrics)
+            attempts = self._earlier[cell.id].attempts
+            directory = StepDirectory(result.directory).attempt(attempts[-1].attempt).path if attempts else None
+            self._comparisons.note(cell.id, uncompared, result.metrics, directory)
 
     def _open(self, cell: Cell) -> CellRun:
         step = self._step.locate(cell.name, StepKind.CELL, identity=cell.id)
@@ -275,7 +278,7 @@ class Scheduler:
         if outcome.verdict is not Verdict.PASSED:
             self._end(run, conclusion, outcome)
             return
-        self._comparisons.note(run.cell.id, outcome, conclusion.metrics)
+        self._comparisons.note(run.cell.id, outcome, conclusion.metrics, run.directory)
         if self._comparisons.postpone(run, conclusion):
             run.become(CellState.COMPARING)
         else:

@@ -38,6 +38,7 @@ class Reference:
 
     Args:
         metrics: the metrics of the reference cell, by name; None if that cell did not run, or did not pass.
+        directory: the files of its latest attempt; None if it did not pass, or if its result is from another run.
         fault: why there are no metrics.
         is_missing: whether the reference cell is not in this run, or was skipped; the check then cannot fail.
     """
@@ -46,6 +47,7 @@ class Reference:
     metrics: Mapping[str, Metric] | None = None
     fault: str = ""
     is_missing: bool = False
+    directory: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,114 @@
+"""The check `same_answers` compares the answers of two cells, without expected texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolbox.checks import same_answers
+from toolbox.inference import case_files, suites
+from toolbox.model.evidence import Evidence, Judgement, Reference
+from toolbox.runs import junit_files
+
+CASES = """
+- {name: greedy, request: {requests: [{text: a}]}}
+- {name: random, skip_check: true, request: {requests: [{text: a}]}}
+"""
+
+
+def answer(text: str, case: str = "f/greedy", **fields: Any) -> dict[str, Any]:
+    return {"case": case, "generations": [{"text": text, "stop_reason": "MAX_TOKENS", **fields}]}
+
+
+def write(directory: Path, *answers: dict[str, Any]) -> Path:
+    """Write the files of a cell."""
+    for folder in ("src", "files"):
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+    cases = case_files.parse(CASES, source="f.yaml", suite="f")
+    _, expectations = suites.describe(cases, protocols=["fmaas"])
+    (directory / "src/expectations.json").write_text(json.dumps(expectations))
+    (directory / "files/answers.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in answers))
+    return directory
+
+
+def judge(directory: Path, reference: Reference | None, **fields: Any) -> Judgement:
+    check = same_answers.Check.model_validate({"to": {"config": "float32"}, **fields})
+    return check.judge(Evidence(directory, reference=reference))
+
+
+def compared(tmp_path: Path, reference: dict[str, Any], actual: dict[str, Any], **fields: Any) -> Judgement:
+    other = write(tmp_path / "other", reference)
+    return judge(write(tmp_path / "cell", actual), Reference("float32", {}, directory=other), **fields)
+
+
+def rows(tmp_path: Path) -> list[tuple[str, str, str]]:
+    results = junit_files.read(tmp_path / "cell", same_answers.RESULTS)
+    return [(row.suite, row.name, str(row.outcome)) for row in results]
+
+
+def test_equal_answers_pass(tmp_path: Path) -> None:
+    judgement = compared(tmp_path, answer("x"), answer("x"))
+    assert (judgement.passed, judgement.message) == (True, "1 answer compared with those of `float32` (1 passed)")
+    assert rows(tmp_path) == [("f as float32", "greedy", "passed")]
+
+
+@pytest.mark.parametrize(("tokens", "passed"), [(("b", "c"), True), (("b", "x"), False)])
+def test_by_default_answers_may_differ_where_their_tokens_are_near(
+    tmp_path: Path, tokens: tuple[str, str], passed: bool
+) -> None:
+    top = [{"text": text, "logprob": -1.0} for text in tokens]
+    sides = [answer(text, tokens=[{"text": text, "top": top}]) for text in ("b", "c")]
+    assert compared(tmp_path, *sides).passed is passed
+
+
+def test_the_comparators_are_configured(tmp_path: Path) -> None:
+    similar = [{"comparator": "similarity", "threshold": 0.5}]
+    assert compared(tmp_path, answer("abcd"), answer("abxd"), compare=similar).passed
+    judgement = compared(tmp_path, answer("abcd"), answer("abxd"))
+    assert judgement.passed is False
+    assert judgement.message.splitlines()[0] == "1 of 1 answer differ from those of `float32` (1 failed)"
+    assert judgement.cases is not None
+
+
+@pytest.mark.parametrize(
+    ("reference", "actual", "passed"),
+    [
+        ({"error": {"code": "A", "message": "x"}}, {"error": {"code": "A", "message": "y"}}, True),
+        ({"error": {"code": "A", "message": "x"}}, {"error": {"code": "B", "message": "x"}}, False),
+        ({"error": {"code": "A", "message": "x"}}, {}, False),
+        ({"fault": "lost"}, {}, False),
+        ({}, {"fault": "lost"}, False),
+        ({"generations": []}, {}, False),
+    ],
+)
+def test_errors_faults_and_batches_are_compared(
+    tmp_path: Path, reference: dict[str, Any], actual: dict[str, Any], passed: bool
+) -> None:
+    assert compared(tmp_path, {**answer("x"), **reference}, {**answer("x"), **actual}).passed is passed
+
+
+def test_random_cases_and_cases_of_one_cell_are_skipped(tmp_path: Path) -> None:
+    other = write(tmp_path / "other", answer("x", "f/random"))
+    cell = write(tmp_path / "cell", answer("y", "f/random"), answer("y"), answer("y", "f/unknown"))
+    judgement = judge(cell, Reference("float32", {}, directory=other))
+    assert judgement.message == "0 answers compared with those of `float32` (2 skipped), but at least 1 must be"
+    assert [row[2] for row in rows(tmp_path)] == ["skipped", "skipped"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "passed"),
+    [
+        (None, None),
+        (Reference("c", is_missing=True, fault="skipped"), None),
+        (Reference("c", fault="it failed"), False),
+    ],
+)
+def test_without_the_other_cell_nothing_is_compared(
+    tmp_path: Path, reference: Reference | None, passed: bool | None
+) -> None:
+    judgement = judge(write(tmp_path, answer("x")), reference)
+    assert judgement.passed is passed
+    assert judgement.message
