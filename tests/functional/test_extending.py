@@ -25,7 +25,8 @@ def documented(workspace: Workspace) -> Workspace:
     examples = {match["path"]: match["text"] for match in EXAMPLE.finditer(PAGE.read_text(encoding="utf-8"))}
     kinds = {path.partition("/")[0] for path in examples}
     assert kinds == {
-        "commands", "roles", "checks", "metrics", "backends", "reports", "projects", "config", "command_args"
+        "commands", "roles", "checks", "comparators", "metrics",
+        "backends", "reports", "projects", "config", "command_args"
     }  # fmt: skip
     return workspace.write(examples)
 
