@@ -16,9 +16,9 @@ from defusedxml import ElementTree
 from toolbox.testing import Outcome, Workspace
 
 WORKER = """
-import json, pathlib
+import json, pathlib, sys
 settings = json.loads(pathlib.Path("../src/settings.json").read_text())
-table = json.loads(pathlib.Path("../src/table.json").read_text())
+table = json.loads(pathlib.Path(sys.argv[1]).read_text())
 with open("answers.jsonl", "w") as answers:
     for case in json.loads(pathlib.Path("../src/cases.json").read_text())["cases"]:
         for stream in [False, True] if case["stream"] else [False]:
@@ -82,19 +82,16 @@ def configure(
             "axes": {"model": None, "config": None},
             "zip": [],
             "workload": {
-                "command": ["python3", "../src/worker.py"],
+                "command": ["python3", "../src/worker.py", str(served.directory / "table.json")],
                 "files": {"worker.py": "worker.py"},
-                "write": {
-                    "table.json": dict(table),
-                    **{f"{name}.json": f"{CELL}.{name}" for name in ("settings", "cases", "expectations")},
-                },
+                "write": {f"{name}.json": f"{CELL}.{name}" for name in ("settings", "cases", "expectations")},
                 "pod": f"{CELL}.pod",
             },
             "checks": list(checks),
         },
         **changes,
     }
-    served.write({"config/served.yaml": json.dumps(content, indent=1)})
+    served.write({"config/served.yaml": json.dumps(content, indent=1), "table.json": json.dumps(dict(table))})
 
 
 def rows(served: Workspace) -> list[tuple[str, str]]:
@@ -142,6 +139,16 @@ def test_the_answers_of_two_configs_are_compared_without_expected_texts(
     assert verdicts == ["passed", verdict]
     outcomes = ["passed"] * 4 + ["passed" if verdict == "passed" else "failure"] * 2
     assert sorted(row[1] for row in rows(served)) == sorted(outcomes)
+
+
+def test_a_resumed_run_compares_with_the_answers_of_the_first_session(served: Workspace) -> None:
+    served.write({"cases.yaml": "- {name: any, request: {requests: [{text: x}]}}"})
+    same = {"check": "same_answers", "to": {"config": "table-float32-gpu=2"}}
+    configure(served, {"float32": "y", "float16": "z"}, checks=[{"check": "answers"}, same])
+    assert run(served).exit_code == 1
+    served.write({"table.json": '{"float32": "never asked again", "float16": "y"}'})
+    outcome = served.run("project", "resume", str(served.run_directory()), "--failed")
+    assert outcome.exit_code == 0, str(outcome)
 
 
 def test_a_run_with_changed_cases_is_not_resumed(served: Workspace) -> None:
