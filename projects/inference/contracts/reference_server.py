@@ -1,6 +1,26 @@
-"""The contract of the block `reference_server` of this project: what the reference server serves."""
+"""The contract of the block `reference_server` of this project: the model that the reference server serves."""
+
+from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+
+class Training(BaseModel):
+    """The shape of the model, and its training."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    layers: int = Field(ge=1)
+    width: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    context: int = Field(ge=2)
+    batch: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    learning_rate: float = Field(gt=0)
+    precision: Literal["float32", "float64"]
+    seed: int = Field(ge=0)
 
 
 class Contract(BaseModel):
@@ -9,3 +29,4 @@ class Contract(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     checkpoint: str = Field(pattern="^/", description="the file of the model on the targets")
+    training: Training | None = Field(description="how a run trains a missing model on this machine; null for never")
