@@ -51,7 +51,7 @@ def test_the_project_trains_serves_and_judges_all_configs(workspace: Workspace, 
 def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace, checkpoint: Path) -> None:
     assert run(workspace, checkpoint, "--cells=*float32").exit_code == 0
     answer = next(each for each in answers(workspace) if each["case"].endswith("/Greedy"))
-    case = {
+    case: dict[str, Any] = {
         "name": "Wrong",
         "stream": False,
         "request": {

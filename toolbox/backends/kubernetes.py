@@ -15,7 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from toolbox.extensions.protocols import Backend
 from toolbox.hosts import staging
@@ -80,6 +80,10 @@ _VERIFY_SECONDS: Final = 15.0
 _GUARDED: Final = ("secrets", "image_pull_secrets", "service_account", "volumes", "python", "patch")
 
 
+def _or_reference(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    return value if isinstance(value, str) and value.startswith("@") else validate(value)
+
+
 class WorkloadFields(BaseModel):
     """The fields of a workload that only this backend reads.
 
@@ -88,7 +92,7 @@ class WorkloadFields(BaseModel):
             reference to them.
     """
 
-    pod: dict[str, Any] | Annotated[str, Field(pattern="^@")] = {}
+    pod: Annotated[dict[str, Any], WrapValidator(_or_reference)] = {}
 
 
 class Target(BaseModel):

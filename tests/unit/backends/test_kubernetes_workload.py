@@ -15,13 +15,13 @@ from toolbox.model.errors import ConfigurationError
 TODAY = dt.date(2026, 11, 22)
 
 
-def planned(directory: Path, pod: Any, target: str = "gpus", **fields: Any) -> Cell:
-    """Return the only cell of a matrix whose workload has these fields of `pod`."""
+def planned(directory: Path, pod: Any, target: str = "gpus", blocks: Any = None, **fields: Any) -> Cell:
+    """Return the only cell of a matrix whose workload has these fields of `pod`. `blocks` are further blocks."""
     gpus = {"backend": "kubernetes", "pod": {"image": "a:1"}}
     workload = {"command": "true", "pod": pod, **fields}
     matrix = {"axes": {"x": ["a"]}, "target": target, "workload": workload}
     file = directory / "config.yaml"
-    file.write_text(yaml.safe_dump({"targets": {"gpus": gpus}, "matrix": matrix}, sort_keys=False))
+    file.write_text(yaml.safe_dump({"targets": {"gpus": gpus}, "matrix": matrix, **(blocks or {})}, sort_keys=False))
     configuration = Configuration.load(Request(file, contracts=(plan.CONTRACTS,)))
     configuration.check()
     (cell,) = planner.make(configuration, targets.read(configuration), Selection(), root=directory, today=TODAY).cells
@@ -31,6 +31,13 @@ def planned(directory: Path, pod: Any, target: str = "gpus", **fields: Any) -> C
 def test_a_cell_has_its_own_pod(tmp_path: Path) -> None:
     cell = planned(tmp_path, {"image": "b:{@cell.x}", "resources": {"gpu": None}})
     assert cell.workload.backend_fields == {"pod": {"image": "b:a", "resources": {"gpu": None}}}
+
+
+def test_the_whole_pod_may_be_a_reference(tmp_path: Path) -> None:
+    cell = planned(tmp_path, "@pods.{@cell.x}", blocks={"pods": {"a": {"image": "b:1"}, "b": {}}})
+    assert cell.workload.backend_fields == {"pod": {"image": "b:1"}}
+    with pytest.raises(ConfigurationError, match=r"`matrix\.workload\.pod` must"):
+        planned(tmp_path, "image")
 
 
 def test_other_backends_ignore_the_field(tmp_path: Path) -> None:

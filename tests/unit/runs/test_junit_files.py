@@ -189,3 +189,22 @@ def test_a_report_counts_all_cases_and_keeps_the_first_failures(tmp_path: Path) 
     report = junit_files.report(tmp_path, "junit.xml", [FAILED])
     assert (report.counts, report.seconds, report.failed) == ({FAILED: 60, PASSED: 1}, 30.0, 60)
     assert [case.name for case in report.failures] == [f"t{number}" for number in range(50)]
+
+
+def test_written_test_cases_are_read_again(tmp_path: Path) -> None:
+    cases = [
+        CaseResult("s", "passed", PASSED, 0.25),
+        CaseResult("s", "flaky", FLAKY, None, "once", "text"),
+        CaseResult("", "failed", FAILED, 1.5, "1 != 2", "line 1\n  line 2 ]]> <x/> &amp;"),
+        CaseResult("s", "error", ERROR, None, "gone", "gone"),
+        CaseResult("s", "skipped", SKIPPED, None, "no device"),
+    ]
+    junit_files.write(tmp_path / "junit.xml", cases)
+    assert list(junit_files.read(tmp_path, "junit.xml")) == cases
+
+
+def test_characters_that_xml_does_not_allow_are_replaced(tmp_path: Path) -> None:
+    hostile = "\x00\x1b\ud800\uffff"
+    junit_files.write(tmp_path / "junit.xml", [CaseResult(hostile, hostile, FAILED, None, hostile, hostile)])
+    (case,) = junit_files.read(tmp_path, "junit.xml")
+    assert {case.suite, case.name, case.message, case.text} == {"\ufffd" * 4}
