@@ -25,6 +25,8 @@ FRAMEWORKS: Final = "frameworks"
 BLOCK: Final = "inference"
 IMAGE_TAG: Final = f"{BLOCK}.image_tag"
 PROJECT: Final = "inference"
+CLIENT: Final = Path(__file__).parents[1] / "inference_client"
+"""The package that sends the cases on a target."""
 _AXES: Final = ("model", "config")
 
 
@@ -36,6 +38,7 @@ class InferenceBlock(BaseModel):
         concurrency: the number of requests that a worker sends at the same time.
         timeout: the time in seconds in which an answer must be complete.
         python: the Python on the targets that runs the worker.
+        client: the folder of the worker, which is sent to the targets; derived from the place of Topgallant.
         cells: derived from `tests`; null in the file.
     """
 
@@ -45,6 +48,7 @@ class InferenceBlock(BaseModel):
     concurrency: int = Field(default=1, ge=1, le=1000)
     timeout: float = Field(default=120, gt=0, allow_inf_nan=False)
     python: str = Field(default="python3", min_length=1)
+    client: str | None = None
     cells: dict[str, dict[str, Any]] | None = None
 
 
@@ -84,7 +88,8 @@ def derive(configuration: Configuration) -> dict[str, object]:
         "matrix.axes.model": models,
         "matrix.axes.config": configs,
         "matrix.zip": [*zipped, list(_AXES)],
-        "inference.cells": cells,
+        f"{BLOCK}.cells": cells,
+        **({f"{BLOCK}.client": str(CLIENT)} if block.client is not None else {}),
     }
 
 

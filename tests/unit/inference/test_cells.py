@@ -202,6 +202,12 @@ def test_a_framework_that_cannot_be_reached_is_refused(fields: dict[str, Any], m
         Framework.model_validate({"protocols": ["openai"], **fields})
 
 
+def test_the_worker_is_found_where_topgallant_is_installed() -> None:
+    assert (cells.CLIENT / "__main__.py").is_file()
+    loaded = Configuration.load(Request(Path("config/inference.yaml").absolute()))
+    assert cells.derive(loaded)["inference.client"] == str(cells.CLIENT)
+
+
 def test_the_default_resources_are_those_of_a_pod() -> None:
     resources = Config(deployment_framework="x").resources
     assert resources.requests() == {"cpu": "4", "memory": "32G"}
