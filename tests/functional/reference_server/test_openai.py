@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import math
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
@@ -234,3 +237,17 @@ def test_another_model_is_not_found(client: openai.OpenAI, server: ReferenceServ
             attempt()
         assert refused.value.code == "model_not_found"
     assert server.process.poll() is None
+
+
+def test_the_parts_of_a_stream_are_sent_at_once(server: ReferenceServer) -> None:
+    """With Nagle's algorithm, a part waits until the client has acknowledged the one before, which takes 40 ms."""
+    body = {"model": server.model, "prompt": "a", "max_tokens": 5, "stream": True}
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
+    seconds = []
+    for _ in range(20):  # Linux delays acknowledgements only after the first requests of a connection
+        begin = time.monotonic()
+        connection.request("POST", "/v1/completions", json.dumps(body))
+        connection.getresponse().read()
+        seconds.append(time.monotonic() - begin)
+    connection.close()
+    assert min(seconds[10:]) < 0.035

@@ -118,6 +118,8 @@ async def _listen(engine: Engine, options: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.create_server((options.host, options.port), family=family) as http_socket:
+        # Connections inherit this option. asyncio does not set it for sockets that `create_server` has made.
+        http_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         rpc_server, grpc_port = await _start_grpc(engine, name, options)
         http_server = _HttpServer(
             uvicorn.Config(
