@@ -24,7 +24,7 @@ def decoded(content: bytes | str) -> Any:
     """Return the value of a JSON text. NaN and infinite numbers become the strings "NaN", "Infinity", "-Infinity"."""
     try:
         text = content if isinstance(content, str) else content.decode()
-        value = json.loads(text, parse_constant=str, parse_float=_finite)
+        value = _DECODER.decode(text)
         if _SURROGATE.search(text.encode()):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -35,7 +35,8 @@ def decoded(content: bytes | str) -> Any:
         raise FaultError(_TOO_DEEP) from error
     except ValueError as error:
         raise FaultError(f"the answer is not JSON: {error}: {excerpt(content)}") from error
-    _check_depth(value)
+    if text.count("[") + text.count("{") > _MOST_DEPTH:
+        _check_depth(value)
     return value
 
 
@@ -53,6 +54,9 @@ def _check_depth(value: Any) -> None:
 def _finite(text: str) -> float | str:
     number = float(text)
     return number if math.isfinite(number) else ("Infinity" if number > 0 else "-Infinity")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=str, parse_float=_finite)
 
 
 def excerpt(content: bytes | str) -> str:

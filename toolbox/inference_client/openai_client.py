@@ -154,10 +154,11 @@ class OpenAiClient:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "text/event-stream":
             raise FaultError(f"the answer to a request for a stream has the type {excerpt(kind)}")
-        async for data in self._events(response):
-            if data == _END_OF_STREAM:
-                break
-            _take_chunk(mapping(decoded(data), "an event"), answer)
+        is_ended = False
+        async for data in self._events(response):  # to the end, so that the connection can be used again
+            is_ended = is_ended or data == _END_OF_STREAM
+            if not is_ended:
+                _take_chunk(mapping(decoded(data), "an event"), answer)
             if answer.error:
                 return
         answer.end_stream()

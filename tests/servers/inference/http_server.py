@@ -62,10 +62,13 @@ class HttpServer:
     Args:
         script: yields the bytes of the answer to a request. The connection ends after the last ones. Requests for
             the list of models are answered without it.
+        keeps_connections: wait for another request instead of ending the connection.
     """
 
-    def __init__(self, script: Script, port: int = 0) -> None:
+    def __init__(self, script: Script, port: int = 0, *, keeps_connections: bool = False) -> None:
         self._script = script
+        self._keeps_connections = keeps_connections
+        self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", port))
         self.stopping = threading.Event()  # a script that waits ends when this is set
         self.requests: list[HttpRequest] = []
@@ -93,21 +96,28 @@ class HttpServer:
             thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
+        self.connections += 1
         with connection, contextlib.suppress(OSError):
-            request = _received(connection)
-            if request is None:
-                return
-            self.requests.append(request)
-            if request.path == "/v1/models":
-                connection.sendall(response(MODELS))
-                return
-            try:
-                for content in self._script(request):
-                    connection.sendall(content)
-                    if self.stopping.is_set():
-                        return
-            except ResetConnectionError:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            while self._answer(connection) and self._keeps_connections:
+                pass
+
+    def _answer(self, connection: socket.socket) -> bool:
+        """Answer the next request, and tell whether there was one."""
+        request = _received(connection)
+        if request is None:
+            return False
+        self.requests.append(request)
+        if request.path == "/v1/models":
+            connection.sendall(response(MODELS))
+            return True
+        try:
+            for content in self._script(request):
+                connection.sendall(content)
+                if self.stopping.is_set():
+                    break
+        except ResetConnectionError:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return True
 
 
 def _received(connection: socket.socket) -> HttpRequest | None:
@@ -128,9 +138,9 @@ def _received(connection: socket.socket) -> HttpRequest | None:
 
 
 @contextlib.contextmanager
-def serving(script: Script) -> Iterator[HttpServer]:
+def serving(script: Script, *, keeps_connections: bool = False) -> Iterator[HttpServer]:
     """Run a server during the block."""
-    server = HttpServer(script)
+    server = HttpServer(script, keeps_connections=keeps_connections)
     try:
         yield server
     finally:

@@ -25,7 +25,7 @@ from tests.servers.inference.http_server import (
     serving,
     stream_head,
 )
-from toolbox.inference_client.answer_format import Answer, FaultError, Limits, SettingsError
+from toolbox.inference_client.answer_format import Answer, Case, FaultError, Limits, SettingsError
 from toolbox.inference_client.openai_client import OpenAiClient
 
 STREAM = {"prompt": "a", "stream": True}
@@ -87,6 +87,32 @@ def test_chunks_beyond_the_limit_are_counted_and_not_kept() -> None:
 
 def test_a_stream_without_done_is_whole_if_its_choices_have_ended() -> None:
     assert ask(answering(stream_head(), event(choice("b", "stop"))), STREAM).fault is None
+
+
+def test_events_after_the_end_of_a_stream_are_ignored() -> None:
+    answer = ask(answering(stream_head(), event(choice("b", "stop")), DONE, event(choice("c")), event("{")), STREAM)
+    assert answer.fault is None
+    assert answer.generations[0].text == "b"
+
+
+def test_a_kept_connection_is_used_for_the_next_stream() -> None:
+    chunks = event(choice("b", "stop")) + DONE
+    end = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (chunks, b""))
+    head = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def send(url: str, count: int) -> None:
+        client = OpenAiClient(url, LIMITS, model="m", keeps_connections=True)
+        try:
+            for _ in range(count):
+                answer = Answer(case="a", stream=True)
+                await client.send(Case(name="a", protocol="completions", request=STREAM), answer)
+        finally:
+            await client.close()
+
+    with serving(answering(head + end), keeps_connections=True) as server:
+        asyncio.run(send(server.url, 3))
+    assert len(server.requests) == 3
+    assert server.connections == 1
 
 
 def test_an_error_of_the_server_is_not_a_fault() -> None:
