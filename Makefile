@@ -5,12 +5,13 @@ BIN := .venv/bin
 # A faster installer does as well: make PIP='uv pip install --quiet --python .venv/bin/python' demo
 PIP ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
+INFERENCE_STAMP := .venv/.installed-inference
 DEV_STAMP := .venv/.installed-dev
 # What an installation reads: the dependencies, and a definition that it compiles.
 SOURCES := pyproject.toml hatch_build.py toolbox/inference_client/fmaas/generation.proto
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(DEV_STAMP) ## make .venv with all that tests and linters need
 
@@ -24,13 +25,23 @@ $(STAMP): $(SOURCES) | $(BIN)/python
 	@$(PIP) --editable .
 	@touch $@
 
+$(INFERENCE_STAMP): $(SOURCES) | $(BIN)/python
+	@echo 'installing Topgallant and what the project inference needs into .venv (about a minute, once)'
+	@$(PIP) --editable '.[inference]'
+	@touch $(STAMP) $@
+
 $(DEV_STAMP): $(SOURCES) | $(BIN)/python
 	@echo 'installing Topgallant and what develops it into .venv (about two minutes, once)'
 	@$(PIP) --editable '.[dev]'
-	@touch $(STAMP) $@
+	@touch $(STAMP) $(INFERENCE_STAMP) $@
 
 demo: $(STAMP) ## train a matrix of six small models on this machine
 	@./run_toolbox.py project run training_e2e --presets=smoke
+
+demo-inference: $(INFERENCE_STAMP) ## serve a small model with three configs, refuse a fourth, and judge all answers
+	@! ./run_toolbox.py config validate inference --overrides='{"tests[0].configs[1].dtype_str": bfloat16}'
+	@echo 'as expected, this config is refused before anything starts; the other three are served now'
+	@./run_toolbox.py project run inference
 
 test: $(DEV_STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n auto --dist=worksteal
@@ -53,4 +64,4 @@ bench: $(DEV_STAMP) ## run the benchmarks
 docs: ## say where to read
 	@echo 'README.md, then docs/architecture.md for the reading order of the code'
 
-.PHONY: help setup demo test lint format bench docs
+.PHONY: help setup demo demo-inference test lint format bench docs

@@ -13,7 +13,7 @@ from toolbox.system import environ, places
 
 ROOT = places.builtin_root()
 PROTO = "toolbox/inference_client/fmaas/generation.proto"
-CORE, DEV = "--editable .", "--editable '.[dev]'"
+CORE, INFERENCE, DEV = "--editable .", "--editable '.[inference]'", "--editable '.[dev]'"
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -44,6 +44,14 @@ def finish(checkout: Path, *stamps: str) -> None:
 def test_the_demo_installs_neither_tests_nor_linters(checkout: Path) -> None:
     (line,) = installed(checkout, "demo")
     assert line.endswith(CORE)
+
+
+def test_the_demo_of_inference_installs_its_extra_once(checkout: Path) -> None:
+    finish(checkout, ".installed")
+    (line,) = installed(checkout, "demo-inference")
+    assert line.endswith(INFERENCE)
+    (checkout / ".venv/.installed-inference").touch()
+    assert installed(checkout, "demo", "demo-inference") == []
 
 
 @pytest.mark.parametrize("target", ["test", "lint", "format", "bench", "setup"])
