@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.extensions.protocols import Comparator
 from toolbox.inference import answer_records, judging, suites
@@ -39,7 +39,7 @@ class Check(BaseModel):
         cases: the cases as they were sent to the target.
         expectations: what to expect of each case.
         answers: the answers.
-        fail_on: the outcomes of cases that fail the check.
+        fail_on: the outcomes of cases that fail the check, `error` included.
         min_cases: the smallest number of cases whose answers must have been compared.
     """
 
@@ -50,6 +50,13 @@ class Check(BaseModel):
     answers: RelativeFile = "files/answers.jsonl"
     fail_on: Annotated[list[CaseOutcome], Field(min_length=1)] = list(FAIL_ON)
     min_cases: int = Field(default=1, ge=1)
+
+    @field_validator("fail_on")
+    @classmethod
+    def _has_errors(cls, fail_on: list[CaseOutcome]) -> list[CaseOutcome]:
+        if CaseOutcome.ERROR not in fail_on:
+            raise ValueError("must contain `error`, because a case without an answer never passes")
+        return fail_on
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Compare the answers, and write the results."""
@@ -127,9 +134,12 @@ class _Answers:
                     self.faults.append(AnswersFault(f"{file}:{number} answers {name}, which was not sent", number))
                 else:
                     self._add((answer.case, answer.stream), answer)
-        except AnswersFault:
-            if not is_partial and not self._results:
+        except AnswersFault as fault:
+            if is_partial:
+                return
+            if not self._results:
                 raise
+            self.faults.append(fault)
 
     def results(self, *, is_partial: bool) -> Iterator[CaseResult]:
         """Yield the result of each case. If the attempt was ended, yield only cases with an answer."""

@@ -88,7 +88,9 @@ class Check(BaseModel):
         self, directory: Path, expected: Expectations, others: dict[_Key, AnswerRecord], reference: str
     ) -> Iterator[CaseResult]:
         comparators = [loading.parse(COMPARATORS, spec) for spec in self.compare]
+        answered: set[_Key] = set()
         for record in self._records(directory):
+            answered.add((record.case, record.stream))
             expectation = expected.expectations.get(record.case)
             if expectation is None:
                 continue
@@ -100,3 +102,8 @@ class Check(BaseModel):
                 yield CaseResult(suite, name, CaseOutcome.SKIPPED, None, reason)
             else:
                 yield replace(judging.agree(expectation, comparators, other, record), suite=suite)
+        for key in others.keys() - answered:
+            if expectation := expected.expectations.get(key[0]):
+                name = f"{expectation.name} (stream)" if key[1] else expectation.name
+                message = f"there is no answer, but `{reference}` answered this case"
+                yield CaseResult(f"{expectation.suite} as {reference}", name, CaseOutcome.FAILED, None, message)

@@ -6,6 +6,8 @@ nothing is compared after the first divergence.
 
 from __future__ import annotations
 
+import math
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model import generations
@@ -31,7 +33,7 @@ class Comparator(BaseModel):
             return different and Mismatch(f"{different.message}; the {whose} has no tokens", different.evidence)
         divergence = generations.first_divergence(expected.tokens, actual.tokens)
         if divergence is None:
-            return None
+            return text_mismatch(expected, actual) if expected.text is not None else None
         mismatch = divergence.mismatch()
         if divergence.index >= min(len(expected.tokens), len(actual.tokens)):
             return Mismatch(f"{mismatch.message}: one answer ends there", mismatch.evidence)
@@ -46,5 +48,10 @@ class Comparator(BaseModel):
 
     def _is_near(self, token: Token, other: Token) -> bool:
         """Return whether a token is among the top tokens of the other side. They may be in any order."""
-        ranked = sorted(other.top, key=lambda top: -top.logprob if top.logprob is not None else 0.0)
+        ranked = sorted(other.top, key=_improbability)
         return token.text in {top.text for top in ranked[: self.top]}
+
+
+def _improbability(token: Token) -> float:
+    """Return the key that sorts the most probable token first, and tokens without a logprob last."""
+    return math.inf if token.logprob is None or math.isnan(token.logprob) else -token.logprob

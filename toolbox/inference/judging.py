@@ -119,13 +119,14 @@ def _mismatches(
             return
         if answer.stream:
             yield from map(Mismatch, _stream_faults(answer))
-        if expected is None:
-            yield from _unfinished(generations, expectation)
-        else:
-            wanted = [_of_input(each) for each in expected] if expectation.is_random else expected
-            if answer.stream:  # a stream does not name its stop sequence
-                wanted = [replace(each, stop_sequence=None) for each in wanted]
-            yield from _compared(wanted, generations, comparators)
+        wanted = expected if expected is not None else [Generation()] * len(generations)
+        if expectation.protocol != "tokenize":
+            yield from _unfinished(wanted, generations)
+        if expectation.is_random:
+            wanted = [_of_input(each) for each in wanted]
+        if answer.stream:  # a stream does not name its stop sequence
+            wanted = [replace(each, stop_sequence=None) for each in wanted]
+        yield from _compared(wanted, generations, comparators)
 
 
 def _compared(
@@ -162,11 +163,10 @@ def _of_input(expected: Generation) -> Generation:
     return Generation(input_token_count=expected.input_token_count, input_tokens=expected.input_tokens)
 
 
-def _unfinished(actual: Sequence[Generation], expectation: Expectation) -> Iterator[Mismatch]:
-    if expectation.protocol == "tokenize":
-        return
-    for number, given in enumerate(actual, start=1):
-        if given.stop_reason in _UNFINISHED:
+def _unfinished(expected: Sequence[Generation], actual: Sequence[Generation]) -> Iterator[Mismatch]:
+    """Yield the answers that did not end, unless the case gives a stop reason, which is compared."""
+    for number, (wanted, given) in enumerate(zip(expected, actual, strict=False), start=1):
+        if given.stop_reason in _UNFINISHED and (given.stop_reason is None or given.stop_reason != wanted.stop_reason):
             yield Mismatch(f"answer {number} of {len(actual)} did not end: its stop reason is {given.stop_reason}")
 
 

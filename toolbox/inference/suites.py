@@ -42,7 +42,7 @@ class Expectation(BaseModel):
         suite: the name of the file of the case.
         name: the name of the case in the file.
         requests: the number of requests in the batch.
-        answers: the expected answer to each request; None if any complete answer is right.
+        answers: the expected answer to each request; None if the case gives none.
         compare: the comparators.
         is_random: whether the output is random, so that only the counts and the tokens of the input are compared.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from toolbox.checks import answers
-from toolbox.inference import case_files, suites
+from toolbox.inference import answer_records, case_files, suites
 from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.runs import junit_files
@@ -48,8 +48,11 @@ CHUNKS: list[dict[str, Any]] = [
 
 def answer(case: str = "f/greedy", **fields: Any) -> dict[str, Any]:
     """Return an answer to `greedy`, with other fields."""
-    record = {"case": case, "stream": False, "seconds": 0.25, "error": None, "fault": None, "generations": [WHOLE]}
-    return {**record, **fields}
+    record = {"case": case, "stream": False, "seconds": 0.25, "error": None, "fault": None, **fields}
+    return {
+        **record,
+        "generations": [{"stop_reason": "MAX_TOKENS", **each} for each in fields.get("generations", [WHOLE])],
+    }
 
 
 class Judged:
@@ -381,3 +384,33 @@ def test_without_the_cases_nothing_is_judged(judged: Judged, damage: Callable[[P
     judgement = judged.judge()
     assert judgement.passed is False
     assert "cases.json" in judgement.message or "no expectation for the case 'x'" in judgement.message
+
+
+@pytest.mark.parametrize(("text", "outcome"), [("12", "passed"), ("nonsense", "failed")])
+def test_the_comparators_of_a_case_without_a_response_are_used(judged: Judged, text: str, outcome: str) -> None:
+    case = "- {name: greedy, request: {requests: [{text: a}]}, compare: [{comparator: regex, pattern: '[0-9]+'}]}"
+    assert judged.row(case, answer(generations=[{**WHOLE, "text": text}])).outcome == outcome
+
+
+@pytest.mark.parametrize("reason", ["NOT_FINISHED", "CANCELLED", "ERROR", None])
+@pytest.mark.parametrize("compare", ["compare: [{comparator: prefix}]", "skip_check: true"])
+def test_half_an_answer_is_wrong_although_the_case_gives_no_stop_reason(
+    judged: Judged, compare: str, reason: str | None
+) -> None:
+    response = "response: {responses: [{text: Once}]}"
+    case = f"- {{name: greedy, request: {{requests: [{{text: a}}]}}, {response}, {compare}}}"
+    row = judged.row(case, answer(generations=[{**WHOLE, "stop_reason": reason}]))
+    assert (row.outcome, row.message) == ("failed", f"answer 1 of 1 did not end: its stop reason is {reason}")
+
+
+def test_a_file_that_cannot_be_read_to_its_end_fails_the_check(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_records, "LONGEST_LINE", 1000)
+    judged.write(CASES, answer(), "x" * 2000 + "\n")
+    judgement = judged.judge()
+    assert (judgement.passed, judgement.message) == (False, "files/answers.jsonl:2 has more than 1000 bytes")
+
+
+def test_errors_fail_the_check_although_only_failures_are_named(judged: Judged) -> None:
+    judged.write(CASES, answer(fault="the connection was lost"))
+    with pytest.raises(ValueError, match="`error`"):
+        judged.judge(fail_on=["failed"])

@@ -112,3 +112,10 @@ def test_without_the_other_cell_nothing_is_compared(
     judgement = judge(write(tmp_path, answer("x")), reference)
     assert judgement.passed is passed
     assert judgement.message
+
+
+def test_an_answer_that_only_the_reference_has_fails(tmp_path: Path) -> None:
+    other = write(tmp_path / "other", answer("x"), {**answer("x"), "stream": True}, answer("x", case="f/unknown"))
+    judgement = judge(write(tmp_path / "cell", answer("x")), Reference("float32", {}, directory=other))
+    assert not judgement.passed
+    assert rows(tmp_path)[1:] == [("f as float32", "greedy (stream)", "failed")]

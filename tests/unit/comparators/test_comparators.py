@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -297,3 +298,24 @@ def test_a_text_is_not_the_expected_error_and_an_error_not_the_expected_text() -
 def test_an_answer_without_a_text_is_empty() -> None:
     assert compare("exact", Generation(""), Generation()) is None
     assert compare("exact", Generation("a"), Generation()) is not None
+
+
+def test_an_empty_prefix_is_a_fault() -> None:
+    mismatch = compare("prefix", Generation(""), Generation("anything"))
+    assert mismatch is not None
+    assert mismatch.message == "the expected text is empty, so that every text begins with it"
+    assert compare("prefix", Generation(""), Generation("")) is None
+    with pytest.raises(ValueError, match="text"):
+        compare("prefix", Generation("a"), Generation("b"), text="")
+
+
+@pytest.mark.parametrize("unknown", [None, math.nan])
+def test_a_top_token_without_a_logprob_is_the_least_probable_one(unknown: float | None) -> None:
+    top = (Token("c", 3, unknown), Token("b", 2, -0.1), Token("d", 4, -0.2))
+    expected, actual = tokens("a b", t2=Token("b", top=top)), tokens("a c", t2=Token("c", top=top[1:]))
+    assert compare("first_divergence", expected, actual, top=1) is not None
+
+
+def test_equal_tokens_with_another_text_are_not_close() -> None:
+    expected, actual = tokens("a b"), replace(tokens("a b"), text="a")
+    assert compare("first_divergence", expected, actual) is not None
