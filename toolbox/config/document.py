@@ -307,6 +307,7 @@ def parse_list(text: str, *, source: str, field: str, most_values: int) -> Docum
     if sum(1 for _ in itertools.islice(_values(root), most_values + 1)) > most_values:
         raise ConfigurationError(f"{source}: the document has more than {most_values:,} values")
     if isinstance(root, dict):
+        _refuse_repeated_keys(text, source)
         items = list(root.values())
         lines = marks[id(root)].lines
         marks[id(items)] = _Marks(items, {index: lines[key] for index, key in enumerate(root) if key in lines})
@@ -320,6 +321,18 @@ def _parse(text: str, source: str) -> tuple[Any, dict[int, _Marks]]:
         return loader.get_single_data(), loader.marks
     except yaml.YAMLError as error:
         raise ConfigurationError(_yaml_fault(error, source)) from None
+
+
+def _refuse_repeated_keys(text: str, source: str) -> None:
+    """Raise if a key of the outermost mapping is repeated, because all its values but the last one would be lost."""
+    lines: dict[str, int] = {}
+    root = yaml.compose(text, Loader=_Loader.__base__)
+    for key, _ in root.value if isinstance(root, yaml.MappingNode) else ():
+        line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in lines:
+                raise ConfigurationError(f"{source}:{line}: `{key.value}` is already in line {lines[key.value]}")
+            lines[key.value] = line
 
 
 def _refuse_depth(text: str, source: str) -> None:

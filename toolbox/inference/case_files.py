@@ -94,6 +94,14 @@ class _Entry(BaseModel):
     def _expects_one_thing(self) -> _Entry:
         if self.response is not None and self.error is not None:
             raise ValueError("a case has a `response` or an `error`, not both")
+        for name in ("response", "error"):  # a null would mean that any answer passes
+            if name in self.model_fields_set and getattr(self, name) is None:
+                raise ValueError(f"`{name}` has no value: write one, or remove the field")
+        are_of_errors = {spec[COMPARATORS.key] == "error" for spec in self.compare or ()}
+        if self.error is not None and are_of_errors == {False}:
+            raise ValueError("only the comparator `error` compares an expected error, so `compare` has no effect")
+        if self.error is None and are_of_errors == {True}:
+            raise ValueError("the comparator `error` compares only an expected `error`, which the case does not give")
         if self.skip_check and self.compare:
             raise ValueError("`skip_check` compares no output, so `compare` has no effect: remove one of them")
         return self

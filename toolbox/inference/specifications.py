@@ -195,7 +195,10 @@ class Framework(_Strict):
                 field = "url" if protocol == "openai" else "grpc"
                 raise ValueError(f"the protocol {protocol} needs `{port}` in the `command`, or a `{field}`")
         known = {"model", "image_tag", *_OF_WORKER, *Config.model_fields} - {"name", "resources"}
-        texts += [*(text for words in self.arguments.values() for text in words), *filter(None, [self.image])]
+        texts += [
+            *(text for words in self.arguments.values() for text in words),
+            *filter(None, [self.image, self.url, self.grpc]),
+        ]
         for name in [*self.arguments, *(each for text in texts for each in _PLACEHOLDER.findall(text))]:
             if name not in known:
                 raise ValueError(f"no parameter `{name}`: {did_you_mean(name, known, label='parameters')}")
@@ -214,6 +217,8 @@ def faults(config: Config, frameworks: Mapping[str, Framework]) -> Iterator[tupl
         yield "deployment_framework", f"unknown framework `{name}`: {hint}"
         return
     framework = frameworks[name]
+    for missing in sorted(_needed(framework, config) - {"model", "image_tag", *_OF_WORKER, *config.placeholders()}):
+        yield "deployment_framework", f"`{name}` needs the parameter `{missing}`, which the config does not give"
     needs_gpus = config.num_shard > 1 and not framework.shards_share
     if needs_gpus and config.has_slices:
         yield "num_shard", f"{config.num_shard} shards need {config.num_shard} whole GPUs, not MIG slices"
@@ -236,11 +241,7 @@ def faults(config: Config, frameworks: Mapping[str, Framework]) -> Iterator[tupl
 def server(framework: Framework, config: Config, model: str) -> dict[str, Any]:
     """Return the description of a server for the worker on the target."""
     values = {**config.placeholders(), "model": model}
-    command = [_filled(word, values) for word in framework.command or ()]
-    parameters = config.model_dump()
-    for name, words in framework.arguments.items():
-        if parameters.get(name) not in (None, False):
-            command += [_filled(word, values) for word in words]
+    command = [_filled(word, values) for word in [*(framework.command or ()), *_arguments(framework, config)]]
     return {
         "command": command or None,
         "url": framework.url and _filled(framework.url, values),
@@ -264,6 +265,20 @@ def pod(framework: Framework, config: Config, image_tag: str | None) -> dict[str
     if "{image_tag}" in framework.image and image_tag is None:
         raise ValueError(f"the image {framework.image} needs a tag: `inference run --image_tag=TAG`")
     return {**resources, "image": _filled(framework.image, {**config.placeholders(), "image_tag": image_tag or ""})}
+
+
+def _arguments(framework: Framework, config: Config) -> list[str]:
+    """Return the further arguments of the command, with their placeholders."""
+    parameters = config.model_dump()
+    given = [words for name, words in framework.arguments.items() if parameters.get(name) not in (None, False)]
+    return [word for words in given for word in words]
+
+
+def _needed(framework: Framework, config: Config) -> set[str]:
+    """Return the names of the placeholders in the description of a server."""
+    texts = [*(framework.command or ()), *_arguments(framework, config), *framework.env.values()]
+    texts += filter(None, [framework.url, framework.grpc, framework.image])
+    return {name for text in texts for name in _PLACEHOLDER.findall(text)}
 
 
 def _label(config: Config) -> str:

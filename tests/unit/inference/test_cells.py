@@ -194,6 +194,7 @@ def test_the_comparators_of_a_specification_are_validated(configuration: Any) ->
         ({}, "needs a `command`, a `url` or a `grpc`"),
         ({"command": ["serve"]}, "the protocol openai needs `{port}` in the `command`, or a `url`"),
         ({"command": ["{prot}", "{port}"]}, "no parameter `prot`: did you mean port?"),
+        ({"url": "http://{hots}"}, "no parameter `hots`"),
         ({"url": "u", "arguments": {"dtype": []}}, "no parameter `dtype`: did you mean dtype_str?"),
     ],
 )
@@ -217,3 +218,12 @@ def test_the_default_resources_are_those_of_a_pod() -> None:
 
 def test_the_contracts_of_the_project_are_these_models() -> None:
     assert contract.find(Path("projects/inference/contracts").absolute()).keys() >= {("tests",), ("frameworks",)}
+
+
+def test_a_framework_whose_parameter_the_config_lacks_is_refused(configuration: Any) -> None:
+    tiny = configuration("{deployment_framework: tiny}")
+    file = tiny.root / "config/p.yaml"
+    file.write_text(file.read_text().replace('"--shards={num_shard}"', '"--dtype={dtype_str}"'))
+    (found,) = faults(Configuration.load(Request(file, contracts=[Path("projects/inference/contracts").absolute()])))
+    assert found.startswith("p.yaml:18: `tests[0].configs[0]")
+    assert found.endswith("`: `tiny` needs the parameter `dtype_str`, which the config does not give")
