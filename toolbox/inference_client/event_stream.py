@@ -58,6 +58,12 @@ class EventStreamParser:
                 if event:
                     yield event
 
+    @property
+    def rest(self) -> str:
+        """The data of an event that is not complete yet, and the beginning of a line; empty if there are none."""
+        line = self._line.decode(errors="replace")
+        return "\n".join(self._data) + ("" if line.startswith(":") else line.removeprefix("data:").strip())
+
     def _end_line(self) -> Event | None:
         content = bytes(self._line).rstrip(b"\r\n")
         self._line.clear()

@@ -141,7 +141,7 @@ class OpenAiClient:
             answer.error = openai_bodies.error_of_content(content, response.status_code)
             return
         body = mapping(decoded(content), "the body")
-        if body.get("error") is not None and "choices" not in body:
+        if body.get("error") is not None:
             answer.error = openai_bodies.error_of(body, None)
             return
         answer.response = body
@@ -155,16 +155,18 @@ class OpenAiClient:
         if kind != "text/event-stream":
             raise FaultError(f"the answer to a request for a stream has the type {excerpt(kind)}")
         is_ended = False
-        async for data in self._events(response):  # to the end, so that the connection can be used again
+        parser = EventStreamParser(self._limits.event_bytes)
+        async for data in self._events(response, parser):  # to the end, so that the connection can be used again
             is_ended = is_ended or data == _END_OF_STREAM
             if not is_ended:
                 _take_chunk(mapping(decoded(data), "an event"), answer)
             if answer.error:
                 return
+        if not is_ended and parser.rest not in ("", _END_OF_STREAM):
+            raise FaultError("the stream ended within an event")
         answer.end_stream()
 
-    async def _events(self, response: httpx.Response) -> AsyncIterator[str]:
-        parser = EventStreamParser(self._limits.event_bytes)
+    async def _events(self, response: httpx.Response, parser: EventStreamParser) -> AsyncIterator[str]:
         size = 0
         async for piece in response.aiter_raw():
             size += len(piece)

@@ -89,6 +89,18 @@ def test_a_stream_without_done_is_whole_if_its_choices_have_ended() -> None:
     assert ask(answering(stream_head(), event(choice("b", "stop"))), STREAM).fault is None
 
 
+@pytest.mark.parametrize("end", [b"data: [DONE]", b"data: [DONE]\n", b": a comment", b"\n"])
+def test_the_end_of_a_stream_needs_no_empty_line(end: bytes) -> None:
+    assert ask(answering(stream_head(), event(choice("b", "stop")), end), STREAM).fault is None
+
+
+def test_an_error_beside_a_text_is_an_error() -> None:
+    answer = ask(answering(response({**choice("b", "stop"), "error": {"message": "broken"}})), WHOLE)
+    assert answer.error is not None
+    assert answer.error.message == "broken"
+    assert not answer.generations
+
+
 def test_events_after_the_end_of_a_stream_are_ignored() -> None:
     answer = ask(answering(stream_head(), event(choice("b", "stop")), DONE, event(choice("c")), event("{")), STREAM)
     assert answer.fault is None
@@ -181,9 +193,11 @@ def test_a_broken_answer_is_a_fault(sent: bytes, message: str) -> None:
     [
         ([], "the stream ended without a generation"),
         ([DONE], "the stream ended without a generation"),
+        ([event(choice("b", "stop")), event(choice("c"))[:-1]], "the stream ended within an event"),
+        ([event(choice("b", "stop")), event(choice("c"))[:9]], "the stream ended within an event"),
         ([event(choice("b"))], "the stream ended without a stop reason for generation 0"),
         ([event(choice("b")), DONE], "the stream ended without a stop reason for generation 0"),
-        ([event(choice("b", "stop"))[:-2]], "the stream ended without a generation"),
+        ([event(choice("b", "stop"))[:-2]], "the stream ended within an event"),
         ([event("{")], "not JSON"),
         ([event("[]")], "an event of the answer is not an object"),
         ([event({})], "choices of the answer is not a list"),
