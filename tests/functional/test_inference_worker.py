@@ -185,6 +185,22 @@ def test_a_signal_ends_the_server_too(tmp_path: Path, number: signal.Signals, st
     assert end.report["server"]["exit_status"] == 0
 
 
+def test_the_server_does_not_survive_a_worker_that_is_killed(tmp_path: Path) -> None:
+    worker = start(tmp_path, "falls_silent", timeout=100)
+    assert worker.stdout
+    for line in worker.stdout:
+        if "is ready" in line:
+            break
+    (server,) = psutil.Process(worker.pid).children()
+    worker.kill()
+    worker.communicate(timeout=60)
+    try:
+        server.wait(timeout=20)
+    finally:
+        if server.is_running():
+            server.kill()
+
+
 def test_a_signal_during_the_end_of_the_server_leaves_nothing(tmp_path: Path) -> None:
     worker = start(tmp_path, "ignores_sigterm", server={"grace": 1})
     assert worker.stdout

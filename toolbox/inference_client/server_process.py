@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 import secrets
 import signal
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,8 @@ _HIGHEST_PORT: Final = 32_767
 _MOST_TRIES: Final = 100
 _TAIL_BYTES: Final = 64 << 10
 _SIGNALLED: Final = 128
+_SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PORT_IN_USE: Final = ("address already in use", "address in use", "eaddrinuse", "port is already in use")
 
 
@@ -53,6 +57,12 @@ def is_free(port: int) -> bool:
     return True
 
 
+def _die_with_worker() -> None:
+    """Let Linux kill this process when the worker is killed, because the worker then cannot end the server."""
+    if _LIBC is not None:
+        _LIBC.prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+
+
 class ServerProcess:
     """A server that runs in a process group of its own.
 
@@ -80,6 +90,7 @@ class ServerProcess:
                 stderr=output,
                 env=dict(environment),
                 start_new_session=True,
+                preexec_fn=_die_with_worker,
             )
         return cls(process, log, log_start)
 
