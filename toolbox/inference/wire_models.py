@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
 from toolbox.model.generations import Generation, Token
@@ -28,6 +28,12 @@ def _digits(value: object) -> object:
 
 def _not_a_number(value: object) -> object:
     return math.nan if value == "NaN" else value
+
+
+def _not_infinite(value: float) -> float:
+    if math.isinf(value):
+        raise ValueError("must be finite, because every logprob is within the tolerance of an infinite one")
+    return value
 
 
 def is_json(value: Any) -> Any:
@@ -50,7 +56,7 @@ def is_json(value: Any) -> Any:
 Count = Annotated[int, Field(ge=0, lt=2**32)]
 Seed = Annotated[int, BeforeValidator(_digits), Field(ge=0, lt=2**64)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Logprob = Annotated[float, BeforeValidator(_not_a_number)]
+Logprob = Annotated[float, BeforeValidator(_not_a_number), AfterValidator(_not_infinite)]
 StopReason = Literal[
     "NOT_FINISHED", "MAX_TOKENS", "EOS_TOKEN", "CANCELLED", "TIME_LIMIT", "STOP_SEQUENCE", "TOKEN_LIMIT", "ERROR"
 ]

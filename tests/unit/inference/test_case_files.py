@@ -254,6 +254,7 @@ def test_a_file_that_is_no_list_of_cases_is_a_fault(text: str, message: str) -> 
         ("{name: a, request: {}, compare: [{threshold: 1}]}", "the field `comparator` with a name is missing"),
         ("{name: a, request: {}, compare: [{comparator: regex, pattern: '('}]}", "is not an expression of RE2"),
         ("{name: a, request: {}, skip_check: true, compare: [{comparator: exact}]}", "has no effect"),
+        ("{name: a, request: {}, response: {responses: [{tokens: [{text: a, logprob: -.inf}]}]}}", "must be finite"),
         ("{name: a, request: {}, response: null}", "`response` has no value"),
         ("{name: a, request: {}, error: }", "`error` has no value"),
         ("{name: a, request: {}, compare: [{comparator: error}]}", "compares only an expected `error`"),
