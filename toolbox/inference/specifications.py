@@ -191,7 +191,8 @@ class Framework(_Strict):
             raise ValueError("a framework needs a `command`, a `url` or a `grpc`")
         texts = [*(self.command or ()), *self.env.values()]
         for protocol, address, port in (("openai", self.url, "{port}"), ("fmaas", self.grpc, "{grpc_port}")):
-            if protocol in self.protocols and not address and not any(port in text for text in texts):
+            has_address = bool(address) and port not in (address or "")
+            if protocol in self.protocols and not has_address and not any(port in text for text in texts):
                 field = "url" if protocol == "openai" else "grpc"
                 raise ValueError(f"the protocol {protocol} needs `{port}` in the `command`, or a `{field}`")
         known = {"model", "image_tag", *_OF_WORKER, *Config.model_fields} - {"name", "resources"}

@@ -195,6 +195,7 @@ def test_the_comparators_of_a_specification_are_validated(configuration: Any) ->
         ({"command": ["serve"]}, "the protocol openai needs `{port}` in the `command`, or a `url`"),
         ({"command": ["{prot}", "{port}"]}, "no parameter `prot`: did you mean port?"),
         ({"url": "http://{hots}"}, "no parameter `hots`"),
+        ({"url": "http://host:{port}"}, "the protocol openai needs `{port}` in the `command`"),
         ({"url": "u", "arguments": {"dtype": []}}, "no parameter `dtype`: did you mean dtype_str?"),
     ],
 )
