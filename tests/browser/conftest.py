@@ -1,4 +1,4 @@
-"""A real headless Chromium, one per worker, and pages in it that must not cause errors or foreign requests."""
+"""A real headless Chromium, one per module, and pages in it that must not cause errors or foreign requests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ class Visit(Protocol):
         """Return the page of a file, opened at the fragment `at`."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Yield the Chromium that is installed on the system. No browser is downloaded."""
+    """Yield the Chromium that is installed on the system. No browser is downloaded.
+
+    The event loop of playwright runs in this thread until the end of the fixture, so that no other test could use
+    `asyncio.run`. Therefore the fixture does not last for the session.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
     if (program := shutil.which("chromium")) is None:
         pytest.skip("chromium is not installed: apt-get install chromium")
