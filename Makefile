@@ -39,7 +39,7 @@ demo: $(STAMP) ## train a matrix of six small models on this machine
 	@./run_toolbox.py project run training_e2e --presets=smoke
 
 demo-inference: $(INFERENCE_STAMP) ## serve a small model with three configs, refuse a fourth, and judge all answers
-	@! ./run_toolbox.py config validate inference --overrides='{"tests[0].configs[1].dtype_str": bfloat16}'
+	@./run_toolbox.py config validate inference --overrides='{"tests[0].configs[1].dtype_str": bfloat16}'; [ $$? -eq 2 ]
 	@echo 'as expected, this config is refused before anything starts; the other three are served now'
 	@./run_toolbox.py project run inference
 
