@@ -273,6 +273,9 @@ class RemoteResource(Protocol):
 
     A kind with the class variable `waits_for_attempts = True` is not deleted at the end of a run whose attempts are
     open, because a resumed run collects their results. A resource that costs money must not wait.
+
+    A kind with the static method `tidy(ledger)` also keeps something on this machine for its resources, such as a key.
+    The method is called after deletions, also failed ones, and removes what no open resource of the ledger needs.
     """
 
     def delete(self, owner: Owner) -> bool | None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from toolbox.extensions import loading
 from toolbox.extensions.protocols import RESOURCES
@@ -27,7 +27,6 @@ from toolbox.runs.run_state import DELETION
 from toolbox.runs.steps import Step
 from toolbox.system import cancellation, environ, signals
 from toolbox.system.cancellation import CancelScope
-from toolbox.tpu import ssh_keys
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +202,8 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
             scope.cancel(str(error))  # otherwise, the end of the block would wait for all deletions
             raise
         failures = [failure for future in futures for failure in future.result()]
-    ssh_keys.remove_unused(ledger)
+    for tidy in {tidy for entry in entries if (tidy := _attribute(entry, "tidy")) is not None}:
+        tidy(ledger)
     return failures
 
 
@@ -267,10 +267,15 @@ def _text(entry: OpenResource, field: str) -> str | None:
 
 
 def _waits_for_attempts(entry: OpenResource) -> bool:
+    return bool(_attribute(entry, "waits_for_attempts"))
+
+
+def _attribute(entry: OpenResource, name: str) -> Any:
+    """Return an optional attribute of a kind of resources; None if the kind does not have it."""
     try:
-        return bool(getattr(loading.load(RESOURCES, entry.resource.kind), "waits_for_attempts", False))
+        return getattr(loading.load(RESOURCES, entry.resource.kind), name, None)
     except ValueError:
-        return False  # `delete` reports that the kind is missing or broken
+        return None  # `delete` reports that the kind is missing or broken
 
 
 def _has_open_attempts(top: Step) -> bool:

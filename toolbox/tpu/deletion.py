@@ -15,11 +15,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from toolbox.model import backoff
 from toolbox.model.errors import StepError
-from toolbox.model.resources import Owner
+from toolbox.model.resources import Owner, ResourceLedger
 from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation
-from toolbox.tpu import api_endpoint, api_errors
+from toolbox.tpu import api_endpoint, api_errors, ssh_keys
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.api_errors import TpuApiError
 from toolbox.tpu.tpu_description import is_endpoint
@@ -48,6 +48,11 @@ class TpuObject(BaseModel):
         """See `toolbox.extensions.protocols.RemoteResource`."""
         with TpuApi(api_endpoint.parse(self.api_endpoint)) as api:
             return delete(api, self.name, owner)
+
+    @staticmethod
+    def tidy(ledger: ResourceLedger) -> None:
+        """Remove the SSH key of a run that has no TPU any more."""
+        ssh_keys.remove_unused(ledger)
 
 
 class ForeignObject(StepError):
