@@ -118,7 +118,7 @@ def _address(node: Node, worker: int, ssh: Ssh) -> str:
 
 
 def _alias(node: Node, worker: int) -> str:
-    created = round(node.created.timestamp()) if node.created is not None else 0
+    created = f"{node.created.timestamp():.6f}" if node.created is not None else "0"
     return f"{node.id}-{created}-{worker}"
 
 

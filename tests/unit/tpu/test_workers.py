@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_workers_are_numbered_through_all_slices() -> None:
     assert len({each.alias for each in found}) == 3
 
 
+def test_a_node_that_is_created_again_within_a_second_has_another_alias() -> None:
+    first = node("x", Endpoint("10.0.0.1", "34.0.0.1"))
+    assert first.created is not None
+    again = replace(first, created=first.created + timedelta(milliseconds=200))
+    (one,), (other,) = (workers.of_nodes([each], Ssh()) for each in (first, again))
+    assert one.alias != other.alias
+
+
 def test_a_worker_without_an_external_address_is_an_error_with_a_hint() -> None:
     with pytest.raises(StepError, match="has no external address: use ssh") as caught:
         workers.of_nodes([node("x", Endpoint("10.0.0.1"))], Ssh())
@@ -84,7 +93,7 @@ def test_the_command_line_uses_only_the_key_of_the_run() -> None:
     command = worker.login(Ssh(user="me", port=2222), KEY).command(command="true")
     assert '-oIdentityFile="/keys/a b%%/id"' in command
     assert "-oIdentitiesOnly=yes" in command
-    assert "-oHostKeyAlias=x-1767312000-0" in command
+    assert "-oHostKeyAlias=x-1767312000.000000-0" in command
     assert list(command[-7:]) == ["-l", "me", "-p", "2222", "--", "192.0.2.1", "true"]
 
 
