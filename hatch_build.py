@@ -1,6 +1,8 @@
 """
 Compile the gRPC definition of inference servers, when pip builds or installs Topgallant.
 
+`python3 hatch_build.py` only compiles the definition, for a checkout that is used without an installation.
+
 The code that protoc itself generates works only with the protobuf release that it was made for. This module is also
 sent to targets, whose protobuf may be older or newer. So protoc makes only the description of the messages, whose
 format is stable, and the type stub. protobuf makes the classes from the description when the module is imported.
@@ -16,7 +18,7 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path(__file__).parent / "toolbox/inference_client/fmaas"
+PROTO = Path(__file__).parent / "toolbox/inference_client/fmaas/generation.proto"
 
 MODULE = '''"""The messages of {proto}, from which hatch_build.py generates this file."""
 
@@ -41,7 +43,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the definition, and include the results, although git ignores them."""
         del version
-        compile_proto(FOLDER / "generation.proto")
+        compile_proto(PROTO)
         build_data["artifacts"] += ["generation_pb2.py", "generation_pb2.pyi"]
 
 
@@ -55,3 +57,7 @@ def compile_proto(proto: Path) -> None:
         (file,) = descriptor_pb2.FileDescriptorSet.FromString(description.read_bytes()).file
     module = MODULE.format(proto=proto.name, description=file.SerializeToString())
     proto.with_name(f"{proto.stem}_pb2.py").write_text(module, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    compile_proto(PROTO)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from toolbox.system import places
 from toolbox.testing import Outcome, Workspace
 
 JUNIT = """<testsuite><testcase classname="m" name="good" time="0.5"/>
@@ -22,10 +25,15 @@ def repository(tmp_path: Path) -> Path:
     directory = tmp_path / "repository"
     directory.mkdir()
     (directory / "junit.xml").write_text(JUNIT)
+    commit(directory)
+    return directory
+
+
+def commit(directory: Path) -> None:
+    """Make a directory a repository with one commit."""
     identity = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
     for arguments in (["init", "-q", "-b", "main"], ["add", "-A"], [*identity, "commit", "-q", "-m", "x"]):
         subprocess.run(["git", "-C", str(directory), *arguments], check=True)
-    return directory
 
 
 def run(workspace: Workspace, repository: Path, *commands: str, **overrides: Any) -> Outcome:
@@ -53,6 +61,21 @@ def test_a_failed_test_case_fails_its_cell_at_the_resolved_commit(workspace: Wor
         ("m.bad", "failed", "at m.bad"),
         ("m.good", "passed", ""),
     ]
+
+
+def test_the_static_checks_of_this_repository_pass_on_a_new_checkout(workspace: Workspace, tmp_path: Path) -> None:
+    root, checkout = places.builtin_root(), tmp_path / "checkout"
+    for name in ("toolbox", "projects", "tests", "benchmarks"):
+        shutil.copytree(root / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "*_pb2.*"))
+    for name in ("pyproject.toml", "hatch_build.py", "run_toolbox.py", ".gitignore"):
+        shutil.copy(root / name, checkout)
+    commit(checkout)
+    document = yaml.safe_load((root / "config/tpu_ci.yaml").read_text())
+    commands: list[str] = document["ci_presets"]["cpu"]["matrix.axes.suite"]["static"]["commands"]
+    # mypy takes half a minute for everything, so it checks only a module that needs generated code.
+    few = [text.replace("mypy ", "mypy toolbox/inference_client/fmaas_messages.py ") for text in commands]
+    outcome = run(workspace, checkout, **{"matrix.axes.suite": {"static": {"commands": few, "min_tests": 2}}})
+    assert outcome.exit_code == 0, str(outcome)
 
 
 @pytest.mark.parametrize(
