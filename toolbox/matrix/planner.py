@@ -289,7 +289,7 @@ class _Planner:
         for axis in check.to or ():
             if axis not in self.block.axes:
                 hint = did_you_mean(axis, self.block.axes, label="axes")
-                raise ValueError(f"check `relation`: no axis `{axis}`: {hint}")
+                raise ValueError(f"check `{check.name}`: no axis `{axis}`: {hint}")
 
     def _configuration_of(self, combination: Combination) -> Configuration:
         fields = {axis: value for axis, value in combination.settings.items() if path_of(axis) is not None}

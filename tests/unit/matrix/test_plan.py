@@ -272,6 +272,13 @@ def test_a_check_or_a_metric_that_is_invalid_for_one_cell_is_reported(planned: P
         planned({**block, "metrics": {"loss": {"source": "@cell.x"}}})
 
 
+@pytest.mark.parametrize("check", [{"check": "same_answers"}, {"check": "relation", "metric": "t", "lower": 1}])
+def test_a_comparison_with_a_cell_on_an_unknown_axis_is_an_error(planned: Planned, check: dict[str, Any]) -> None:
+    block = {"axes": {"x": ["a"]}, "metrics": {"t": {"source": "log", "pattern": "(?P<value>.)"}}}
+    with pytest.raises(ConfigurationError, match=f"check `{check['check']}`: no axis `z`"):
+        planned({**block, "checks": [{**check, "to": {"z": 1}}]})
+
+
 FAULTY: dict[str, Any] = {
     "axes": {"x": ["a", "b"], "y": [1]},
     "workload": {"command": ["run", "@cell.z"], "env": {"A": "{@cell.w}"}, "cwd": "@model.name"},
