@@ -19,7 +19,7 @@ from toolbox.inference.suites import Expectation
 from toolbox.inference.wire_models import AnyResponse
 from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.generations import Generation, Mismatch, quoted
-from toolbox.model.text import truncate
+from toolbox.model.text import counted, truncate
 
 _LONGEST_MESSAGE: Final = 300
 _NOT_FINISHED: Final = "NOT_FINISHED"
@@ -176,6 +176,7 @@ def _stream_faults(answer: AnswerRecord) -> Iterator[str]:
     - The texts of the chunks add up to the whole text.
     - The number of generated tokens never falls from chunk to chunk, and ends with that of the whole.
     - Exactly one chunk has the stop reason, and no text follows this chunk.
+    - Each chunk belongs to an answer of the batch.
 
     Chunks that the worker left out are not known, so only the chunks before them keep the rules.
     """
@@ -183,6 +184,9 @@ def _stream_faults(answer: AnswerRecord) -> Iterator[str]:
         yield "the stream has no chunks"
         return
     is_complete = not answer.chunks_left_out
+    count = len(answer.generations)
+    if stray := next((chunk for chunk in answer.chunks if chunk.index >= count), None):
+        yield f"a chunk belongs to answer {stray.index + 1} of the batch, which has {counted(count, 'answer')}"
     for index, whole in enumerate(answer.generations):
         chunks = [chunk for chunk in answer.chunks if chunk.index == index]
         yield from _faults_of_chunks(chunks, whole, is_complete=is_complete)
