@@ -89,5 +89,10 @@ class CaseReport:
 
     def __str__(self) -> str:
         """Return the number of test cases with each outcome: `118 passed, 2 failed`."""
-        parts = [f"{count} {outcome}" for outcome in CaseOutcome if (count := self.counts.get(outcome, 0))]
-        return ", ".join(parts) or "no tests"
+        return counts_text([self])
+
+
+def counts_text(reports: Sequence[CaseReport]) -> str:
+    """Return how many test cases of all reports have each outcome: `118 passed, 2 failed`."""
+    counts = {outcome: sum(report.counts.get(outcome, 0) for report in reports) for outcome in CaseOutcome}
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "no tests"

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.model.cases import CaseReport
+from toolbox.model.cases import CaseReport, counts_text
 from toolbox.model.events import (
     CheckJudged,
     ClusterChosen,
@@ -154,6 +154,11 @@ class StepState:
             event.metric: Metric(event.metric, event.value, event.unit, event.fault, direction=event.direction)
             for event in self.metrics
         }
+
+    @property
+    def tests(self) -> str:
+        """How many test cases have each outcome: `118 passed, 2 failed`; empty if the step has none."""
+        return counts_text(self.cases) if self.cases else ""
 
     @property
     def depth(self) -> int:

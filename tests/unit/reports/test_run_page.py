@@ -614,6 +614,14 @@ def test_a_cell_shows_its_failed_tests_and_its_slowest_tests(run: Run) -> None:
     assert next(text_of(row) for row in all_of(slowest, ".//tbody/tr")) == "tests.unit.test_29✓ passed7.250 s"
 
 
+def test_the_page_counts_test_cases_in_the_words_of_the_terminal(run: Run) -> None:
+    run.cell(Verdict.FAILED, junit=suite(2, failing="test_bad"), x="a")
+    summary = run.write(Verdict.FAILED)
+    (cell,) = summary.cells
+    assert cell.tests == "2 passed, 1 failed"
+    assert text_of(one(details(read(summary), "x=a"), "./summary/*[@class='took']")) == f"tests: {cell.tests}; 1.0 s"
+
+
 def test_the_script_gets_all_tests_of_a_cell(run: Run) -> None:
     run.cell(junit=suite(2), x="a")
     data: dict[str, Any] = data_of(read(run.write()))

@@ -1,9 +1,11 @@
 """The state of a run says which steps can be replayed and which work is unfinished."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes.history import folded
-from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseResult
+from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -108,6 +110,15 @@ def test_a_repeated_command_in_another_directory_keeps_its_key() -> None:
         "test/h9", "h1", StepKind.COMMAND, Verdict.PASSED, None, "", 1.0)])  # fmt: skip
     found = find(past, "/test/h1")
     assert (found.step, found.can_be_replayed("")) == ("test/h9", True)
+
+
+def test_the_test_cases_of_all_reports_are_counted_together() -> None:
+    reports = [
+        CaseReport("a.xml", {CaseOutcome.SKIPPED: 2, CaseOutcome.PASSED: 1}),
+        CaseReport("b.xml", {CaseOutcome.PASSED: 3}),
+    ]
+    cell = find(folded([RUN, began("test"), began("test/c1")]), "/test/c1")
+    assert (cell.tests, replace(cell, cases=reports).tests) == ("", "4 passed, 2 skipped")
 
 
 # Attempts

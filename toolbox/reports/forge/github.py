@@ -143,7 +143,7 @@ class _Page:
                 _code(attempt.target) if attempt else "",
                 str(len(step.attempts) or ""),
                 duration(step.seconds),
-                *([html.escape("; ".join(map(str, step.cases)))] if has_tests else []),
+                *([html.escape(step.tests)] if has_tests else []),
                 *(_metric(metrics.get(name)) for name in names),
             ]
             yield f"<tr>{''.join(f'<td>{column}</td>' for column in columns)}</tr>"

@@ -70,15 +70,9 @@ def _table(summary: RunState) -> Table:
         judged = [check.passed for check in step.checks if check.passed is not None]
         checks = f"{sum(judged)} of {len(judged)}" if judged else ""
         elapsed = step.seconds if step.verdict is not None else _elapsed(step, summary.state)
-        tests = [_tests(step)] if has_tests else []
+        tests = [step.tests] if has_tests else []
         table.add_row(Text("  " * step.depth + name), verdict, step.cause or "", checks, *tests, duration(elapsed))
     return table
-
-
-def _tests(step: StepState) -> str:
-    """Return how many of the executed test cases of a step passed: `118 of 120`."""
-    executed = sum(report.executed for report in step.cases)
-    return f"{executed - sum(report.failed for report in step.cases)} of {executed}" if step.cases else ""
 
 
 def _without_verdict(summary: RunState) -> str:
