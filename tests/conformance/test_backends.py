@@ -13,6 +13,7 @@ import pytest
 from tests.conformance.conftest import BACKENDS, SITES
 from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for, workload
 from toolbox.extensions.protocols import teardown_of
+from toolbox.hosts import staging
 from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.workloads import AttemptState, EndedBy
@@ -117,6 +118,14 @@ def test_files_and_texts_are_sent_along(bench: Bench, tmp_path: Path) -> None:
     )
     assert attempt.text("stderr.log") == ""
     assert attempt.text() == ("./deep/er/folder/name with spaces\n./run.sh\n./sub/écrit\n./written.txt\nonetwo\nran\n")
+
+
+def test_a_workload_cannot_change_unnoticed_what_it_is_judged_by(bench: Bench) -> None:
+    attempt, outcome = bench.run("sh", "-c", "echo changed > ../src/expected", text_files={"expected": "sent"})
+    assert outcome.exit_code == 0
+    is_changed = (attempt.directory / "src/expected").read_text() != "sent"
+    assert is_changed is (bench.site.name == "local")
+    assert staging.changed_files(attempt.workload, attempt.directory) == ({"src/expected"} if is_changed else set())
 
 
 MAKE_RESULTS = """

@@ -105,6 +105,27 @@ def run(served: Workspace) -> Outcome:
     return served.run("project", "run", "served")
 
 
+@pytest.mark.parametrize("name", ["cases", "expectations"])
+def test_a_server_cannot_change_on_this_machine_what_is_expected_of_it(served: Workspace, name: str) -> None:
+    forged = {
+        "cases": "sent['cases'] = []",
+        "expectations": "[each.update(answers=None) for each in sent['expectations'].values()]",
+    }
+    served.write(
+        {"cases.yaml": "- {name: right, request: {requests: [{text: x}]}, response: {responses: [{text: y}]}}"}
+    )
+    configure(served, {"float32": "y", "float16": "z"})
+    with (served.directory / "worker.py").open("a") as worker:
+        worker.write(f"file = pathlib.Path('../src/{name}.json')\nsent = json.loads(file.read_text())\n")
+        worker.write(f"{forged[name]}\nfile.write_text(json.dumps(sent))\n")
+    outcome = run(served)
+    assert outcome.exit_code == 1, str(outcome)
+    cells = [step for step in served.summary()["steps"] if step["kind"] == "cell"]
+    assert {(cell["verdict"], cell["message"]) for cell in cells} == {
+        ("failed", f"answers: src/{name}.json is not as it was sent: the workload has changed it")
+    }
+
+
 def test_each_case_is_a_row_of_its_cell(served: Workspace) -> None:
     configure(served, {"float32": "y", "float16": "z"})
     outcome = run(served)

@@ -60,17 +60,18 @@ class Check(BaseModel):
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Compare the answers, and write the results."""
-        return self._judge(evidence.directory, is_partial=False)
+        return self._judge(evidence, is_partial=False)
 
-    def finished(self, directory: Path) -> CaseReport | None:
+    def finished(self, evidence: Evidence) -> CaseReport | None:
         """Return the cases that were answered before the workload was ended; None if there are none."""
-        return self._judge(directory, is_partial=True).cases
+        return self._judge(evidence, is_partial=True).cases
 
-    def _judge(self, directory: Path, *, is_partial: bool) -> Judgement:
+    def _judge(self, evidence: Evidence, *, is_partial: bool) -> Judgement:
+        directory = evidence.directory
         try:
             answers = _Answers(
-                suites.read(directory, self.cases, SentCases),
-                suites.read(directory, self.expectations, Expectations),
+                suites.read(evidence, self.cases, SentCases),
+                suites.read(evidence, self.expectations, Expectations),
             )
             answers.read(directory, self.answers, is_partial=is_partial)
         except (ValueError, AnswersFault) as error:

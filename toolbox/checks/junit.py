@@ -6,7 +6,6 @@ tested nothing, so skipped test cases do not count for `min_tests`.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -48,10 +47,10 @@ class Check(BaseModel):
             return Judgement(False, message, cases=report)
         return Judgement(True, f"{report}, in {duration(report.seconds)}", cases=report)
 
-    def finished(self, directory: Path) -> CaseReport | None:
+    def finished(self, evidence: Evidence) -> CaseReport | None:
         """Return the test cases that finished before the suite was ended; None if no test case finished."""
         try:
-            report = junit_files.report(directory, self.glob, self.fail_on, is_partial=True)
+            report = junit_files.report(evidence.directory, self.glob, self.fail_on, is_partial=True)
         except junit_files.JUnitFault:
             return None
         return report if report.total else None

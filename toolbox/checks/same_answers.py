@@ -60,7 +60,7 @@ class Check(BaseModel):
         if reference.directory is None:
             return Judgement(False, f"`{reference.name}` has no answers: {reference.fault or 'it did not pass'}")
         try:
-            expected = suites.read(evidence.directory, self.expectations, Expectations)
+            expected = suites.read(evidence, self.expectations, Expectations)
             others = {(record.case, record.stream): record for record in self._records(reference.directory)}
             results = list(self._results(evidence.directory, expected, others, reference.name))
         except ValueError as error:

@@ -69,7 +69,7 @@ class RelationCheck(Protocol):
 class CaseCheck(Protocol):
     """A check that counts test cases, which are rows of the cell even if the workload did not end by itself."""
 
-    def finished(self, directory: Path) -> CaseReport | None:
+    def finished(self, evidence: Evidence) -> CaseReport | None:
         """Return the test cases that finished before the workload was ended; None if no test case finished."""
 
 

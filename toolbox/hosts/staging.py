@@ -8,9 +8,9 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from toolbox.model.errors import StepError
@@ -18,7 +18,7 @@ from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import TargetContext, Workload
 from toolbox.runs.layout import AttemptDirectory
-from toolbox.system import filesystem
+from toolbox.system import filesystem, redaction
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +94,27 @@ def _fill(folder: Path, workload: Workload) -> None:
     except (OSError, shutil.Error) as error:
         cause = Cause.CONFIGURATION if isinstance(error, FileNotFoundError) else Cause.INFRASTRUCTURE
         raise StepError(f"the files of the workload cannot be sent: {error}", cause=cause) from error
+
+
+def changed_files(workload: Workload, directory: Path) -> frozenset[str]:
+    """Return the generated files of a workload that are not as they were sent, relative to the attempt's directory.
+
+    A file in which `Recorder.sweep` has masked a secret is as it was sent.
+    """
+    mask = redaction.current()
+    return frozenset(
+        str(PurePath(AttemptDirectory.sources, name))
+        for name, text in workload.text_files.items()
+        if not _contains(AttemptDirectory(directory).sources / name, {text, mask(text)})
+    )
+
+
+def _contains(file: Path, texts: Collection[str]) -> bool:
+    contents = set(map(filesystem.encode, texts))
+    try:
+        return file.is_file() and file.stat().st_size <= max(map(len, contents)) and file.read_bytes() in contents
+    except OSError:
+        return False
 
 
 def remove_unmatched(directory: Path, patterns: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,6 +19,7 @@ from toolbox.extensions.protocols import COMPARATORS, Comparator
 from toolbox.inference import answer_records
 from toolbox.inference.answer_records import GenerationRecord
 from toolbox.inference.case_files import Case, can_stream
+from toolbox.model.evidence import Evidence
 from toolbox.model.generations import Generation
 from toolbox.runs.evidence_files import read_document, readable
 
@@ -106,13 +107,15 @@ class Expectations(BaseModel):
     skipped: list[Skipped] = []
 
 
-def read(directory: Path, file: str, model: type[Document]) -> Document:
+def read(evidence: Evidence, file: str, model: type[Document]) -> Document:
     """Return the content of one of the two files.
 
     Raises:
-        ValueError: the file cannot be read, or its content is wrong.
+        ValueError: the file cannot be read, its content is wrong, or the workload has changed it.
     """
-    with readable(directory, file) as path:
+    if str(PurePath(file)) in evidence.changed:
+        raise ValueError(f"{file} is not as it was sent: the workload has changed it")
+    with readable(evidence.directory, file) as path:
         content = read_document(path, file)
     try:
         return model.model_validate_json(content)

@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from toolbox.hosts import staging
 from toolbox.matrix import judgement
 from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.judgement import NamedCheck
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.relations import Relations
-from toolbox.model.evidence import Metric, Reference
+from toolbox.model.evidence import Evidence, Metric, Reference
 from toolbox.model.verdicts import Verdict
 from toolbox.runs.steps import Outcome
 
@@ -58,7 +59,10 @@ class Comparisons:
     def compared(self, run: CellRun, conclusion: Conclusion) -> Conclusion:
         """Return a conclusion with the judgements of the checks that compare the cell with other cells."""
         checks = [check for check in run.cell.expectations.checks if self._compares(check, run.cell)]
-        judged = judgement.judge(checks, run.directory, conclusion.metrics, partial(self._reference, run.cell))
+        evidence = Evidence(
+            run.directory, conclusion.metrics, changed=staging.changed_files(run.cell.workload, run.directory)
+        )
+        judged = judgement.judge(checks, evidence, partial(self._reference, run.cell))
         return replace(conclusion, judgements=(*conclusion.judgements, *judged))
 
     def ready_after(self, cell: str) -> Iterator[tuple[CellRun, Conclusion]]:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from toolbox.extensions.protocols import Backend, teardown_of
+from toolbox.hosts import staging
 from toolbox.matrix import abandoned, judgement
 from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.cell_progress import CellRun, Conclusion
@@ -34,6 +35,7 @@ from toolbox.model.errors import (
     outcome_of,
 )
 from toolbox.model.events import AttemptReleased, Note
+from toolbox.model.evidence import Evidence
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, WorkloadOutcome
 from toolbox.runs.recorder import Recorder
@@ -299,11 +301,14 @@ class Executions:
             paid_seconds=outcome.paid_seconds,
         )
         expected = run.cell.expectations
+        changed = staging.changed_files(run.cell.workload, run.directory)
         if without_checks is not None:
-            return replace(conclusion, cases=tuple(judgement.finished_cases(expected.checks, run.directory)))
+            cases = judgement.finished_cases(expected.checks, Evidence(run.directory, changed=changed))
+            return replace(conclusion, cases=tuple(cases))
         metrics = expected.measure(run.directory)
         checks = [check for check in expected.checks if check.to is None]
-        judged = judgement.judge(checks, run.directory, metrics, lambda _: None, run.cell.bounds)
+        evidence = Evidence(run.directory, metrics, bounds=run.cell.bounds, changed=changed)
+        judged = judgement.judge(checks, evidence)
         return replace(conclusion, metrics=metrics, judgements=tuple(judged))
 
     def _backend(self, target: str) -> Backend:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from toolbox.extensions import loading, protocols
 from toolbox.extensions.protocols import CaseCheck, Check, HistoryCheck, MetricSource, RelationCheck
-from toolbox.model.bounds import Bound, Direction
+from toolbox.model.bounds import Direction
 from toolbox.model.cases import CaseReport
 from toolbox.model.errors import describe
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
@@ -103,31 +103,28 @@ class Expectations:
 
 def judge(
     checks: Sequence[NamedCheck],
-    directory: Path,
-    metrics: Mapping[str, Metric],
-    reference: Callable[[Mapping[str, Any]], Reference | None],
-    bounds: Mapping[str, Bound] | None = None,
+    evidence: Evidence,
+    reference: Callable[[Mapping[str, Any]], Reference | None] = lambda _: None,
 ) -> list[tuple[str, Judgement]]:
     """Run the checks, and return their names and judgements.
 
     Args:
         reference: returns the cell to compare with, given its settings.
-        bounds: the bounds from earlier runs, by metric.
     """
     judgements = []
     for named in checks:
         other = reference(named.to) if named.to is not None else None
-        judgements.append((named.name, _judge(named, Evidence(directory, metrics, other, bounds or {}))))
+        judgements.append((named.name, _judge(named, replace(evidence, reference=other))))
     return judgements
 
 
-def finished_cases(checks: Sequence[NamedCheck], directory: Path) -> list[CaseReport]:
+def finished_cases(checks: Sequence[NamedCheck], evidence: Evidence) -> list[CaseReport]:
     """Return the test cases that finished in an attempt whose workload did not end by itself."""
     reports = []
     for named in checks:
         if isinstance(named.check, CaseCheck):
             try:
-                reports.append(named.check.finished(directory))
+                reports.append(named.check.finished(evidence))
             except Exception:  # see `_judge`
                 log.exception("the check `%s` is broken", named.name)
     return [report for report in reports if report is not None]

@@ -57,12 +57,15 @@ class Evidence:
     Args:
         reference: the cell to compare with; None if the check does not compare cells.
         bounds: the bounds of the metrics from earlier runs, by the name of the metric.
+        changed: the generated files that are not as they were sent, relative to the directory. On this machine, a
+            workload can change them. A check must not take expectations from such a file.
     """
 
     directory: Path
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     reference: Reference | None = None
     bounds: Mapping[str, Bound] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.model.errors import CheckFailed, ConfigurationError, StepError
 from toolbox.model.events import CheckJudged, MetricMeasured, Note, case_events
-from toolbox.model.evidence import Judgement, Metric
+from toolbox.model.evidence import Evidence, Judgement, Metric
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import session
 from toolbox.runs.layout import StepDirectory
@@ -65,7 +65,7 @@ def judge(
     measured = expected.measure(directory)
     for metric in measured.values():
         step.recorder.record(MetricMeasured.from_metric(step.identity, metric))
-    results = judgement.judge(expected.checks, directory, measured, lambda _: None)
+    results = judgement.judge(expected.checks, Evidence(directory, measured))
     for name, judgement_ in results:
         step.recorder.record(CheckJudged.from_judgement(step.identity, name, judgement_))
         for event in case_events(step.identity, judgement_.cases) if judgement_.cases is not None else ():

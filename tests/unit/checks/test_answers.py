@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from textwrap import dedent
 from typing import Any
 
@@ -93,6 +93,17 @@ def judged(tmp_path: Path) -> Judged:
     return Judged(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["src/cases.json", "src/expectations.json"])
+def test_a_file_that_the_workload_has_changed_is_not_trusted(judged: Judged, name: str) -> None:
+    judged.write(CASES, answer())
+    evidence = Evidence(judged.directory, changed=frozenset({name}))
+    judgement = answers.Check(cases="src/./cases.json").judge(evidence)
+    assert judgement.passed is False
+    assert PurePath(judgement.message.split()[0]) == PurePath(name)
+    assert judgement.message.endswith("is not as it was sent: the workload has changed it")
+    assert answers.Check().finished(evidence) is None
+
+
 def test_right_answers_pass_and_become_rows(judged: Judged) -> None:
     judged.write(CASES, answer(), answer(stream=True, chunks=CHUNKS), streams=True)
     judgement = judged.judge()
@@ -157,14 +168,14 @@ def test_a_case_without_an_answer_is_an_error(judged: Judged) -> None:
 
 def test_after_the_end_of_the_attempt_only_answered_cases_count(judged: Judged) -> None:
     judged.write(CASES + BATCH, answer())
-    report = answers.Check().finished(judged.directory)
+    report = answers.Check().finished(Evidence(judged.directory))
     assert report is not None
     assert (str(report), report.is_partial) == ("1 passed", True)
 
 
 def test_an_attempt_without_answers_has_no_rows(judged: Judged) -> None:
     judged.write(CASES)
-    assert answers.Check().finished(judged.directory) is None
+    assert answers.Check().finished(Evidence(judged.directory)) is None
     assert judged.judge().message == "files/answers.jsonl is empty: no case was answered"
 
 

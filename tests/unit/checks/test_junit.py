@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolbox.checks import junit
+from toolbox.model.evidence import Evidence
 
 from .conftest import Judge
 
@@ -87,5 +88,5 @@ def test_only_test_cases_that_finished_are_known_of_an_interrupted_suite(
 ) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    report = junit.Check(glob="*.xml").finished(tmp_path)
+    report = junit.Check(glob="*.xml").finished(Evidence(tmp_path))
     assert (report.counts if report is not None else None) == counts

@@ -15,6 +15,8 @@ from toolbox.model.errors import StepError
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import TargetContext, Timeouts, Workload
+from toolbox.system import redaction
+from toolbox.system.redaction import Redactor
 
 CONTEXT = TargetContext("there", "run", Path("/mark"), {}, lambda: ["secret"], lambda _: None, MemoryLedger())
 
@@ -39,6 +41,38 @@ def test_an_order_contains_all_settings_of_the_workload() -> None:
         "log_bytes": 5,
         "sample_seconds": 6,
     }
+
+
+def test_generated_files_that_are_not_as_they_were_sent_are_named(tmp_path: Path) -> None:
+    texts = dict.fromkeys(("same", "longer", "other", "gone", "folder", "link", "sub/deep"), "text")
+    source = tmp_path / "data"
+    source.write_text("data")
+    workload = Workload(("true",), text_files={**texts, "./e\N{COMBINING ACUTE ACCENT}": "\udcff"}, files={"x": source})
+    with staging.staged(workload, tmp_path) as folder:
+        assert folder is not None
+        src = folder.rename(tmp_path / "src")
+        assert staging.changed_files(workload, tmp_path) == frozenset()
+        for name, text in {"longer": "text and more", "other": "TEXT", "sub/deep": "", "x": "not generated"}.items():
+            (src / name).write_text(text)
+        for name in ("gone", "folder", "link"):
+            (src / name).unlink()
+        (src / "folder").mkdir()
+        (src / "link").symlink_to("link")
+    changed = {f"src/{name}" for name in ("longer", "other", "gone", "folder", "link", "sub/deep")}
+    assert staging.changed_files(workload, tmp_path) == changed
+
+
+def test_a_file_in_which_a_secret_was_masked_is_as_it_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    redactor = Redactor()
+    redactor.add(["one-secret"])
+    monkeypatch.setattr(redaction, "current", lambda: redactor)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a").write_text("the one-secret, and more")
+    workload = Workload(("true",), text_files={"a": "the one-secret, and more"})
+    assert staging.changed_files(workload, tmp_path) == frozenset()
+    redactor.sweep(tmp_path)
+    assert (tmp_path / "src/a").read_text() == "the ***, and more"
+    assert staging.changed_files(workload, tmp_path) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.model.bounds import Direction, Side
-from toolbox.model.evidence import Deviation, Judgement, Metric, Reference, deviations_of
+from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric, Reference, deviations_of
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
@@ -28,7 +28,7 @@ def test_the_exit_status_is_checked_first_by_default(checks: list[dict[str, Any]
 def test_a_configured_exit_status_check_replaces_the_default(tmp_path: Path) -> None:
     filesystem.write_text(tmp_path / "exit_code", "3\n")
     expected = Expectations.parse([{"check": "files", "glob": "*"}, {"check": "exit_status", "expected": 3}], {})
-    found = judgement.judge(expected.checks, tmp_path, {}, lambda _: None)
+    found = judgement.judge(expected.checks, Evidence(tmp_path))
     assert [(name, judged.passed) for name, judged in found] == [("files", True), ("exit_status", True)]
 
 
@@ -57,7 +57,7 @@ def test_a_comparing_check_gets_its_reference(tmp_path: Path) -> None:
 
     checks = [NamedCheck.parse(FASTER), NamedCheck.parse({"check": "metric", "metric": "time", "upper": 3})]
     assert [check.to for check in checks] == [{"model": "small"}, None]
-    found = judgement.judge(checks, tmp_path, {"time": Metric("time", 2.5)}, reference)
+    found = judgement.judge(checks, Evidence(tmp_path, {"time": Metric("time", 2.5)}), reference)
     assert [(name, judged.passed) for name, judged in found] == [("relation", False), ("metric", True)]
     assert requested == [{"model": "small"}]
 
