@@ -30,10 +30,13 @@ def load(kind: Kind[Any], name: str) -> Any:
 
 
 def example(model: type[BaseModel]) -> dict[str, Any]:
-    """Return values for the required fields of a plugin, and for fields that its validators require."""
+    """Return values for the required fields of a plugin, and for fields that its validators require.
+
+    A required field that does not take every text has `examples` in its `Field`.
+    """
     simple: dict[Any, Any] = {str: "some/text", int: 1, float: 1.0, dict[str, Any]: {"some": "text"}}
     values = {
-        name: simple[field.annotation]
+        name: field.examples[0] if field.examples else simple[field.annotation]
         for name, field in model.model_fields.items()
         if name in FILES or (field.is_required() and field.annotation in simple)
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def run(workspace: Workspace, checkpoint: Path, *flags: str, **overrides: Any) -
 def cells(workspace: Workspace) -> dict[str, tuple[str, str | None]]:
     """Return the verdict and the cause of each cell, by its config."""
     steps = [step for step in workspace.summary()["steps"] if step["kind"] == "cell"]
-    return {step["name"].rpartition("=")[2]: (step["verdict"], step["cause"]) for step in steps}
+    return {re.findall("config=([^,]+)", step["name"])[0]: (step["verdict"], step["cause"]) for step in steps}
 
 
 def answers(workspace: Workspace) -> list[dict[str, Any]]:
@@ -49,7 +50,7 @@ def test_the_project_trains_serves_and_judges_all_configs(workspace: Workspace, 
 
 
 def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace, checkpoint: Path) -> None:
-    assert run(workspace, checkpoint, "--cells=*float32").exit_code == 0
+    assert run(workspace, checkpoint, "--cells=*config=float32,*").exit_code == 0
     answer = next(each for each in answers(workspace) if each["case"].endswith("/Greedy"))
     case: dict[str, Any] = {
         "name": "Wrong",
@@ -65,7 +66,7 @@ def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace, che
     case["response"]["responses"][0]["tokens"][6]["text"] = "~"
     other = Workspace(workspace.directory / "other", {"cases.yaml": yaml.safe_dump([case])})
     names = {"tests[0].cases": [str(other.directory / "cases.yaml")]}
-    outcome = run(other, checkpoint, "--cells=*float32", **names)
+    outcome = run(other, checkpoint, "--cells=*config=float32,*", **names)
     assert outcome.exit_code == 1, str(outcome)
     (row,) = [line for line in outcome.stdout.splitlines() if "cases.Wrong: token 7 is " in line][:1]
     assert "expected '~'" in row
@@ -76,7 +77,7 @@ def test_a_server_that_is_never_ready_is_an_error_of_the_infrastructure(workspac
     outcome = run(
         workspace,
         checkpoint,
-        "--cells=*float32",
+        "--cells=*config=float32,*",
         frameworks__reference__command=["sleep", "100", "{port}", "{grpc_port}"],
         frameworks__reference__ready__timeout=1,
         matrix__retries={"infrastructure": 0},

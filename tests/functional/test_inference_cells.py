@@ -46,7 +46,7 @@ CASES = """
 - {name: right, request: {requests: [{text: x}]}, response: {responses: [{text: y}]}}
 - {name: sharded, single_shard_only: true, request: {requests: [{text: x}]}}
 """
-CELL = "@inference.cells.{@cell.model}.{@cell.config.name}"
+CELL = "@inference.cells.{@cell.model}.{@cell.config.name}.{@cell.test}"
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def configure(
             }
         ],
         "matrix": {
-            "axes": {"model": None, "config": None},
+            "axes": {"model": None, "config": None, "test": ["cases", "load"]},
             "zip": [],
             "workload": {
                 "command": ["python3", "../src/worker.py", str(served.directory / "table.json")],
@@ -132,8 +132,8 @@ def test_each_case_is_a_row_of_its_cell(served: Workspace) -> None:
     assert outcome.exit_code == 1, str(outcome)
     verdicts = {step["name"]: step["verdict"] for step in served.summary()["steps"] if step["kind"] == "cell"}
     assert verdicts == {
-        "model=org_m,config=table-float32-gpu=2": "passed",
-        "model=org_m,config=table-float16-num_shard=2": "failed",
+        "model=org_m,config=table-float32-gpu=2,test=cases": "passed",
+        "model=org_m,config=table-float16-num_shard=2,test=cases": "failed",
     }
     assert rows(served) == [
         ("right", "passed"),

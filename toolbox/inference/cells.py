@@ -1,24 +1,28 @@
 """Derives the cells of the project `inference` from its specifications: the axes, and what each cell needs.
 
-The axes `model` and `config` advance together. Their values are only what identifies a cell: the name of the model, and
-the given fields of the config. So a cell keeps its history when its cases or the description of its server change. The
-field `inference.cells` contains the rest, by the name of the model and the name of the config.
+The axes `model`, `config` and `test` advance together. Their values are only what identifies a cell: the name of the
+model, the given fields of the config, and whether the server gets the cases or the load. So a cell keeps its history
+when its cases or the description of its server change. The field `inference.cells` contains the rest, by the name of
+the model, the name of the config, and the test.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.config.configuration import Configuration
-from toolbox.inference import case_files, specifications, suites
+from toolbox.inference import case_files, load_steps, specifications, suites
 from toolbox.inference.case_files import Case
-from toolbox.inference.specifications import Config, Frameworks, Specification, Specifications
+from toolbox.inference.load_steps import Load
+from toolbox.inference.specifications import Config, Framework, Frameworks, Specification, Specifications
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.model.text import counted
 
 TESTS: Final = "tests"
 FRAMEWORKS: Final = "frameworks"
@@ -27,7 +31,11 @@ IMAGE_TAG: Final = f"{BLOCK}.image_tag"
 PROJECT: Final = "inference"
 CLIENT: Final = Path(__file__).parents[1] / "inference_client"
 """The package that sends the cases on a target."""
-_AXES: Final = ("model", "config")
+CASES: Final = "cases"
+LOAD: Final = "load"
+_AXES: Final = ("model", "config", "test")
+_TIMEOUTS: Final[Mapping[str, float | None]] = {"run": 3600, "silence": None}  # the defaults of `matrix.timeouts`
+_MOST_REASONS: Final = 3
 
 
 class InferenceBlock(BaseModel):
@@ -53,81 +61,173 @@ class InferenceBlock(BaseModel):
 
 
 def derive(configuration: Configuration) -> dict[str, object]:
-    """Return the axes and the descriptions of the cells, by the paths of their fields.
+    """Return the axes, the descriptions of the cells, and the metrics and checks of loads, by path.
 
     Raises:
-        ConfigurationError: the message names every impossible config and every fault of a case file.
+        ConfigurationError: the message names every impossible config or load, and every fault of a case file.
     """
     block = configuration.block(BLOCK, InferenceBlock)
     tests = configuration.block(TESTS, Specifications).root
     frameworks = configuration.block(FRAMEWORKS, Frameworks).root
     faults: list[str] = []
     cells: dict[str, dict[str, Any]] = {}
-    models, configs = [], []
+    axes: dict[str, list[Any]] = {name: [] for name in _AXES}
     for index, test in enumerate(tests):
-        path = f"{TESTS}[{index}]"
-        cases = _cases(configuration, test, path, faults)
+        described = _Test(configuration, block, test, f"{TESTS}[{index}]", faults)
         for number, config in enumerate(test.configs):
-            at = f"{path}.configs[{number}]"
-            config_faults = list(specifications.faults(config, frameworks))
-            faults += [_fault(configuration, f"{at}.{field}", fault) for field, fault in config_faults]
-            if config_faults:
-                continue
-            try:
-                cell = _cell(block, test, config, frameworks[config.deployment_framework], cases)
-            except ValueError as error:
-                faults.append(_fault(configuration, at, str(error)))
-                continue
-            cells.setdefault(test.model, {})[config.label] = cell
-            models.append(test.model)
-            configs.append(config.settings)
+            by_kind = described.cells(number, config, frameworks)
+            if by_kind:
+                cells.setdefault(test.model, {})[config.label] = by_kind
+            for kind in by_kind:
+                for name, value in zip(_AXES, (test.model, config.settings, kind), strict=True):
+                    axes[name].append(value)
     if faults:
         raise ConfigurationFaults(faults)
     zipped = configuration.get("matrix.zip", default=None) or []
     return {
-        "matrix.axes.model": models,
-        "matrix.axes.config": configs,
+        **{f"matrix.axes.{name}": values for name, values in axes.items()},
         "matrix.zip": [*zipped, list(_AXES)],
+        **_of_loads(configuration, {test.model: test.load for test in tests if test.load is not None}),
         f"{BLOCK}.cells": cells,
         **({f"{BLOCK}.client": str(CLIENT)} if block.client is not None else {}),
     }
 
 
-def _cases(configuration: Configuration, test: Specification, path: str, faults: list[str]) -> list[Case]:
-    cases: list[Case] = []
-    for index, name in enumerate(test.cases):
+class _Test:
+    """A specification, whose cells are described.
+
+    Args:
+        path: the path of the specification in the configuration.
+        faults: the list to which faults are added.
+    """
+
+    def __init__(
+        self, configuration: Configuration, block: InferenceBlock, test: Specification, path: str, faults: list[str]
+    ) -> None:
+        self._configuration = configuration
+        self._block = block
+        self._test = test
+        self._path = path
+        self._faults = faults
+        self._cases = self._read("cases", test.cases)
+        self._load_cases = self._cases
+        if test.load is not None and test.load.cases is not None:
+            self._load_cases = self._read("load.cases", test.load.cases)
+
+    def cells(self, number: int, config: Config, frameworks: Mapping[str, Framework]) -> dict[str, dict[str, Any]]:
+        """Return the cells of a config, by the value of the axis `test`; empty if the config is impossible."""
+        at = f"{self._path}.configs[{number}]"
+        if found := list(specifications.faults(config, frameworks)):
+            for field, fault in found:
+                self._add_fault(f"{at}.{field}", fault)
+            return {}
+        framework = frameworks[config.deployment_framework]
         try:
-            cases += case_files.load(configuration.root / Path(name).expanduser(), shown=name)
-        except ConfigurationError as error:
-            where = f"{path}.cases[{index}]"
-            faults += [f"{fault} (used by `{where}`, {configuration.location(where)})" for fault in error.faults]
-    return cases
+            pod = specifications.pod(framework, config, self._block.image_tag)
+        except ValueError as error:
+            self._add_fault(at, str(error))
+            return {}
+        settings = {
+            "server": specifications.server(framework, config, self._test.model),
+            "cases": "cases.json",
+            "concurrency": self._block.concurrency,
+            "timeout": self._block.timeout,
+        }
+        cells: dict[str, dict[str, Any]] = {}
+        if self._test.cases is not None:
+            sent, expectations = suites.describe(
+                self._cases,
+                protocols=framework.protocols,
+                shards=config.num_shard,
+                streams=self._test.streams,
+                compare=self._test.compare,
+            )
+            cells[CASES] = {"settings": settings, "cases": sent, "expectations": expectations, "pod": pod}
+        if (load := self._test.load) is not None:
+            sent, expectations = suites.describe_load(
+                self._load_cases, protocols=framework.protocols, shards=config.num_shard
+            )
+            if not sent["cases"] and self._load_cases:
+                reasons = Counter(each["reason"] for each in expectations["skipped"]).most_common(_MOST_REASONS)
+                shown = "; ".join(f"{counted(count, 'case')}: {reason}" for reason, count in reasons)
+                self._add_fault(f"{self._path}.load", f"no case is left for the load on {config.label} ({shown})")
+            for fault in _time_faults(self._configuration, load, self._test.model, config):
+                self._add_fault(f"{self._path}.load.seconds", fault)
+            cells[LOAD] = {
+                "settings": {**settings, "load": load.settings},
+                "cases": sent,
+                "expectations": expectations,
+                "pod": pod,
+            }
+        return cells
+
+    def _read(self, field: str, names: Sequence[str] | None) -> list[Case]:
+        cases: list[Case] = []
+        for index, name in enumerate(names or ()):
+            try:
+                cases += case_files.load(self._configuration.root / Path(name).expanduser(), shown=name)
+            except ConfigurationError as error:
+                where = f"{self._path}.{field}[{index}]"
+                location = self._configuration.location(where)
+                self._faults += [f"{fault} (used by `{where}`, {location})" for fault in error.faults]
+        return cases
+
+    def _add_fault(self, path: str, fault: str) -> None:
+        text = f"{self._configuration.location(path)}: `{path}`: {fault}"
+        if text not in self._faults:
+            self._faults.append(text)
 
 
-def _cell(
-    block: InferenceBlock,
-    test: Specification,
-    config: Config,
-    framework: specifications.Framework,
-    cases: list[Case],
-) -> dict[str, Any]:
-    sent, expectations = suites.describe(
-        cases, protocols=framework.protocols, shards=config.num_shard, streams=test.streams, compare=test.compare
-    )
-    server = specifications.server(framework, config, test.model)
-    settings: Mapping[str, Any] = {
-        "server": server,
-        "cases": "cases.json",
-        "concurrency": block.concurrency,
-        "timeout": block.timeout,
-    }
+def _of_loads(configuration: Configuration, loads: Mapping[str, Load]) -> dict[str, object]:
+    """Return the metrics and the checks of the matrix with those of loads; empty without a load.
+
+    A metric that the matrix has already stays as it is.
+    """
+    if not loads:
+        return {}
+    metrics, checks = load_steps.expectations(loads, {"test": LOAD})
+    matrix = configuration.written("matrix")
     return {
-        "settings": settings,
-        "cases": sent,
-        "expectations": expectations,
-        "pod": specifications.pod(framework, config, block.image_tag),
+        "matrix.metrics": {**metrics, **(matrix.get("metrics") or {})},
+        "matrix.checks": [*(matrix.get("checks") or []), *checks],
     }
 
 
-def _fault(configuration: Configuration, path: str, fault: str) -> str:
-    return f"{configuration.location(path)}: `{path}`: {fault}"
+def _time_faults(configuration: Configuration, load: Load, model: str, config: Config) -> Iterator[str]:
+    """Yield why the time limits of the cell of a load would end it: the whole time, and the time without output."""
+    values = {"model": model, "config": config.label, "test": LOAD}
+    for limit, seconds, what in (
+        ("run", load.total, f"{counted(len(load.names), 'step')} of {load.seconds:g} s take {load.total:g} s"),
+        ("silence", load.seconds, f"a step takes {load.seconds:g} s without output"),
+    ):
+        allowed = _time_limit(configuration, limit, values)
+        if allowed is not None and seconds >= allowed:
+            yield f"{what}, but `timeouts.{limit}` ends the cell after {allowed:g} s"
+
+
+def _time_limit(configuration: Configuration, name: str, values: Mapping[str, str]) -> float | None:
+    """Return a time limit of a cell; None if there is no limit.
+
+    An entry of `matrix.settings` that names further axes may apply to the cell or not: the longer limit counts.
+    """
+    limit = _number(configuration.get(f"matrix.timeouts.{name}", default=_TIMEOUTS[name]))
+    entries = configuration.get("matrix.settings", default=None)
+    for entry in entries if isinstance(entries, list) else ():
+        try:
+            when, seconds = entry.get("when") or {}, _number((entry.get("timeouts") or {}).get(name))
+            matches = all(values[axis] in _listed(value) for axis, value in when.items() if axis in values)
+            is_certain = when.keys() <= values.keys()
+        except (AttributeError, TypeError):  # the contract of the block reports it
+            continue
+        if matches and seconds is not None:
+            limit = seconds if is_certain or limit is None else max(limit, seconds)
+    return limit
+
+
+def _listed(pattern: object) -> list[object]:
+    items = pattern if isinstance(pattern, list) else [pattern]
+    return [item.get("name") if isinstance(item, Mapping) else item for item in items]
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
 from toolbox.inference.case_files import Comparators
+from toolbox.inference.load_steps import Load
 from toolbox.inference.suites import ServerProtocol
 from toolbox.kubernetes.pods.description import Resources
 from toolbox.model.nearest import did_you_mean
@@ -108,20 +109,30 @@ class Config(_Strict):
 
 
 class Specification(_Strict):
-    """A model, the configs to serve it with, and the cases that each of these servers gets.
+    """A model, the configs to serve it with, and the cases and the load that each of these servers gets.
 
     Args:
         model: the name or the path of the model.
-        cases: the case files, relative to the directory that contains `config/`.
+        cases: the case files, relative to the directory that contains `config/`; None for a load only.
+        load: the load; None for none.
         compare: the comparators of the cases that have none of their own; None for those that fit each case.
         streams: whether cases with one text are also sent as a stream.
     """
 
     model: str = Field(min_length=1)
     configs: list[Config] = Field(min_length=1)
-    cases: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1)
+    cases: list[Annotated[str, Field(min_length=1)]] | None = Field(default=None, min_length=1)
+    load: Load | None = None
     compare: Comparators | None = None
     streams: bool = True
+
+    @model_validator(mode="after")
+    def _has_cases(self) -> Self:
+        if self.cases is None and self.load is None:
+            raise ValueError("a specification needs `cases`, `load` or both")
+        if self.cases is None and self.load is not None and self.load.cases is None:
+            raise ValueError("the specification has no `cases`, so `load` needs `cases`")
+        return self
 
     @field_validator("configs")
     @classmethod

@@ -159,6 +159,31 @@ def describe(
     return {"protocol": protocols[0], "cases": sent}, {"expectations": expectations, "skipped": skipped}
 
 
+def describe_load(
+    cases: Iterable[Case], *, protocols: Sequence[ServerProtocol], shards: int = 1
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the contents of `cases.json` and of `expectations.json` for a load on one server.
+
+    Cases that expect an error, or that do not ask for a text, are not sent. Nothing is expected of an answer.
+    """
+    kept: list[Case] = []
+    skipped: list[dict[str, Any]] = []
+    for case in cases:
+        if reason := _unfit_for_load(case):
+            skipped.append({"suite": case.suite, "name": case.name, "reason": reason})
+        else:
+            kept.append(case)
+    sent, described = describe(kept, protocols=protocols, shards=shards)
+    return sent, {"expectations": {}, "skipped": [*skipped, *described["skipped"]]}
+
+
+def _unfit_for_load(case: Case) -> str:
+    if not can_stream(case):
+        return "the case does not ask for a text"
+    is_error = any(answer.error is not None for answer in case.expected or ())
+    return "the case expects an error" if is_error else ""
+
+
 def _skip_reason(case: Case, protocols: Collection[ServerProtocol], shards: int) -> str:
     if _SPOKEN[case.protocol] not in protocols:
         return f"the server does not speak {_SPOKEN[case.protocol]}, only {' and '.join(protocols)}"

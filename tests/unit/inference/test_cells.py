@@ -17,7 +17,7 @@ from toolbox.model.errors import ConfigurationError
 CASES = "- {name: a, request: {requests: [{text: x}]}, response: {responses: [{text: y}]}}\n"
 BASE = """
 inference: {cells: null}
-matrix: {axes: {model: null, config: null}, zip: []}
+matrix: {axes: {model: null, config: null, test: [cases, load]}, zip: []}
 frameworks:
   tiny:
     command: [serve, "--model={model}", "--shards={num_shard}", "--port={port}", "--grpc={grpc_port}"]
@@ -70,7 +70,9 @@ def test_each_model_with_each_of_its_configs_is_a_cell(configuration: Any) -> No
         {"deployment_framework": "tiny", "name": "tiny"},
         {"deployment_framework": "large", "name": "running"},
     ]
-    assert derived["matrix.zip"] == [["model", "config"]]
+    assert derived["matrix.axes.test"] == ["cases", "cases"]
+    assert derived["matrix.zip"] == [["model", "config", "test"]]
+    assert derived.keys().isdisjoint({"matrix.metrics", "matrix.checks"})
     by_model: Any = derived["inference.cells"]
     assert list(by_model["org/m"]) == ["tiny", "running"]
 
@@ -78,7 +80,7 @@ def test_each_model_with_each_of_its_configs_is_a_cell(configuration: Any) -> No
 def test_a_cell_has_its_server_its_cases_and_its_pod(configuration: Any) -> None:
     config = "{deployment_framework: tiny, dtype_str: float16, num_shard: 2, pt2_compile: true, resources: {gpu: null}}"
     by_model: Any = cells.derive(configuration(config))["inference.cells"]
-    cell = by_model["org/m"]["tiny-float16-num_shard=2-pt2_compile-cpu"]
+    cell = by_model["org/m"]["tiny-float16-num_shard=2-pt2_compile-cpu"]["cases"]
     server = cell["settings"]["server"]
     assert server["command"] == [
         "serve", "--model=org/m", "--shards=2", "--port={port}", "--grpc={grpc_port}", "--dtype=float16", "--compile",
@@ -91,7 +93,7 @@ def test_a_cell_has_its_server_its_cases_and_its_pod(configuration: Any) -> None
 
 def test_cases_of_a_protocol_that_a_server_does_not_speak_are_skipped(configuration: Any) -> None:
     by_model: Any = cells.derive(configuration("{deployment_framework: large}"))["inference.cells"]
-    cell = by_model["org/m"]["large"]
+    cell = by_model["org/m"]["large"]["cases"]
     assert cell["cases"]["cases"] == []
     assert cell["expectations"]["skipped"][0]["reason"] == "the server does not speak fmaas, only openai"
 
