@@ -7,7 +7,7 @@ what it measured is not the server. So such an attempt is an error of the infras
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -64,7 +64,7 @@ class Check(BaseModel):
     def judge(self, evidence: Evidence) -> Judgement:
         """Judge all steps."""
         try:
-            expected = self._steps(evidence.directory)
+            expected = self._steps(evidence)
             results = load_results.read(evidence.directory, self.file)
         except ValueError as error:
             return Judgement(False, str(error))
@@ -81,9 +81,11 @@ class Check(BaseModel):
         counts = f"{counted(len(results.steps), 'step')}, {counted(requests, 'request')}, {counted(errors, 'error')}"
         return Judgement(True, f"{counts}; the worker sent requests at most {_milliseconds(delay)} late")
 
-    def _steps(self, directory: Path) -> list[str]:
+    def _steps(self, evidence: Evidence) -> list[str]:
         """Return the names of the steps that the worker was to run. Raise ValueError if the settings have none."""
-        with readable(directory, self.settings) as path:
+        if str(PurePath(self.settings)) in evidence.changed:
+            raise ValueError(f"{self.settings} is not as it was sent: the workload has changed it")
+        with readable(evidence.directory, self.settings) as path:
             content = read_document(path, self.settings)
         try:
             steps = _Settings.model_validate_json(content).load.steps

@@ -17,7 +17,15 @@ from typing import Final
 
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
-from toolbox.reports.page import case_tables, matrix_grid, metrics_table, provenance, step_details, time_line
+from toolbox.reports.page import (
+    case_tables,
+    load_charts,
+    matrix_grid,
+    metrics_table,
+    provenance,
+    step_details,
+    time_line,
+)
 from toolbox.reports.page.step_details import StepCard
 from toolbox.results import run_cost
 from toolbox.runs.layout import RunDirectory
@@ -52,6 +60,7 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
     cards = {card.step.step: card for card in (*steps.others, *steps.cells) if card.step.step}
     failures = [cards[step.step] for step in summary.failures if step.step in cards]
     remarks = [(cards[step.step], _remarks.text(step)) for step in _remarks.of(summary) if step.step in cards]
+    loads, more_loads = load_charts.make(steps.cells, summary.directory, summary.secrets_left)
     return _web_page.render(
         _TEMPLATE,
         styles=("report.css",),
@@ -74,6 +83,9 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
         most_in_full=step_details.MOST_IN_FULL,
         grid=grid,
         metrics=metrics_table.make(steps.cells or [card for card in steps.others if card.step.metrics]),
+        loads=loads,
+        more_loads=more_loads,
+        panel=load_charts.PANEL,
         time_line=time_line.make(steps.others, steps.cells, now, is_running=summary.state is State.RUNNING),
         configuration=provenance.of(summary),
         files=[link for name in _OWN_FILES if (link := _links.link(summary.directory, name, name=name))],

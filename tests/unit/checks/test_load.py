@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.load_results import results, step, times
-from toolbox.model.evidence import Judgement
+from toolbox.checks import load
+from toolbox.model.evidence import Evidence, Judgement
 
 from .conftest import Judge
 
@@ -92,3 +93,10 @@ def test_a_worker_that_wrote_nothing_fails(judged: Any, judge: Judge, tmp_path: 
     judged(step())
     (tmp_path / "files/load.json").unlink()
     assert judge(check="load") == Judgement(False, "files/load.json does not exist")
+
+
+def test_settings_that_the_workload_has_changed_are_not_believed(judged: Any, tmp_path: Path) -> None:
+    assert judged(step()).passed is True
+    changed = Evidence(tmp_path, changed=frozenset({"src/settings.json"}))
+    judgement = load.Check(settings="./src/settings.json").judge(changed)
+    assert judgement == Judgement(False, "./src/settings.json is not as it was sent: the workload has changed it")
