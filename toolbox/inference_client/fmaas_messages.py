@@ -77,12 +77,15 @@ class ResponseReader:
         )
 
     def part(self, response: fmaas.GenerationResponse) -> Generation:
-        """Return what a message of a stream adds. Its fields with the value 0 are absent."""
+        """Return what a message of a stream adds. Fields with the value 0 are absent.
+
+        The count is that of all tokens so far, so 0 stays 0: a count that falls to 0 is a mistake of the server.
+        """
         return Generation(
             text=response.text,
             stop_reason=_stop_reason(response),
             input_token_count=response.input_token_count or None,
-            generated_token_count=response.generated_token_count or None,
+            generated_token_count=response.generated_token_count,
             seed=response.seed or None,
             tokens=[self._token(token) for token in response.tokens] or None,
             input_tokens=[self._token(token) for token in response.input_tokens] or None,

@@ -13,6 +13,7 @@ import pytest
 from google.protobuf import json_format
 
 from tests.functional.reference_server.clients import Stub
+from tests.servers.reference_server import ReferenceServer
 from toolbox.inference_client.fmaas import generation_pb2 as fmaas
 
 PROMPT = "to be or not"
@@ -142,6 +143,14 @@ def test_a_time_limit_ends_a_text(stub: Stub) -> None:
     assert found.stop_reason == fmaas.TIME_LIMIT
     assert found.generated_token_count < 30
     assert len(many.result().responses) == 200
+
+
+def test_a_time_limit_does_not_set_the_count_of_a_stream_back(slow_server: ReferenceServer) -> None:
+    with grpc.insecure_channel(slow_server.grpc_address) as channel:
+        parts = streamed(Stub(channel), "a", stopping={"maxNewTokens": 50_000, "timeLimitMillis": 100})
+    counts = [part.generated_token_count for part in parts]
+    assert parts[-1].stop_reason == fmaas.TIME_LIMIT
+    assert counts == sorted(counts)
 
 
 def test_a_stream_has_the_messages_of_tgis(stub: Stub) -> None:

@@ -251,6 +251,10 @@ def test_hostile_text_of_a_server_cannot_break_the_results(judged: Judged) -> No
             [CHUNKS[0], {**CHUNKS[1], "generated_token_count": 3}, CHUNKS[2]],
             "the number of generated tokens falls from 3 to 2 in the stream",
         ),
+        (
+            [*CHUNKS[:2], {**CHUNKS[2], "generated_token_count": 0}],
+            "the number of generated tokens falls from 1 to 0 in the stream",
+        ),
         ([*CHUNKS[:2], {**CHUNKS[2], "generated_token_count": 5}], "the stream ends with 5 generated tokens"),
         ([*CHUNKS, {**CHUNKS[0], "index": 1}], "a chunk belongs to answer 2 of the batch, which has 1 answer"),
         ([{**chunk, "index": 1} for chunk in CHUNKS], "the chunks add up to '', but the whole text is 'Once upon'"),

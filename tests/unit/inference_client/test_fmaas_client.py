@@ -61,6 +61,12 @@ def test_a_replayed_batch_has_a_stream_for_each_text() -> None:
     assert second.response is None
 
 
+def test_a_chunk_without_a_count_has_the_count_0() -> None:
+    end = fmaas.GenerationResponse(text="c", stop_reason=fmaas.MAX_TOKENS).SerializeToString()
+    answer = ask_stream(answering(BEGIN, MIDDLE, end))
+    assert [chunk.part.generated_token_count for chunk in answer.chunks] == [0, 1, 0]
+
+
 def test_a_request_without_texts_has_no_stream() -> None:
     with serving(answering(whole())) as server:
         (answer,) = ask_fmaas(server.address, {}, stream=True)

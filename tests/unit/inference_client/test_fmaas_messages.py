@@ -104,6 +104,11 @@ def test_what_was_not_requested_is_unknown_and_not_zero() -> None:
     assert generation.input_tokens is None
 
 
+def test_a_part_of_a_stream_without_a_count_says_that_no_token_was_generated() -> None:
+    part = fmaas_messages.ResponseReader(fmaas.ResponseOptions()).part(fmaas.GenerationResponse(text="b"))
+    assert part == Generation(text="b", generated_token_count=0)
+
+
 def test_nan_is_a_text_in_the_json_form() -> None:
     assert fmaas_messages.as_json(RESPONSE)["inputTokens"][0]["logprob"] == "NaN"
 

@@ -205,7 +205,7 @@ class _Reply:
                 stop_reason=event.stop_reason.name if event.stop_reason else None,
                 stop_sequence=event.stop_sequence,
             )
-        return fmaas.GenerationResponse(stop_reason=fmaas.TIME_LIMIT)
+        return fmaas.GenerationResponse(generated_token_count=self._count, stop_reason=fmaas.TIME_LIMIT)
 
     def _token(self, token: int, detail: Detail | None) -> fmaas.TokenInfo:
         info = fmaas.TokenInfo(text=self._characters[token])
