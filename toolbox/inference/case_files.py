@@ -21,6 +21,7 @@ from toolbox.extensions.protocols import COMPARATORS
 from toolbox.inference.wire_models import AnyRequest, AnyResponse, Chat, Completion, Generate, Tokenize, is_json
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.generations import Generation, ServerError
+from toolbox.model.text import counted
 
 Protocol = Literal["fmaas", "tokenize", "completions", "chat"]
 LARGEST: Final = 1 << 22  # bytes of a case file
@@ -222,10 +223,9 @@ def _is_tokens(prompt: list[Any]) -> bool:
 def _faults(case: Case, entry: _Entry) -> list[str]:
     """Return what is wrong with a case as a whole."""
     faults = []
-    if entry.response is not None and case.expected is not None and not case.is_random:
-        count = len(case.expected)
-        if count != case.requests:
-            faults.append(f"the response has {count} answers to {case.requests} requests")
+    if entry.response is not None and case.expected is not None and len(case.expected) != case.requests:
+        answers = counted(len(case.expected), "answer")
+        faults.append(f"the response has {answers} to {counted(case.requests, 'request')}")
     if entry.stream and not can_stream(case):
         faults.append("only a request for a text can be sent as a stream")
     if entry.request.model_extra and entry.request.model_extra.get("stream"):

@@ -246,7 +246,11 @@ def test_a_file_that_is_no_list_of_cases_is_a_fault(text: str, message: str) -> 
         ("{name: a, request: {prompt: x, 1: 2}}", "the key 1 must be a text"),
         ("{name: a, request: {prompt: x, stream: true}}", "set `stream` beside the request, not in it"),
         ("{name: a, request: {}, stream: true}", "only a request for a text can be sent as a stream"),
-        ("{name: a, request: {}, response: {responses: [{}]}}", "the response has 1 answers to 0 requests"),
+        ("{name: a, request: {}, response: {responses: [{}]}}", "the response has 1 answer to 0 requests"),
+        (
+            "{name: a, skip_check: true, request: {requests: [{text: a}, {text: b}]}, response: {responses: [{}]}}",
+            "the response has 1 answer to 2 requests",
+        ),
         ("{name: a, request: {}, response: {}, error: {}}", "a `response` or an `error`, not both"),
         ("{name: a, request: {}, response: {responses: [{stopReason: DONE}]}}", "must be 'NOT_FINISHED', 'MAX_TOKENS'"),
         ("{name: a, request: {}, error: {cod: X}}", "did you mean code?"),
