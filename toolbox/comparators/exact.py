@@ -11,9 +11,16 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from toolbox.model.generations import Generation, Mismatch, Token, first_divergence, quoted, text_mismatch
+from toolbox.model.generations import (
+    COUNTS_AND_REASONS,
+    Generation,
+    Mismatch,
+    Token,
+    first_divergence,
+    quoted,
+    text_mismatch,
+)
 
-_FIELDS: Final = ("stop_reason", "stop_sequence", "input_token_count", "generated_token_count", "seed")
 _TOKENS: Final = {"tokens": "token", "input_tokens": "input token"}
 
 
@@ -35,7 +42,7 @@ def _mismatches(expected: Generation, actual: Generation) -> Iterator[Mismatch]:
     different = text_mismatch(expected, actual) if expected.text is not None else None
     if different is not None:
         yield different
-    for name in _FIELDS:
+    for name in COUNTS_AND_REASONS:
         wanted, given = getattr(expected, name), getattr(actual, name)
         if wanted is not None and wanted != given:
             yield Mismatch(f"{name} is {_shown(given)}, expected {_shown(wanted)}")

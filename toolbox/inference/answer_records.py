@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from toolbox.model import generations
 from toolbox.model.foreign_text import clean
-from toolbox.model.generations import Generation, ServerError, Token
+from toolbox.model.generations import COUNTS_AND_REASONS, TOKEN_LISTS, Generation, ServerError, Token
 from toolbox.model.text import truncate, without_kind
 from toolbox.runs.evidence_files import readable
 
@@ -107,16 +108,7 @@ class GenerationRecord(_Record):
         """Return the answer."""
         if self.error is not None:
             return self.error.generation()
-        return Generation(
-            self.text,
-            self.stop_reason,
-            self.stop_sequence,
-            self.input_token_count,
-            self.generated_token_count,
-            self.seed,
-            tuple(token.token() for token in self.tokens) if self.tokens is not None else None,
-            tuple(token.token() for token in self.input_tokens) if self.input_tokens is not None else None,
-        )
+        return generations.from_record(self)
 
 
 class ChunkRecord(_Record):
@@ -202,11 +194,8 @@ def as_json(generation: Generation) -> dict[str, Any]:
     """Return an expected answer as the JSON object that `GenerationRecord` reads, without the fields that are None."""
     if (error := generation.error) is not None:
         return {"error": _given({"code": error.code, "message": error.message, "status": error.status})}
-    fields = {
-        name: getattr(generation, name)
-        for name in ("text", "stop_reason", "stop_sequence", "input_token_count", "generated_token_count", "seed")
-    }
-    for name in ("tokens", "input_tokens"):
+    fields = {name: getattr(generation, name) for name in ("text", *COUNTS_AND_REASONS)}
+    for name in TOKEN_LISTS:
         tokens: tuple[Token, ...] | None = getattr(generation, name)
         fields[name] = [_token_json(token) for token in tokens] if tokens is not None else None
     return _given(fields)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
+from toolbox.model import generations
 from toolbox.model.generations import Generation, Token
 from toolbox.model.text import abbreviated
 
@@ -237,16 +238,7 @@ class GenerationResponse(Message):
 
     def generation(self) -> Generation:
         """Return the answer."""
-        return Generation(
-            self.text,
-            self.stop_reason,
-            self.stop_sequence,
-            self.input_token_count,
-            self.generated_token_count,
-            self.seed,
-            tuple(token.token() for token in self.tokens) if self.tokens is not None else None,
-            tuple(token.token() for token in self.input_tokens) if self.input_tokens is not None else None,
-        )
+        return generations.from_record(self)
 
 
 class Offset(Message):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from toolbox.model.text import truncate
 
+COUNTS_AND_REASONS: Final = ("stop_reason", "stop_sequence", "input_token_count", "generated_token_count", "seed")
+"""The fields of a generation that are neither its text nor its tokens."""
+TOKEN_LISTS: Final = ("tokens", "input_tokens")
+"""The fields of a generation that are lists of tokens."""
 _CONTEXT: Final = 8  # tokens before and after the first divergence
 _CHARACTERS: Final = 40  # characters before and after the first divergence
 _LONGEST: Final = 60  # characters of a token
@@ -77,6 +81,19 @@ class Generation:
     tokens: tuple[Token, ...] | None = None
     input_tokens: tuple[Token, ...] | None = None
     error: ServerError | None = None
+
+
+def from_record(record: Any) -> Generation:
+    """Return the generation that a record of a file describes.
+
+    Args:
+        record: an object with the attributes of a generation but `error`. Its tokens have a method `token()`.
+    """
+    fields = {name: getattr(record, name) for name in ("text", *COUNTS_AND_REASONS)}
+    for name in TOKEN_LISTS:
+        tokens = getattr(record, name)
+        fields[name] = tuple(token.token() for token in tokens) if tokens is not None else None
+    return Generation(**fields)
 
 
 @dataclass(frozen=True, slots=True)
