@@ -121,20 +121,24 @@ class HttpServer:
 
 
 def _received(connection: socket.socket) -> HttpRequest | None:
+    """Return the next request; None if the client ends the connection before it has sent a whole request."""
     content = b""
-    while _HEADERS_END not in content:
+    while not _is_complete(content):
         piece = connection.recv(1 << 16)
         if not piece:
             return None
         content += piece
     head, _, body = content.partition(_HEADERS_END)
-    length = _LENGTH.search(head)
-    while length and len(body) < int(length[1]):
-        body += connection.recv(1 << 16)
     first, *lines = head.decode("latin-1").split("\r\n")
     method, path, _ = first.split(" ")
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
     return HttpRequest(method, path, headers, json.loads(body) if body else None)
+
+
+def _is_complete(content: bytes) -> bool:
+    head, end, body = content.partition(_HEADERS_END)
+    length = _LENGTH.search(head)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
 
 
 @contextlib.contextmanager
