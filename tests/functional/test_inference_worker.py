@@ -194,6 +194,7 @@ def test_the_server_does_not_survive_a_worker_that_is_killed(tmp_path: Path) -> 
     (server,) = psutil.Process(worker.pid).children()
     worker.kill()
     worker.communicate(timeout=60)
+    assert "listening" in (tmp_path / "files/server.log").read_text()
     try:
         server.wait(timeout=20)
     finally:

@@ -12,14 +12,14 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
+
+from .server_log import LogPipe, ServerLog
 
 # Most systems take the ports of outgoing connections from 32768 upwards, so that they do not collide with these.
 _LOWEST_PORT: Final = 20_000
 _HIGHEST_PORT: Final = 32_767
 _MOST_TRIES: Final = 100
-_TAIL_BYTES: Final = 64 << 10
 _SIGNALLED: Final = 128
 _SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -67,36 +67,42 @@ class ServerProcess:
     """A server that runs in a process group of its own.
 
     Args:
-        log: the file of its output, which begins at `log_start` bytes.
+        log: gets its output from the pipe, until the server ends.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path, log_start: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: ServerLog, pipe: LogPipe) -> None:
         self._process = process
-        self._log = log
-        self._log_start = log_start
+        self.log = log
+        self._pipe = pipe
         self._is_stopping = False
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # its result says how
         self._waiting = asyncio.ensure_future(self._wait())
 
     @classmethod
-    async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: Path) -> ServerProcess:
-        """Start a command, and append its output to the log. Raise OSError if there is no such program."""
-        with log.open("ab") as output:
-            log_start = output.tell()
+    async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: ServerLog) -> ServerProcess:
+        """Start a command that writes to a log. Raise OSError if there is no such program."""
+        pipe = LogPipe(log)
+        try:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=pipe.inlet,
+                stderr=pipe.inlet,
                 env=dict(environment),
                 start_new_session=True,
                 preexec_fn=_die_with_worker,
             )
-        return cls(process, log, log_start)
+        except BaseException:
+            pipe.close()
+            raise
+        finally:
+            pipe.close_inlet()
+        return cls(process, log, pipe)
 
     async def _wait(self) -> None:
         await self._process.wait()
         self._kill_group()  # the processes that it has left
+        self._pipe.close()
         if not self.ended.done():
             self.ended.set_result(f"the server ended with status {self.exit_status}")
 
@@ -126,15 +132,7 @@ class ServerProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def log_tail(self, most_lines: int) -> Sequence[str]:
-        """Return the last lines of the output that are not empty."""
-        with self._log.open("rb") as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, log.tell() - _TAIL_BYTES))
-            lines = log.read(_TAIL_BYTES).decode(errors="replace").splitlines()
-        return [line for line in lines if line.strip()][-most_lines:]
-
     def could_not_listen(self, ports: Sequence[int]) -> bool:
         """Tell whether a server that has ended found one of its ports taken by another program."""
-        text = "\n".join(self.log_tail(200)).lower()
+        text = "\n".join(self.log.tail(200)).lower()
         return any(not is_free(port) for port in ports) or any(sign in text for sign in _PORT_IN_USE)

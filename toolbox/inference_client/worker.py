@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import task_ends, worker_settings
 from .answer_format import FMAAS_KINDS, OPENAI_KINDS, Answer, Limits, SettingsError
+from .key_mask import KeyMask
 from .sending import INVALID, Client, Sender
+from .server_log import ServerLog
 from .server_process import ServerProcess, free_ports
 from .server_readiness import NotReadyError, Probe, wait_until_ready
 from .worker_settings import Ports, ServerSettings, WorkerSettings
@@ -97,6 +99,7 @@ class Worker:
         self._settings = settings
         self._directory = directory
         self._key = settings.server.api_key
+        self._masked = KeyMask(self._key)
         self._limits = Limits(seconds=settings.timeout)
         self._process: ServerProcess | None = None
         self._openai: OpenAiClient | None = None
@@ -180,7 +183,8 @@ class Worker:
         command = [ports.filled(word) for word in server.command]
         environment = {**os.environ, **{name: ports.filled(value) for name, value in server.env.items()}}
         try:
-            self._process = await ServerProcess.start(command, environment, self._directory / SERVER_LOG)
+            log = ServerLog(self._directory / SERVER_LOG, self._masked)
+            self._process = await ServerProcess.start(command, environment, log)
         except OSError as error:
             raise SettingsError(f"the server cannot be started: {command[0]}: {error.strerror}") from error
         self._say(f"started the server {Path(command[0]).name}" + "".join(f", port {p}" for p in ports.all))
@@ -269,7 +273,7 @@ class Worker:
         return INVALID_SETTINGS if self._invalid else ANSWERED
 
     def _say_log(self) -> None:
-        lines = self._process.log_tail(_LOG_LINES) if self._process else []
+        lines = self._process.log.tail(_LOG_LINES) if self._process else []
         for line in lines:
             self._say(f"{SERVER_LOG}: {line}")
 
@@ -277,12 +281,6 @@ class Worker:
         """Print a line. Text of a server may contain anything."""
         shown = "".join(character if character.isprintable() else " " for character in self._masked(text))
         print(shown[:2000], flush=True)
-
-    def _masked(self, text: str) -> str:
-        """Return a text without the API key, which a server may repeat in an error."""
-        if not self._key:
-            return text
-        return text.replace(self._key, "***").replace(json.dumps(self._key)[1:-1], "***")
 
 
 def _with_ports(server: ServerSettings, ports: Ports) -> ServerSettings:

@@ -81,10 +81,11 @@ def ignores_sigterm(request: HttpRequest) -> Iterator[bytes]:
 
 
 def repeats_the_key(request: HttpRequest) -> Iterator[bytes]:
-    """Refuse each request, with the API key in the message."""
+    """Refuse each request, with the API key in the message and in the log."""
     if request.path == "/health":
         yield response({})
     else:
+        log(f"refused {request.headers['authorization']}")
         yield response({"error": {"message": f"wrong key {request.headers['authorization']}"}}, status=401)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from toolbox.inference_client import server_process
+from toolbox.inference_client.key_mask import KeyMask
+from toolbox.inference_client.server_log import ServerLog
 from toolbox.inference_client.server_process import ServerProcess
 
 
@@ -18,7 +20,7 @@ def run(log: Path, code: str, *, stop: bool = False) -> ServerProcess:
     """Run a program until its end, or stop it."""
 
     async def main() -> ServerProcess:
-        process = await ServerProcess.start([sys.executable, "-uc", code], os.environ, log)
+        process = await ServerProcess.start([sys.executable, "-uc", code], os.environ, ServerLog(log, KeyMask(None)))
         if stop:
             await process.stop(30)
         else:
@@ -43,7 +45,8 @@ def test_a_server_that_is_stopped_has_not_died(tmp_path: Path) -> None:
 
 def test_a_server_that_died_before_it_is_stopped_has_died(tmp_path: Path) -> None:
     async def main() -> ServerProcess:
-        process = await ServerProcess.start([sys.executable, "-c", ""], os.environ, tmp_path / "log")
+        log = ServerLog(tmp_path / "log", KeyMask(None))
+        process = await ServerProcess.start([sys.executable, "-c", ""], os.environ, log)
         await process.ended
         await process.stop(30)
         return process
@@ -51,16 +54,26 @@ def test_a_server_that_died_before_it_is_stopped_has_died(tmp_path: Path) -> Non
     assert asyncio.run(main()).died
 
 
-def test_the_tail_of_a_huge_log_is_short(tmp_path: Path) -> None:
-    process = run(tmp_path / "log", "print('x' * 10_000_000); print('last\\n\\n')")
-    assert len("".join(process.log_tail(5))) < 70_000
-    assert process.log_tail(1) == ["last"]
+def test_the_log_has_the_output_until_the_end_of_the_server(tmp_path: Path) -> None:
+    process = run(tmp_path / "log", "print('x' * 1_000_000); print('last')")
+    assert (tmp_path / "log").read_bytes() == b"x" * 1_000_000 + b"\nlast\n"
+    assert process.log.tail(1) == ["last"]
+
+
+def test_the_end_of_a_server_does_not_wait_for_processes_that_it_has_left(tmp_path: Path) -> None:
+    left = "import sys, time\nwhile True: print('left')"
+    code = f"""import subprocess, sys
+child = subprocess.Popen([sys.executable, '-uc', {left!r}], start_new_session=True, stderr=subprocess.DEVNULL)
+print('child', child.pid)"""
+    process = run(tmp_path / "log", code)  # the child writes until the pipe is closed
+    assert process.ended.result() == "the server ended with status 0"
+    assert b"child" in (tmp_path / "log").read_bytes()
 
 
 def test_the_tail_does_not_contain_the_output_of_an_earlier_start(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("Address already in use\n")
     process = run(tmp_path / "log", "print('new')")
-    assert process.log_tail(5) == ["new"]
+    assert process.log.tail(5) == ["new"]
     assert not process.could_not_listen([])
 
 

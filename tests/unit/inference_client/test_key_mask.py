@@ -1,0 +1,42 @@
+"""The API key is masked in texts, and in streams however their pieces divide it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from toolbox.inference_client.key_mask import KeyMask
+
+QUOTED = 'a"b'
+
+
+def streamed(key: str | None, pieces: list[bytes]) -> bytes:
+    stream = KeyMask(key).stream()
+    return b"".join(map(stream.feed, pieces)) + stream.rest()
+
+
+def test_a_key_is_masked_in_a_text_plain_and_as_json() -> None:
+    assert KeyMask(QUOTED)(r'a"b a\"b b') == "*** *** b"
+
+
+def test_without_a_key_nothing_changes() -> None:
+    assert KeyMask(None)("a") == "a"
+    assert streamed(None, [b"a", b"b"]) == b"ab"
+
+
+@pytest.mark.parametrize("key", ["sk-1", "aa", "abab", "aab", QUOTED, "*-*", "x"])
+def test_the_pieces_of_a_stream_make_no_difference(key: str) -> None:
+    draw = random.Random(key)
+    for _ in range(500):
+        text = "".join(draw.choice([key, QUOTED, r"a\"b", *"absk-1*x\n"]) for _ in range(12))
+        cuts = sorted(draw.choices(range(len(text) + 1), k=draw.randrange(8)))
+        pieces = [text[begin:end].encode() for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+        assert streamed(key, pieces) == KeyMask(key)(text).encode()
+
+
+def test_only_what_may_become_the_key_is_held_back() -> None:
+    stream = KeyMask("secret").stream()
+    assert stream.feed(b"a line\n") == b"a line\n"
+    assert stream.feed(b"the sec") == b"the "
+    assert stream.feed(b"ond") == b"second"

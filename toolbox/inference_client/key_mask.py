@@ -1,0 +1,64 @@
+"""Masks the API key in texts and in the output of the server."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+MASK: Final = "***"
+
+
+class KeyMask:
+    """Replaces an API key by `***`, also where the key is escaped as in JSON.
+
+    Args:
+        key: the key, of printable ASCII characters; None if there is none.
+    """
+
+    def __init__(self, key: str | None) -> None:
+        forms = {key, json.dumps(key)[1:-1]} if key else set()
+        self.forms = sorted(forms, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, self.forms))) if forms else None
+
+    def __call__(self, text: str) -> str:
+        """Return a text without the key."""
+        return self._pattern.sub(MASK, text) if self._pattern else text
+
+    def stream(self) -> MaskedStream:
+        """Return a mask for bytes that arrive in pieces."""
+        return MaskedStream(self)
+
+
+class MaskedStream:
+    """Masks a key in a stream, also if two pieces of the stream have a part of the key each."""
+
+    def __init__(self, mask: KeyMask) -> None:
+        self._forms = [form.encode() for form in mask.forms]
+        self._pattern = re.compile(b"|".join(map(re.escape, self._forms)))
+        self._held = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return the masked bytes up to the end of a piece, or up to the beginning of what may become the key."""
+        if not self._forms:
+            return piece
+        content = self._held + piece
+        end = max((match.end() for match in self._pattern.finditer(content)), default=0)
+        ready = len(content) - max(_overlap(content[end:], form) for form in self._forms)
+        self._held = content[ready:]
+        return self._pattern.sub(MASK.encode(), content[:ready])
+
+    def rest(self) -> bytes:
+        """Return the bytes that `feed` has kept, at the end of the stream."""
+        rest, self._held = self._held, b""
+        return rest
+
+
+def _overlap(content: bytes, form: bytes) -> int:
+    """Return the length of the longest end of the content that is a beginning of the form, but not all of it."""
+    start = max(0, len(content) - len(form) + 1)
+    while (start := content.find(form[:1], start)) >= 0:
+        if form.startswith(content[start:]):
+            return len(content) - start
+        start += 1
+    return 0
