@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.inference import wire_models
+from toolbox.inference import model_descriptions, wire_models
 from toolbox.inference_client.fmaas import generation_pb2 as fmaas
 from toolbox.testing import Outcome, Workspace
 
@@ -98,6 +98,8 @@ def test_a_server_that_is_never_ready_is_an_error_of_the_infrastructure(workspac
         (wire_models.Tokenize, fmaas.BatchedTokenizeRequest),
         (wire_models.GenerationResponse, fmaas.GenerationResponse),
         (wire_models.TokenizeResponse, fmaas.TokenizeResponse),
+        (model_descriptions.ModelInfoRequest, fmaas.ModelInfoRequest),
+        (model_descriptions.ModelInfo, fmaas.ModelInfoResponse),
     ],
 )
 def test_case_files_have_the_fields_of_the_messages(model: Any, message: Any) -> None:

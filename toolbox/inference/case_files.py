@@ -12,18 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    RootModel,
+    Tag,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from toolbox.config import contract, document
 from toolbox.extensions import loading
 from toolbox.extensions.protocols import COMPARATORS
+from toolbox.inference.model_descriptions import DESCRIPTIONS, ModelInfo, ModelInfoRequest, ModelList, ModelsRequest
 from toolbox.inference.wire_models import AnyRequest, AnyResponse, Chat, Completion, Generate, Tokenize, is_json
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.generations import Generation, ServerError
 from toolbox.model.text import counted
 
-Protocol = Literal["fmaas", "tokenize", "completions", "chat"]
+Protocol = Literal["fmaas", "tokenize", "completions", "chat", "model_info", "models"]
 LARGEST: Final = 1 << 22  # bytes of a case file
 MOST_CASES: Final = 5000
 _MOST_VALUES: Final = 500_000
@@ -34,6 +48,14 @@ _PROTOCOLS: Final[Mapping[type[BaseModel], Protocol]] = {
     Tokenize: "tokenize",
     Completion: "completions",
     Chat: "chat",
+    ModelInfoRequest: "model_info",
+    ModelsRequest: "models",
+}
+_TEXTS: Final = ("fmaas", "completions", "chat")  # the protocols of requests for texts
+# The models of a request and of its response, for the kinds that their fields do not show.
+_BY_TYPE: Final[Mapping[str, Mapping[str, type[BaseModel]]]] = {
+    "request": {"tokenize": Tokenize, "model_info": ModelInfoRequest, "models": ModelsRequest},
+    "response": {"model_info": ModelInfo, "models": ModelList},
 }
 
 
@@ -50,6 +72,26 @@ def _is_line(name: str) -> str:
     return name
 
 
+def _of_type(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """Validate a request or a response with the model of the given `request_type`, else by its fields."""
+    model = _BY_TYPE[str(info.field_name)].get(info.data.get("request_type") or "")
+    return handler(value) if model is None or value is None else model.model_validate(is_json(value))
+
+
+# Without a `request_type`, the fields of a request and of a response show what they are.
+_BY_FIELDS: Final = Discriminator(lambda _: "by fields")
+_Request = Annotated[
+    Annotated[AnyRequest, Tag("by fields")]
+    | Annotated[ModelInfoRequest, Tag("model_info")]
+    | Annotated[ModelsRequest, Tag("models")],
+    _BY_FIELDS,
+]
+_Response = Annotated[
+    Annotated[AnyResponse, Tag("by fields")]
+    | Annotated[ModelInfo, Tag("model_info")]
+    | Annotated[ModelList, Tag("models")],
+    _BY_FIELDS,
+]
 Comparators = Annotated[list[Annotated[dict[str, Any], AfterValidator(_is_comparator)]], Field(min_length=1)]
 
 
@@ -82,12 +124,12 @@ class _Entry(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True)
 
     name: Annotated[str, Field(max_length=_LONGEST_NAME), AfterValidator(_is_line)]
-    request: Annotated[AnyRequest, BeforeValidator(is_json)]
-    response: AnyResponse | None = None
+    request_type: Literal["generate", "tokenize", "model_info", "models"] | None = None  # read before the next fields
+    request: Annotated[_Request, WrapValidator(_of_type), BeforeValidator(is_json)]
+    response: Annotated[_Response | None, WrapValidator(_of_type)] = None
     error: ExpectedError | None = None
     single_shard_only: bool = False
     skip_check: bool = False
-    request_type: Literal["generate", "tokenize"] | None = None
     stream: bool | None = None
     compare: Comparators | None = None
 
@@ -105,6 +147,10 @@ class _Entry(BaseModel):
             raise ValueError("the comparator `error` compares only an expected `error`, which the case does not give")
         if self.skip_check and self.compare:
             raise ValueError("`skip_check` compares no output, so `compare` has no effect: remove one of them")
+        if self.compare and self.error is None and self.request_type in DESCRIPTIONS:
+            raise ValueError(f"the response to `{self.request_type}` is compared by its fields: remove `compare`")
+        if self.skip_check and self.request_type in DESCRIPTIONS:
+            raise ValueError(f"the response to `{self.request_type}` is not random: remove `skip_check`")
         return self
 
 
@@ -124,6 +170,7 @@ class Case:
         requests: the number of requests in the batch.
         expected: the answer to each request of the batch, or one answer with the expected error; None if the file has
             neither a response nor an error, so that any complete answer is right.
+        description: the expected fields of a description of models; None if no such response is expected.
         compare: the comparators as the configuration describes them; None for those of the specification.
         location: `file:line` of the case.
     """
@@ -139,6 +186,7 @@ class Case:
     is_random: bool = False
     stream: bool | None = None
     location: str = ""
+    description: Mapping[str, Any] | None = None
 
 
 def load(file: Path, *, shown: str = "") -> list[Case]:
@@ -185,16 +233,18 @@ def _text(file: Path, shown: str) -> str:
 
 
 def _case(suite: str, name: str, entry: _Entry, request: Mapping[str, Any], location: str) -> Case:
-    protocol = "tokenize" if entry.request_type == "tokenize" else _PROTOCOLS[type(entry.request)]
     expected: tuple[Generation, ...] | None = None
+    description: Mapping[str, Any] | None = None
     if entry.error is not None:
         expected = (Generation(error=ServerError(entry.error.code, entry.error.message, entry.error.status)),)
+    elif isinstance(entry.response, ModelInfo | ModelList):
+        description = entry.response.fields()
     elif entry.response is not None:
         expected = tuple(entry.response.generations())
     return Case(
         suite,
         name,
-        protocol,
+        _PROTOCOLS[type(entry.request)],
         request,
         _batch_size(entry.request),
         expected,
@@ -203,10 +253,11 @@ def _case(suite: str, name: str, entry: _Entry, request: Mapping[str, Any], loca
         entry.skip_check,
         entry.stream,
         location,
+        description,
     )
 
 
-def _batch_size(request: Generate | Tokenize | Completion | Chat) -> int:
+def _batch_size(request: BaseModel) -> int:
     if isinstance(request, Generate | Tokenize):
         return len(request.requests)
     choices = (request.model_extra or {}).get("n")
@@ -223,7 +274,7 @@ def _is_tokens(prompt: list[Any]) -> bool:
 def _faults(case: Case, entry: _Entry) -> list[str]:
     """Return what is wrong with a case as a whole."""
     faults = []
-    if entry.response is not None and case.expected is not None and len(case.expected) != case.requests:
+    if entry.error is None and case.expected is not None and len(case.expected) != case.requests:
         answers = counted(len(case.expected), "answer")
         faults.append(f"the response has {answers} to {counted(case.requests, 'request')}")
     if entry.stream and not can_stream(case):
@@ -235,4 +286,4 @@ def _faults(case: Case, entry: _Entry) -> list[str]:
 
 def can_stream(case: Case) -> bool:
     """Return whether a case can also be sent as a stream: it asks for a text."""
-    return case.protocol != "tokenize" and case.requests > 0
+    return case.protocol in _TEXTS and case.requests > 0

@@ -14,7 +14,9 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from toolbox.extensions.protocols import Comparator
+from toolbox.inference import model_descriptions
 from toolbox.inference.answer_records import AnswerRecord, ChunkRecord, GenerationRecord
+from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.suites import Expectation
 from toolbox.inference.wire_models import AnyResponse
 from toolbox.model.cases import CaseOutcome, CaseResult
@@ -66,6 +68,8 @@ def agree(
     """
     name = f"{expectation.name} (stream)" if answer.stream else expectation.name
     result = CaseResult(expectation.suite, name, CaseOutcome.PASSED, answer.seconds)
+    if expectation.protocol in DESCRIPTIONS:
+        return replace(result, outcome=CaseOutcome.SKIPPED, message="configs may have other limits and names of models")
     mismatches: list[Mismatch] = []
     if reference.fault is not None or answer.fault is not None:
         mismatches.append(Mismatch(f"there is no complete answer: {_line(reference.fault or answer.fault or '')}"))
@@ -108,6 +112,9 @@ def _mismatches(
         yield from _compared(expected[:1], [actual.generation()], comparators)
     elif answer.error is not None:
         yield Mismatch(f"the server answers with an error: {answer.error.generation().error}")
+    elif expectation.protocol in DESCRIPTIONS:
+        expected_fields = expectation.description or {}
+        yield from model_descriptions.mismatches(expectation.protocol, expected_fields, answer.response)
     else:
         try:
             generations = _generations(expectation, answer)

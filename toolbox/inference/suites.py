@@ -18,18 +18,20 @@ from toolbox.extensions import loading
 from toolbox.extensions.protocols import COMPARATORS, Comparator
 from toolbox.inference import answer_records
 from toolbox.inference.answer_records import GenerationRecord
-from toolbox.inference.case_files import Case, can_stream
+from toolbox.inference.case_files import Case, Protocol, can_stream
 from toolbox.model.evidence import Evidence
 from toolbox.model.generations import Generation
 from toolbox.runs.evidence_files import read_document, readable
 
 ServerProtocol = Literal["fmaas", "openai"]
 Document = TypeVar("Document", bound=BaseModel)
-_SPOKEN: Final[Mapping[str, ServerProtocol]] = {
+SPOKEN: Final[Mapping[Protocol, ServerProtocol]] = {
     "fmaas": "fmaas",
     "tokenize": "fmaas",
     "completions": "openai",
     "chat": "openai",
+    "model_info": "fmaas",
+    "models": "openai",
 }
 _ERROR: Final = "error"
 _EXACT: Final = ({COMPARATORS.key: "exact"},)
@@ -46,17 +48,19 @@ class Expectation(BaseModel):
         answers: the expected answer to each request; None if the case gives none.
         compare: the comparators.
         is_random: whether the output is random, so that only the counts and the tokens of the input are compared.
+        description: the expected fields of a description of models; None if no such response is expected.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     suite: str
     name: str
-    protocol: Literal["fmaas", "tokenize", "completions", "chat"]
+    protocol: Protocol
     requests: int
     answers: list[GenerationRecord] | None
     compare: list[dict[str, Any]]
     is_random: bool = False
+    description: dict[str, Any] | None = None
 
     def generations(self) -> list[Generation] | None:
         """Return the expected answers."""
@@ -185,8 +189,8 @@ def _unfit_for_load(case: Case) -> str:
 
 
 def _skip_reason(case: Case, protocols: Collection[ServerProtocol], shards: int) -> str:
-    if _SPOKEN[case.protocol] not in protocols:
-        return f"the server does not speak {_SPOKEN[case.protocol]}, only {' and '.join(protocols)}"
+    if SPOKEN[case.protocol] not in protocols:
+        return f"the server does not speak {SPOKEN[case.protocol]}, only {' and '.join(protocols)}"
     if case.is_single_shard_only and shards > 1:
         return f"single_shard_only: the server has {shards} shards"
     return ""
@@ -202,6 +206,7 @@ def _expectation(case: Case, name: str, compare: Sequence[Mapping[str, Any]] | N
         "answers": [answer_records.as_json(answer) for answer in answers] if answers is not None else None,
         "compare": [dict(spec) for spec in _comparators(case, compare)],
         "is_random": case.is_random,
+        "description": case.description,
     }
 
 

@@ -284,6 +284,22 @@ def test_each_stream_of_a_batch_keeps_the_rules(judged: Judged) -> None:
     assert judged.judge().message == "2 passed"
 
 
+@pytest.mark.parametrize(("limit", "outcome"), [(200, "passed"), (199, "failed")])
+def test_a_description_of_the_model_is_judged_by_its_fields(judged: Judged, limit: int, outcome: str) -> None:
+    case = "- {name: limits, request_type: model_info, request: {}, response: {maxSequenceLength: 200}}"
+    record = answer("f/limits", generations=[], response={"maxSequenceLength": limit, "maxNewTokens": 9})
+    assert judged.row(case, record).outcome == outcome
+
+
+def test_a_case_for_the_list_of_models_needs_the_protocol_of_openai(judged: Judged) -> None:
+    case = "- {name: models, request_type: models, request: {}, response: {data: [{id: m}]}}"
+    record = answer("f/models", generations=[], response={"data": [{"id": "m"}]})
+    assert judged.row(case, record, protocols=["openai"]).outcome == "passed"
+    judged.write(case, protocols=["fmaas"])
+    sent = json.loads((judged.directory / "src/cases.json").read_text())
+    assert sent["cases"] == []
+
+
 @pytest.mark.parametrize(("given", "outcome"), [("x", "passed"), ("y", "failed"), (None, "failed")])
 def test_the_stop_sequence_is_read_from_the_response(judged: Judged, given: str | None, outcome: str) -> None:
     case = """

@@ -15,6 +15,7 @@ from toolbox.runs import junit_files
 
 CASES = """
 - {name: greedy, request: {requests: [{text: a}]}}
+- {name: limits, request_type: model_info, request: {}}
 - {name: random, skip_check: true, request: {requests: [{text: a}]}}
 """
 
@@ -96,6 +97,12 @@ def test_random_cases_and_cases_of_one_cell_are_skipped(tmp_path: Path) -> None:
     judgement = judge(cell, Reference("float32", {}, directory=other))
     assert judgement.message == "0 answers compared with those of `float32` (2 skipped), but at least 1 must be"
     assert [row[2] for row in rows(tmp_path)] == ["skipped", "skipped"]
+
+
+def test_descriptions_of_models_are_not_compared(tmp_path: Path) -> None:
+    limits = {"case": "f/limits", "generations": [], "response": {"maxNewTokens": 9}}
+    assert compared(tmp_path, limits, limits).passed is False
+    assert [row[2] for row in rows(tmp_path)] == ["skipped"]
 
 
 @pytest.mark.parametrize(

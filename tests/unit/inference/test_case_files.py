@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from toolbox.inference import case_files
-from toolbox.inference.case_files import Case
+from toolbox.inference.case_files import Case, can_stream
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.generations import Generation, ServerError, Token
 
@@ -89,6 +89,14 @@ EVERY_SHAPE = """
       request_type: tokenize
       request: {return_tokens: true, requests: [{text: The very}]}
       response: {responses: [{tokenCount: 2, tokens: [The, very]}]}
+    - name: Limits
+      request_type: model_info
+      request: {modelId: m}
+      response: {modelKind: DECODER_ONLY, max_sequence_length: 200}
+    - name: Models
+      request_type: models
+      request: {}
+      response: {data: [{id: m, max_model_len: 200}]}
     - name: Completion
       stream: false
       compare: [{comparator: similarity, threshold: 0.8}]
@@ -137,6 +145,8 @@ def test_every_shape_is_read(cases: dict[str, Case]) -> None:
         ("Random", "fmaas", 1),
         ("Wrong #2", "fmaas", 1),
         ("Tokenize", "tokenize", 1),
+        ("Limits", "model_info", 1),
+        ("Models", "models", 1),
         ("Completion", "completions", 1),
         ("Chat", "chat", 1),
     ]
@@ -190,6 +200,13 @@ def test_responses_of_openai_are_read(cases: dict[str, Case]) -> None:
 
 def test_the_tokens_of_a_text_are_its_input_tokens(cases: dict[str, Case]) -> None:
     assert cases["Tokenize"].expected == (Generation(input_token_count=2, input_tokens=(Token("The"), Token("very"))),)
+
+
+def test_descriptions_of_models_are_expected_field_by_field(cases: dict[str, Case]) -> None:
+    assert cases["Limits"].description == {"model_kind": "DECODER_ONLY", "max_sequence_length": 200}
+    assert cases["Models"].description == {"data": [{"id": "m", "max_model_len": 200}]}
+    assert cases["Models"].expected is None
+    assert not can_stream(cases["Models"])
 
 
 def test_a_file_may_be_a_mapping_of_cases() -> None:
@@ -265,6 +282,18 @@ def test_a_file_that_is_no_list_of_cases_is_a_fault(text: str, message: str) -> 
         ("{name: a, request: {}, error: {}, compare: [{comparator: exact}]}", "only the comparator `error`"),
         ('{name: "a\\nb", request: {}}', "must be one line of printable characters"),
         ("{name: a, request: {topK: 1, top_k: 1}}", "unknown field"),
+        ("{name: a, request_type: tokenize, request: {params: {}}}", "`cases[0].request.params` is an unknown field"),
+        ("{name: a, request_type: models, request: {limit: 1}}", "`cases[0].request.limit` is an unknown field"),
+        ("{name: a, request_type: model_info, request: {}, response: {maxTokens: 1}}", "did you mean max_new_tokens"),
+        ("{name: a, request_type: model_info, request: {}, response: {modelKind: X}}", "must be 'DECODER_ONLY'"),
+        ("{name: a, request_type: models, request: {}, response: {data: [{}]}}", "`cases[0].response.data[0].id` is"),
+        ("{name: a, request_type: models, request: {}, response: {data: [{id: a, d: .nan}]}}", "not a value of JSON"),
+        ("{name: a, request_type: models, request: {}, stream: true}", "only a request for a text"),
+        ("{name: a, request_type: models, request: {}, skip_check: true}", "is not random: remove `skip_check`"),
+        (
+            "{name: a, request_type: models, request: {}, compare: [{comparator: exact}]}",
+            "is compared by its fields: remove `compare`",
+        ),
         ("{name: a, request: {}, response: {responses: [{seed: '99999999999999999999'}]}}", "must be less than"),
     ],
 )
