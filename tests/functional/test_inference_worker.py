@@ -268,6 +268,13 @@ def test_the_key_is_in_no_file_and_no_output(tmp_path: Path) -> None:
     assert KEY not in everything
 
 
+def test_an_answer_that_spells_the_key_is_left_out(tmp_path: Path) -> None:
+    end = run(tmp_path, "spells_the_key", server={"api_key_variable": "TINY_API_KEY"})
+    assert end.status == 70
+    assert end.faults == [None, None, "the answer contains the API key in parts, and is left out", None]
+    assert end.answers[2]["chunks"] == []
+
+
 @pytest.mark.parametrize(
     ("server", "message"),
     [

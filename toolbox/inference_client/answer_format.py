@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .key_mask import NO_KEY, KeyMask
+
 NOT_FINISHED: Final = "NOT_FINISHED"
 FMAAS_KINDS: Final = ("fmaas", "tokenize", "model_info")
 OPENAI_KINDS: Final = ("completions", "chat", "models")
@@ -225,17 +227,24 @@ class Answer:
         """The numbers of the generations of which the stream has sent parts."""
         return sorted(self._parts)
 
-    def line(self) -> str:
-        """Return the line of `answers.jsonl`, without the line break.
+    def line(self, mask: KeyMask = NO_KEY) -> str:
+        """Return the line of `answers.jsonl`, without the line break and without the key.
 
-        If the line would be too long for the reader of the file, the answer becomes a fault without its content.
+        If the line would be too long for the reader of the file, or contains the key in parts, the answer becomes a
+        fault without its content.
         """
-        line = json.dumps(self._content(), allow_nan=False)
-        if len(line) <= self.limits.line_characters:
+        content = self._content()
+        line = mask(json.dumps(content, allow_nan=False))
+        reason = None
+        if len(line) > self.limits.line_characters:
+            reason = f"the line of the answer is longer than {self.limits.line_characters} characters"
+        elif mask.is_in_parts(content):
+            reason = "the answer contains the API key in parts, and is left out"
+        if reason is None:
             return line
-        self.fault = f"the line of the answer is longer than {self.limits.line_characters} characters"
+        self.fault = f"{self.fault}; {reason}" if self.fault else reason
         self.response, self.generations, self.chunks = None, (), []
-        return json.dumps(self._content(), allow_nan=False)
+        return mask(json.dumps(self._content(), allow_nan=False))
 
     def _content(self) -> Mapping[str, Any]:
         content: dict[str, Any] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 
 MASK: Final = "***"
@@ -25,9 +27,25 @@ class KeyMask:
         """Return a text without the key."""
         return self._pattern.sub(MASK, text) if self._pattern else text
 
+    def is_in_parts(self, value: object) -> bool:
+        """Return whether the key is in a JSON value, but not in one text: several texts have a part of it each.
+
+        These are the texts of consecutive chunks of a stream, or of consecutive tokens: texts at the same place but for
+        the positions in lists. A number `index` tells which of several streams an object belongs to.
+        """
+        if not self._pattern:
+            return False
+        joined: dict[tuple[object, ...], list[str]] = defaultdict(list)
+        for place, text in _texts(value, ()):
+            joined[place].append(self(text))
+        return any(self._pattern.search("".join(texts)) for texts in joined.values())
+
     def stream(self) -> MaskedStream:
         """Return a mask for bytes that arrive in pieces."""
         return MaskedStream(self)
+
+
+NO_KEY: Final = KeyMask(None)
 
 
 class MaskedStream:
@@ -52,6 +70,20 @@ class MaskedStream:
         """Return the bytes that `feed` has kept, at the end of the stream."""
         rest, self._held = self._held, b""
         return rest
+
+
+def _texts(value: object, place: tuple[object, ...]) -> Iterator[tuple[tuple[object, ...], str]]:
+    """Yield each text of a JSON value with its place, and each key of an object with the place of the object."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        inner = (*place, value["index"]) if isinstance(value.get("index"), int) else place
+        for name, item in value.items():
+            yield inner, name
+            yield from _texts(item, (*inner, name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, place)
 
 
 def _overlap(content: bytes, form: bytes) -> int:

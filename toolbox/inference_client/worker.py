@@ -217,7 +217,7 @@ class Worker:
             clients |= dict.fromkeys(FMAAS_KINDS, self._fmaas)
 
         def receive(answer: Answer) -> None:
-            write(f"{self._masked(answer.line())}\n".encode())
+            write(f"{answer.line(self._masked)}\n".encode())
             self._count(answer)
 
         sender = Sender(

@@ -89,6 +89,17 @@ def repeats_the_key(request: HttpRequest) -> Iterator[bytes]:
         yield response({"error": {"message": f"wrong key {request.headers['authorization']}"}}, status=401)
 
 
+def spells_the_key(request: HttpRequest) -> Iterator[bytes]:
+    """Put a part of the API key into each chunk of a stream."""
+    if not request.body or not request.body.get("stream"):
+        yield from none(request)
+        return
+    key = request.headers["authorization"]
+    yield stream_head()
+    yield from (event(choice(key[start : start + 3])) for start in range(0, len(key), 3))
+    yield event(choice("", "length")) + event("[DONE]")
+
+
 def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from toolbox.inference_client.answer_format import (
     TopToken,
     merged,
 )
+from toolbox.inference_client.key_mask import KeyMask
 
+KEY = "sk-very-secret"
 TOKEN = Token("b", id=5, logprob=-1.5, rank=2, top=[TopToken("c", 6, -0.5)])
 TOKEN_LINE = {
     "text": "b",
@@ -145,6 +148,51 @@ def test_a_line_that_is_too_long_is_a_fault_without_content() -> None:
     line = content(answer)
     assert line["fault"] == "the line of the answer is longer than 1000 characters"
     assert (line["response"], line["generations"], line["chunks"]) == (None, [], [])
+
+
+def pieces(text: str, seed: int) -> list[str]:
+    draw = random.Random(seed)
+    cuts = sorted(draw.sample(range(1, len(text)), k=draw.randrange(1, len(text))))
+    return [text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_an_answer_with_the_key_in_several_chunks_or_tokens_is_left_out(seed: int) -> None:
+    parts = pieces(f"<<< {KEY}!", seed)
+    raws: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": {"reasoning": part}}]} for part in parts]
+    as_texts, as_raw = Answer(case="a", stream=True), Answer(case="a", stream=True)
+    for part, raw in zip(parts, raws, strict=True):
+        as_texts.add(0, Generation(text=part), {})
+        as_texts.add(1, Generation(text="between"), {})
+        as_raw.add(0, Generation(), raw)
+    as_tokens = Answer(case="a", stream=False, generations=[Generation(tokens=list(map(Token, parts)))])
+    as_logprobs = Answer(case="a", stream=False, response={"choices": [{"logprobs": {"tokens": parts}}]})
+    is_whole = any(KEY in part for part in parts)
+    for answer in (as_texts, as_raw, as_tokens, as_logprobs):
+        line = answer.line(KeyMask(KEY))
+        assert ("left out" in line) is not is_whole
+        assert is_whole or not any(part in line for part in parts if len(part) > 3)
+        assert KEY not in line
+
+
+def test_a_stream_with_the_key_in_one_chunk_keeps_its_other_chunks() -> None:
+    answer = Answer(case="a", stream=True)
+    answer.add(0, Generation(text=f"the key is {KEY}."), {})
+    answer.add(0, Generation(text="b", stop_reason="MAX_TOKENS"), {})
+    answer.end_stream()
+    line = json.loads(answer.line(KeyMask(KEY)))
+    assert line["generations"][0]["text"] == "the key is ***.b"
+    assert [chunk["text"] for chunk in line["chunks"]] == ["the key is ***.", "b"]
+    assert line["fault"] is None
+
+
+def test_the_fault_of_an_answer_with_the_key_in_parts_is_kept() -> None:
+    answer = Answer(case="a", stream=True, fault="the connection was lost")
+    answer.add(0, Generation(text=KEY[:4]), {})
+    answer.add(0, Generation(text=KEY[4:]), {})
+    assert json.loads(answer.line(KeyMask(KEY)))["fault"] == (
+        "the connection was lost; the answer contains the API key in parts, and is left out"
+    )
 
 
 def test_the_texts_of_an_error_are_cut() -> None:

@@ -40,3 +40,21 @@ def test_only_what_may_become_the_key_is_held_back() -> None:
     assert stream.feed(b"a line\n") == b"a line\n"
     assert stream.feed(b"the sec") == b"the "
     assert stream.feed(b"ond") == b"second"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (["sec", "ret"], True),
+        ([{"a": {"b": ["se"]}}, {"a": {"b": ["cr", "et"]}}], True),
+        ([{"index": 0, "a": "sec"}, {"index": 1, "a": "x"}, {"index": 0, "a": "ret"}], True),
+        ([{"sec": -1.0}, {"ret": -2.0}], True),
+        ([{"index": 0, "a": "sec"}, {"index": 1, "a": "ret"}], False),
+        ({"a": "sec", "b": "ret"}, False),
+        (["secret", "a secret"], False),
+        (["sec", 1, None, True, "cret"], False),
+    ],
+)
+def test_a_key_in_parts_is_found_in_texts_of_one_place(value: object, expected: bool) -> None:
+    assert KeyMask("secret").is_in_parts(value) is expected
+    assert not KeyMask(None).is_in_parts(value)
