@@ -59,7 +59,7 @@ class Check(BaseModel):
     file: RelativeFile = load_results.FILE
     settings: RelativeFile = "src/settings.json"
     max_error_share: float = Field(default=0, ge=0, le=1, allow_inf_nan=False)
-    max_client_delay: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+    max_client_delay: float = Field(default=load_results.LONGEST_CLIENT_DELAY, gt=0, allow_inf_nan=False)
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Judge all steps."""
@@ -77,7 +77,7 @@ class Check(BaseModel):
         requests, errors = (
             sum(values) for values in zip(*((s.requests, s.errors) for s in results.steps), strict=True)
         )
-        delay = max(_delay(step) for step in results.steps)
+        delay = max(step.lateness for step in results.steps)
         counts = f"{counted(len(results.steps), 'step')}, {counted(requests, 'request')}, {counted(errors, 'error')}"
         return Judgement(True, f"{counts}; the worker sent requests at most {_milliseconds(delay)} late")
 
@@ -116,16 +116,10 @@ class Check(BaseModel):
 
     def _late(self, results: LoadResults) -> Iterator[str]:
         for step in results.steps:
-            if (delay := _delay(step)) > self.max_client_delay:
+            if (delay := step.lateness) > self.max_client_delay:
                 late = f"the worker sent requests {_milliseconds(delay)} late"
                 limit = f"more than {_milliseconds(self.max_client_delay)}"
                 yield f"{step.name}: {late}, {limit}: it was overloaded, so the figures of this step are not valid"
-
-
-def _delay(step: StepResult) -> float:
-    """Return the 95th percentile of the delays of the worker, or their mean if there are too few."""
-    delays = step.client_delay
-    return next((value for value in (delays.p95, delays.mean) if value is not None), 0.0)
 
 
 def _milliseconds(seconds: float) -> str:

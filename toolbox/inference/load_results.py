@@ -24,6 +24,8 @@ FILE: Final = "files/load.json"
 TIMES: Final = ("first_token", "per_token", "between_tokens", "end_to_end")
 """The times of a request. `per_token` is the mean time between the tokens of a request."""
 _OF_TIME: Final = ("mean", "max", "p50", "p90", "p95", "p99")
+LONGEST_CLIENT_DELAY: Final = 0.05
+"""If requests were sent more seconds later than planned, the worker was overloaded."""
 _LARGEST: Final = 1 << 22  # bytes
 _MOST_STEPS: Final = 500
 _MOST_MESSAGES: Final = 100
@@ -65,6 +67,11 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 def step_name(rate: float | None, concurrency: int | None) -> str:
     """Return the name of a step, such as `rate=0.5` or `concurrency=8`."""
     return f"rate={rate:g}" if rate is not None else f"concurrency={concurrency}"
+
+
+def metric_name(step: str, figure: str) -> str:
+    """Return the name of the metric of a figure, such as `goodput_at_concurrency_8`."""
+    return f"{figure}_at_{step.replace('=', '_')}"
 
 
 class _Record(BaseModel):
@@ -132,6 +139,12 @@ class StepResult(_Record):
     def error_share(self) -> float | None:
         """The share of the requests that failed; None if there were no requests."""
         return self.errors / self.requests if self.requests else None
+
+    @property
+    def lateness(self) -> float:
+        """How much later than planned requests were sent: the 95th percentile, or the mean if there are too few."""
+        delays = self.client_delay
+        return next((value for value in (delays.p95, delays.mean) if value is not None), 0.0)
 
     def figure(self, name: str) -> float:
         """Return one of `FIGURES`.

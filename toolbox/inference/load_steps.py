@@ -114,7 +114,7 @@ class Load(_Strict):
         for step in self.names:
             for figure in STORED:
                 if figure != "goodput" or self.has_objectives:
-                    yield f"{figure}_at_{step.replace('=', '_')}", step, figure
+                    yield load_results.metric_name(step, figure), step, figure
 
 
 def expectations(loads: Mapping[str, Load], when: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -82,7 +82,10 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
         steps=steps,
         most_in_full=step_details.MOST_IN_FULL,
         grid=grid,
-        metrics=metrics_table.make(steps.cells or [card for card in steps.others if card.step.metrics]),
+        metrics=metrics_table.make(
+            steps.cells or [card for card in steps.others if card.step.metrics],
+            elsewhere={name for load in loads for name in load.metrics} if not more_loads else (),
+        ),
         loads=loads,
         more_loads=more_loads,
         panel=load_charts.PANEL,

@@ -13,8 +13,9 @@ import pytest
 
 from tests.browser.runs import Run, loaded, write_load
 from tests.fakes.load_results import results, step, times
+from toolbox.model.events import MetricMeasured
 from toolbox.reports import run_page
-from toolbox.reports.page import load_charts, step_details
+from toolbox.reports.page import load_charts, metrics_table, step_details
 from toolbox.reports.page.load_charts import LoadChart
 from toolbox.runs.run_state import RunState
 
@@ -64,7 +65,7 @@ def test_the_panels_show_times_and_throughput_with_units_and_objectives(tmp_path
         "rate=4: p95 160 ms",
     ]
     assert end.objective is None
-    assert shown.remarks == ["End to end, ms: the objective, 100000 ms, is far above the chart."]
+    assert shown.remarks == ["Objectives that are far above a chart: end to end 100000 ms."]
 
 
 def test_the_table_has_the_samples_behind_each_time(tmp_path: Path) -> None:
@@ -76,9 +77,27 @@ def test_the_table_has_the_samples_behind_each_time(tmp_path: Path) -> None:
 
 
 def test_rates_and_concurrencies_have_charts_of_their_own(tmp_path: Path) -> None:
-    shown = chart(tmp_path, step(1), *(step(None, concurrency=number) for number in (1, 8, 64)))
+    shown = chart(tmp_path, step(1), step(2), *(step(None, concurrency=number) for number in (1, 8, 64)))
     assert [group.axis for group in shown.groups] == ["Requests per second", "Requests at the same time (log)"]
     assert len({panel.id for group in shown.groups for panel in group.panels}) == 10
+
+
+def test_a_rate_or_a_concurrency_alone_is_only_in_the_table(tmp_path: Path) -> None:
+    shown = chart(tmp_path, step(4), step(None, concurrency=8))
+    assert (shown.groups, [row.name for row in shown.rows]) == ([], ["rate=4", "concurrency=8"])
+
+
+def test_the_table_of_metrics_has_those_of_loads_only_with_bounds(tmp_path: Path) -> None:
+    summary = run_of(tmp_path / "r-1", results(step(4)))
+    (card,) = step_details.collect(summary).cells
+    names = ("ready_seconds", "goodput_at_rate_4", "end_to_end_p50_at_rate_4")
+    measured = tuple(MetricMeasured(card.step.step, name, 1.0, "s") for name in names)
+    bounds = {"end_to_end_p50_at_rate_4": {"lower": 0, "upper": 2}}
+    shown = replace(card, step=replace(card.step, metrics=measured), bounds=bounds)
+    (load,) = charts(summary)
+    table = metrics_table.make([shown], load.metrics)
+    assert table is not None
+    assert (table.names, table.elsewhere) == (["ready_seconds", "end_to_end_p50_at_rate_4"], 1)
 
 
 def test_a_number_that_is_missing_is_a_gap(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from toolbox.inference import load_results
-from toolbox.inference.load_results import LoadResults, StepResult, Times
+from toolbox.inference.load_results import STORED, LoadResults, StepResult, Times
 from toolbox.reports import _links
 from toolbox.reports.page.step_details import StepCard
 from toolbox.runs.layout import attempt_name
@@ -106,6 +106,7 @@ class LoadChart:
 
     Args:
         remarks: what the charts do not show.
+        metrics: the names of the metrics of the load.
         rows_left_out: the number of steps for which the table has no room.
     """
 
@@ -114,6 +115,7 @@ class LoadChart:
     remarks: Sequence[str]
     rows: Sequence[Row]
     rows_left_out: int
+    metrics: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,8 @@ class _Axis:
 def make(cells: Sequence[StepCard], root: Path, withheld: Collection[str] = ()) -> tuple[Sequence[LoadChart], int]:
     """Return the charts of the cells with a load, and the number of cells for which the page has no room.
 
+    A rate or a concurrency alone gets no chart: the table has its figures.
+
     Args:
         root: the run directory.
         withheld: files with a secret, relative to the root. They are not read.
@@ -177,7 +181,7 @@ def _file(card: StepCard, root: Path, withheld: Collection[str]) -> Path | None:
 
 def _chart(card: StepCard, results: LoadResults) -> LoadChart:
     groups: list[Group] = []
-    remarks: dict[str, None] = {}
+    omitted = _Omitted()
     rates = [(step.rate, step) for step in results.steps if step.rate is not None]
     concurrencies = [(float(step.concurrency), step) for step in results.steps if step.concurrency is not None]
     for key, axis, steps in (
@@ -185,17 +189,34 @@ def _chart(card: StepCard, results: LoadResults) -> LoadChart:
         ("concurrency", "Requests at the same time", concurrencies),
     ):
         drawn = sorted((pair for pair in steps if _fits(pair[0])), key=lambda pair: pair[0])
-        if drawn:
-            groups.append(_Group(f"{card.anchor}-{key}", axis, drawn, results, remarks).group())
+        if len(drawn) > 1:
+            groups.append(_Group(f"{card.anchor}-{key}", axis, drawn, results, omitted).group())
     rows = [_row(step) for step in results.steps[:_MOST_ROWS]]
-    return LoadChart(card, groups, list(remarks), rows, len(results.steps) - len(rows))
+    metrics = {load_results.metric_name(step.name, figure) for step in results.steps for figure in STORED}
+    return LoadChart(card, groups, omitted.remarks(), rows, len(results.steps) - len(rows), metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class _Omitted:
+    """What the charts of a cell do not show, by the name of the figure: objectives, and numbers that are too large."""
+
+    objectives: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, None] = field(default_factory=dict)
+
+    def remarks(self) -> list[str]:
+        """Return a sentence for each kind."""
+        objectives = ", ".join(f"{name} {objective}" for name, objective in self.objectives.items())
+        return [
+            *([f"Too large to be drawn: some numbers of {', '.join(self.numbers)}."] if self.numbers else []),
+            *([f"Objectives that are far above a chart: {objectives}."] if objectives else []),
+        ]
 
 
 class _Group:
     """Makes the panels of some steps, which are sorted by their position on the horizontal axis.
 
     Args:
-        remarks: the keys become the remarks on what the panels do not show.
+        omitted: gets what the panels do not show.
     """
 
     def __init__(
@@ -204,14 +225,14 @@ class _Group:
         axis: str,
         steps: Sequence[tuple[float, StepResult]],
         results: LoadResults,
-        remarks: dict[str, None],
+        omitted: _Omitted,
     ) -> None:
         self._prefix = prefix
         self._axis = axis
         self._steps = steps
         self._objectives = results.objectives
         self._x = _Axis.of([_flat(x) for x, _ in steps], _LEFT, _RIGHT - 6)
-        self._remarks = remarks
+        self._omitted = omitted
 
     def group(self) -> Group:
         """Return the panels."""
@@ -264,9 +285,9 @@ class _Group:
         is_drawn = objective is not None and objective <= _FAR * max(numbers, default=0.0)
         axis = _Axis.of([*numbers, *([objective] if is_drawn and objective is not None else [])], _BOTTOM, _TOP)
         if any(value is not None and not _fits(value) for _, points in named for _, _, value in points):
-            self._remarks[f"{title}: some numbers are too large to be drawn."] = None
+            self._omitted.numbers[title.partition(",")[0].lower()] = None
         if objective is not None and not is_drawn:
-            self._remarks[f"{title}: the objective, {_digits(objective)}{unit}, is far above the chart."] = None
+            self._omitted.objectives[title.partition(",")[0].lower()] = f"{_digits(objective)}{unit}"
         if axis.is_log:
             title = f"{title} (log)"
         return Panel(
@@ -329,8 +350,7 @@ def _row(step: StepResult) -> Row:
     ]
     for times in (step.first_token, step.between_tokens, step.end_to_end):
         numbers += [_milliseconds(times.p50), _milliseconds(times.p95), str(times.samples)]
-    delay = step.client_delay
-    numbers.append(_milliseconds(delay.p95 if delay.p95 is not None else delay.mean))
+    numbers.append(_milliseconds(step.lateness if step.client_delay.samples else None))
     return Row(step.name, numbers, [str(each) for each in step.error_messages[:3]])
 
 

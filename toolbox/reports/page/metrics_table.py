@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,23 +44,32 @@ class Table:
         rows: each cell with one number for each metric of the table; None if the cell does not have the metric.
         rows_left_out: the number of rows for which the page has no room.
         columns_left_out: the number of columns for which the page has no room.
+        elsewhere: the number of metrics that another section shows.
     """
 
     names: Sequence[str]
     rows: Sequence[tuple[StepCard, Sequence[Number | None]]]
     rows_left_out: int
     columns_left_out: int
+    elsewhere: int
 
 
-def make(steps: Sequence[StepCard]) -> Table | None:
-    """Return the table of the steps that have begun; None if no step has a metric."""
+def make(steps: Sequence[StepCard], elsewhere: Collection[str] = ()) -> Table | None:
+    """Return the table of the steps that have begun; None if no step has a metric.
+
+    Args:
+        elsewhere: the names of metrics that another section shows. The table has those with bounds.
+    """
     begun = [card for card in steps if card.step.step]
-    names = list(dict.fromkeys(metric.metric for card in begun for metric in card.step.metrics))
+    every_name = list(dict.fromkeys(metric.metric for card in begun for metric in card.step.metrics))
+    bounded = {name for card in begun for name in card.bounds}
+    names = [name for name in every_name if name not in elsewhere or name in bounded]
     if not names:
         return None
     kept, shown_names = begun[:MOST_ROWS], names[:MOST_COLUMNS]
     rows = [(card, _numbers(card, shown_names)) for card in kept]
-    return Table(shown_names, rows, len(begun) - len(kept), len(names) - len(shown_names))
+    left_out = len(names) - len(shown_names)
+    return Table(shown_names, rows, len(begun) - len(kept), left_out, len(every_name) - len(names))
 
 
 def _numbers(card: StepCard, names: Sequence[str]) -> list[Number | None]:
