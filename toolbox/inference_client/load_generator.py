@@ -12,15 +12,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
 
 from . import task_ends
-from .answer_format import Answer, Case, Chunk, FaultError, InvalidRequestError, Limits
+from .answer_format import Answer, Case, FaultError, InvalidRequestError, Limits
+from .token_times import TimedAnswer, Tokens
 
 Arrivals = Literal["poisson", "constant"]
+MOST_AT_A_TIME: Final = 10_000
+# After an error, a closed loop waits before its next request: this time, and twice as long after each further error.
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
+_SECONDS_BETWEEN_TIMERS: Final = 0.05
 
 
 class LoadClient(Protocol):
@@ -28,6 +33,16 @@ class LoadClient(Protocol):
 
     async def send(self, case: Case, answer: Answer) -> None:
         """Raise FaultError or InvalidRequestError."""
+
+
+class Recorder(Protocol):
+    """Receives what is measured."""
+
+    def add(self, sample: Sample) -> None:
+        """Receive a request that has ended."""
+
+    def add_client_delay(self, time: float, delay: float) -> None:
+        """Receive how late the client was, at a time of the step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +66,7 @@ class Step:
     warm_up_seconds: float = 0.0
     arrivals: Arrivals = "poisson"
     seed: int = 0
-    most_at_a_time: int = 10_000
+    most_at_a_time: int = MOST_AT_A_TIME
 
     def __post_init__(self) -> None:
         if (self.rate is None) == (self.concurrency is None):
@@ -61,43 +76,55 @@ class Step:
         if not 0 <= self.warm_up_seconds < self.seconds:
             raise ValueError("a step must be longer than its warm-up")
 
+    @property
+    def name(self) -> str:
+        """The name of the step, such as `rate=0.5` or `concurrency=8`."""
+        return f"rate={self.rate:g}" if self.rate is not None else f"concurrency={self.concurrency}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """What was measured of one request. All times are seconds since the beginning of the step.
 
     Args:
+        case: the name of the case.
         arrived: when the request should have been sent.
         sent: when it was sent. A large difference to `arrived` is a fault of the client, or of `most_at_a_time`.
         ended: when its answer was complete, or the reason of the error was known.
-        tokens: when tokens of the answer came, and how many at each time.
+        tokens: the tokens of the answer, in the order in which they came.
         error: why there is no complete answer, or the error of the server.
     """
 
+    case: str = ""
     arrived: float
     sent: float
     ended: float
-    tokens: Sequence[tuple[float, int]] = ()
+    tokens: Sequence[Tokens] = ()
     error: str | None = None
 
 
 @dataclass
 class _Load:
-    """A step that runs."""
+    """A step that runs.
+
+    Args:
+        clock: the seconds since the beginning of the step.
+        invalid: has an exception as soon as a request turns out to be invalid.
+    """
 
     client: LoadClient
     cases: Iterator[Case]
     limits: Limits
-    begin: float
-    samples: list[Sample] = field(default_factory=list)
-    running: set[asyncio.Future[None]] = field(default_factory=set)
+    recorder: Recorder
+    clock: Callable[[], float]
+    invalid: asyncio.Future[None]
+    running: set[asyncio.Future[bool]] = field(default_factory=set)
 
-    async def request(self, arrived: float | None = None) -> None:
-        """Send the next request, and add its sample."""
-        now = asyncio.get_running_loop().time
+    async def request(self, arrived: float | None = None) -> bool:
+        """Send the next request, add its sample, and return whether the answer is complete and not an error."""
         case = next(self.cases)
-        sent = now() - self.begin
-        answer = Answer(case=case.name, stream=True, limits=self.limits, clock=now)
+        sent = self.clock()
+        answer = TimedAnswer(case=case.name, stream=True, limits=self.limits, clock=self.clock)
         sending = asyncio.ensure_future(self.client.send(case, answer))
         is_late = True
         try:
@@ -105,16 +132,30 @@ class _Load:
             is_late = not sending.done()
         finally:
             await task_ends.ended(sending)
-        error = f"no complete answer within {self.limits.seconds:g} s" if is_late else _error(sending, answer)
-        self.samples.append(
+        error = f"no complete answer within {self.limits.seconds:g} s" if is_late else self._error(sending, answer)
+        self.recorder.add(
             Sample(
+                case=case.name,
                 arrived=sent if arrived is None else arrived,
                 sent=sent,
-                ended=now() - self.begin,
-                tokens=[(sent + seconds, count) for seconds, count in token_times(answer.chunks)],
+                ended=self.clock(),
+                tokens=answer.tokens,
                 error=error,
             )
         )
+        return error is None
+
+    def _error(self, sending: asyncio.Future[None], answer: Answer) -> str | None:
+        if sending.cancelled():
+            return "the request was cancelled"
+        error = sending.exception()
+        if isinstance(error, InvalidRequestError) and not self.invalid.done():
+            self.invalid.set_exception(InvalidRequestError(f"the case {answer.case}: {error}"))
+        if isinstance(error, FaultError | InvalidRequestError):
+            return str(error)
+        if error is not None:  # a mistake of this package must not end the load
+            return f"the client cannot handle the answer: {type(error).__name__}: {error}"
+        return f"{answer.error.code}: {answer.error.message}" if answer.error else None
 
 
 def arrival_times(step: Step) -> Iterator[float]:
@@ -131,70 +172,89 @@ def arrival_times(step: Step) -> Iterator[float]:
         yield arrived
 
 
-async def run(client: LoadClient, cases: Sequence[Case], step: Step, limits: Limits) -> Sequence[Sample]:
-    """Send requests in the order of the cases, from the beginning again after the last one, and return the samples.
+async def run(client: LoadClient, cases: Sequence[Case], step: Step, limits: Limits, *, recorder: Recorder) -> None:
+    """Send requests in the order of the cases, from the beginning again after the last one, and record the samples.
 
     Args:
         cases: requests for streams.
-        limits: `seconds` limits each request, so that the step ends at most this time after its last arrival.
+        limits: `seconds` limits each request, so that the step ends at most twice this time after its last arrival.
+
+    Raises:
+        InvalidRequestError: a request cannot be sent. The step has ended at once.
     """
-    begin = asyncio.get_running_loop().time()
-    all_chunks = replace(limits, chunks=sys.maxsize)  # a chunk that is not kept would be missing in the times
-    load = _Load(client=client, cases=itertools.cycle(cases), limits=all_chunks, begin=begin)
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    load = _Load(
+        client=client,
+        cases=itertools.cycle(cases),
+        limits=limits,
+        recorder=recorder,
+        clock=lambda: loop.time() - begin,
+        invalid=loop.create_future(),
+    )
+    sending = asyncio.ensure_future(_open_loop(load, step) if step.rate is not None else _closed_loops(load, step))
     try:
-        if step.rate is not None:
-            await _open_loop(load, step)
-        else:
-            await asyncio.gather(*(_closed_loop(load, step) for _ in range(step.concurrency or 0)))
+        await asyncio.wait({sending, load.invalid}, return_when=asyncio.FIRST_COMPLETED)
+        (load.invalid if load.invalid.done() else sending).result()
     finally:
+        await task_ends.ended(sending)
+        for request in list(load.running):
+            request.cancel()
         for request in list(load.running):
             await task_ends.ended(request)
-    return sorted(load.samples, key=lambda sample: sample.arrived)
+        load.invalid.cancel()
 
 
 async def _open_loop(load: _Load, step: Step) -> None:
-    now = asyncio.get_running_loop().time
     for arrived in arrival_times(step):
-        await asyncio.sleep(max(0.0, load.begin + arrived - now()))
-        if len(load.running) >= step.most_at_a_time:
-            time = now() - load.begin
-            error = f"not sent: {step.most_at_a_time} requests had no answer"
-            load.samples.append(Sample(arrived=arrived, sent=time, ended=time, error=error))
+        await asyncio.sleep(max(0.0, arrived - load.clock()))
+        if reason := _reason_not_to_send(load, step, arrived):
+            time = load.clock()
+            case = next(load.cases).name
+            load.recorder.add(Sample(case=case, arrived=arrived, sent=time, ended=time, error=f"not sent: {reason}"))
             continue
         request = asyncio.ensure_future(load.request(arrived))
         load.running.add(request)
         request.add_done_callback(load.running.discard)
-    await asyncio.gather(*load.running)
+    if load.running:
+        await asyncio.wait(load.running)
+
+
+def _reason_not_to_send(load: _Load, step: Step, arrived: float) -> str | None:
+    if len(load.running) >= step.most_at_a_time:
+        return f"{step.most_at_a_time} requests had no answer"
+    if load.clock() - arrived > load.limits.seconds:  # else an overloaded client would need many times `step.seconds`
+        return f"the client was more than {load.limits.seconds:g} s late"
+    return None
+
+
+async def _closed_loops(load: _Load, step: Step) -> None:
+    timer = asyncio.ensure_future(_record_client_delays(load))
+    loops = [asyncio.ensure_future(_closed_loop(load, step)) for _ in range(step.concurrency or 0)]
+    try:
+        await asyncio.gather(*loops)
+    finally:
+        for task in (timer, *loops):
+            task.cancel()
+        for task in (timer, *loops):
+            await task_ends.ended(task)
 
 
 async def _closed_loop(load: _Load, step: Step) -> None:
-    while asyncio.get_running_loop().time() - load.begin < step.seconds:
-        await load.request()
+    pause = _FIRST_PAUSE
+    while load.clock() < step.seconds:
+        if await load.request():
+            pause = _FIRST_PAUSE
+            continue
+        if load.clock() + pause >= step.seconds:
+            return
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _error(sending: asyncio.Future[None], answer: Answer) -> str | None:
-    try:
-        sending.result()
-    except (FaultError, InvalidRequestError) as error:
-        return str(error)
-    return f"{answer.error.code}: {answer.error.message}" if answer.error else None
-
-
-def token_times(chunks: Sequence[Chunk]) -> Iterator[tuple[float, int]]:
-    """Yield for each chunk with tokens its time since the request was sent, and its number of tokens.
-
-    The number is that of the listed tokens, else the growth of the count, else 1 for a chunk with text.
-    """
-    counts: dict[int, int] = {}
-    for chunk in chunks:
-        before = counts.get(chunk.index, 0)
-        total = chunk.part.generated_token_count
-        if chunk.part.tokens:
-            number = len(chunk.part.tokens)
-        elif total is not None and chunk.part.text:
-            number = max(total - before, 0)
-        else:
-            number = 1 if chunk.part.text else 0
-        counts[chunk.index] = before + number
-        if number:
-            yield chunk.seconds, number
+async def _record_client_delays(load: _Load) -> None:
+    """Record how late a timer of the client fires. A closed loop has no other times that are planned."""
+    while True:
+        planned = load.clock() + _SECONDS_BETWEEN_TIMERS
+        await asyncio.sleep(_SECONDS_BETWEEN_TIMERS)
+        load.recorder.add_client_delay(planned, load.clock() - planned)

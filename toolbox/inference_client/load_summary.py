@@ -1,20 +1,28 @@
 """Computes the figures of a load from its samples: latencies, throughput, errors and goodput.
 
-Only requests that arrived after the warm-up count. A latency has the number of samples behind it, and a percentile is
+Latencies and errors are those of the requests that arrived after the warm-up. What happens per second is counted in the
+time after the warm-up, whenever its request arrived: a server that answers half of its requests in time has half of
+their rate, although it answers the others later. A latency has the number of samples behind it, and a percentile is
 absent if fewer than one sample is expected beyond it: p99 needs 100 samples.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from .load_generator import Sample, Step
 
 PERCENTILES: Final = (50, 90, 95, 99)
+MOST_MESSAGES: Final = 100
+OTHER_MESSAGES: Final = "other errors"
+_MESSAGE_CHARACTERS: Final = 1000
+_MOST_VALUES: Final = 1_000_000  # of a time, for its percentiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +30,7 @@ class Objectives:
     """Latencies, in seconds, that a good request does not exceed. None stands for no limit.
 
     Args:
-        first_token: time to the first token.
+        first_token: time to the first token. An answer without a token does not meet this objective.
         per_token: mean time between tokens.
         end_to_end: time until the end of the answer.
     """
@@ -37,7 +45,7 @@ class Distribution:
     """The distribution of a time in seconds.
 
     Args:
-        samples: number of values.
+        samples: number of values behind the percentiles.
         percentiles: the values by their percent.
     """
 
@@ -53,21 +61,25 @@ class Figures:
 
     Args:
         seconds: the time of the step after its warm-up, to which the figures per second refer.
-        offered_rate: requests per second that arrived.
-        completed_rate: requests per second without an error.
-        goodput: requests per second without an error that meet all objectives.
+        requests: requests that arrived in this time.
+        errors: those of them that have no complete answer.
+        error_messages: the errors, with their numbers.
+        offered_rate: requests per second that arrived in this time.
+        completed_rate: requests per second that were answered without an error in this time.
+        goodput: requests per second that were answered in this time, and met all objectives.
         tokens_per_second: generated tokens per second that came in this time.
         first_token: the time from the arrival of a request to its first token.
         between_tokens: the times between consecutive chunks with tokens, divided by the tokens of the later one.
         per_token: for each request with two tokens or more, the mean time between its tokens.
         end_to_end: the time from the arrival of a request to the end of its answer.
-        client_delay: the time from the arrival of a request until it was sent. If it is not small, the client was
-            overloaded.
+        client_delay: with a rate, the time from the arrival of a request until it was sent. With a concurrency, how
+            late a timer of the client was. If this is not small, the client was overloaded.
     """
 
     seconds: float
     requests: int
     errors: int
+    error_messages: Mapping[str, int]
     offered_rate: float
     completed_rate: float
     goodput: float
@@ -79,48 +91,146 @@ class Figures:
     client_delay: Distribution
 
 
-def figures(samples: Sequence[Sample], step: Step, objectives: Objectives | None = None) -> Figures:
-    """Return the figures of a step."""
-    limits = objectives or Objectives()
-    measured = [sample for sample in samples if sample.arrived >= step.warm_up_seconds]
-    complete = [sample for sample in measured if sample.error is None]
-    seconds = step.seconds - step.warm_up_seconds
-    in_time = [
-        count for sample in samples for time, count in sample.tokens if step.warm_up_seconds <= time < step.seconds
-    ]
-    return Figures(
-        seconds=seconds,
-        requests=len(measured),
-        errors=len(measured) - len(complete),
-        offered_rate=len(measured) / seconds,
-        completed_rate=len(complete) / seconds,
-        goodput=sum(_is_good(sample, limits) for sample in complete) / seconds,
-        tokens_per_second=sum(in_time) / seconds,
-        first_token=distribution([time for sample in complete if (time := first_token(sample)) is not None]),
-        between_tokens=distribution([gap for sample in complete for gap in _gaps(sample)]),
-        per_token=distribution([time for sample in complete if (time := per_token(sample)) is not None]),
-        end_to_end=distribution([sample.ended - sample.arrived for sample in complete]),
-        client_delay=distribution([sample.sent - sample.arrived for sample in measured]),
-    )
+class Times:
+    """Values of a time, in a limited memory: of more than `most` values, a random part of this size is kept."""
+
+    def __init__(self, most: int = _MOST_VALUES) -> None:
+        self._most = most
+        self._values = array("d")
+        self._number = 0
+        self._sum = 0.0
+        self._largest: float | None = None
+        self._draw = random.Random(0)  # noqa: S311  # no secret depends on it
+
+    def add(self, value: float | None) -> None:
+        """Add a value. None stands for no value."""
+        if value is None:
+            return
+        self._number += 1
+        self._sum += value
+        self._largest = value if self._largest is None else max(self._largest, value)
+        if len(self._values) < self._most:
+            self._values.append(value)
+        elif (place := self._draw.randrange(self._number)) < self._most:  # Vitter's algorithm R
+            self._values[place] = value
+
+    def distribution(self) -> Distribution:
+        """Return the distribution of the values."""
+        ordered = sorted(self._values)
+        return Distribution(
+            samples=len(ordered),
+            mean=self._sum / self._number if ordered else None,
+            largest=self._largest,
+            percentiles={percent: percentile(ordered, percent) for percent in PERCENTILES},
+        )
+
+
+@dataclass
+class Summary:
+    """Collects the samples of a step, in a limited memory."""
+
+    step: Step
+    objectives: Objectives = field(default_factory=Objectives)
+    all_requests: int = 0
+    all_errors: int = 0
+    _requests: int = 0
+    _errors: Counter[str] = field(default_factory=Counter)
+    _completed: int = 0
+    _good: int = 0
+    _tokens: int = 0
+    _first_token: Times = field(default_factory=Times)
+    _between_tokens: Times = field(default_factory=Times)
+    _per_token: Times = field(default_factory=Times)
+    _end_to_end: Times = field(default_factory=Times)
+    _client_delay: Times = field(default_factory=Times)
+
+    def add(self, sample: Sample) -> None:
+        """Add a request that has ended."""
+        self.all_requests += 1
+        self.all_errors += sample.error is not None
+        self._tokens += sum(tokens.number for tokens in sample.tokens if self._is_in_time(tokens.time))
+        if sample.error is None and self._is_in_time(sample.ended):
+            self._completed += 1
+            self._good += _is_good(sample, self.objectives)
+        if sample.arrived < self.step.warm_up_seconds:
+            return
+        self._requests += 1
+        if self.step.rate is not None:
+            self._client_delay.add(max(sample.sent - sample.arrived, 0.0))  # a timer may be a nanosecond early
+        if sample.error is not None:
+            self._add_error(sample.error)
+            return
+        self._first_token.add(first_token(sample))
+        self._per_token.add(per_token(sample))
+        self._end_to_end.add(sample.ended - sample.arrived)
+        for gap in gaps(sample):
+            self._between_tokens.add(gap)
+
+    def add_client_delay(self, time: float, delay: float) -> None:
+        """Add how late the client was at a time of the step."""
+        if self._is_in_time(time):
+            self._client_delay.add(max(delay, 0.0))
+
+    def _is_in_time(self, time: float) -> bool:
+        return self.step.warm_up_seconds <= time < self.step.seconds
+
+    def _add_error(self, error: str) -> None:
+        message = error[:_MESSAGE_CHARACTERS]
+        if message not in self._errors and len(self._errors) >= MOST_MESSAGES - 1:
+            message = OTHER_MESSAGES
+        self._errors[message] += 1
+
+    def figures(self) -> Figures:
+        """Return the figures of the samples so far."""
+        seconds = self.step.seconds - self.step.warm_up_seconds
+        return Figures(
+            seconds=seconds,
+            requests=self._requests,
+            errors=self._errors.total(),
+            error_messages=dict(self._errors.most_common()),
+            offered_rate=self._requests / seconds,
+            completed_rate=self._completed / seconds,
+            goodput=self._good / seconds,
+            tokens_per_second=self._tokens / seconds,
+            first_token=self._first_token.distribution(),
+            between_tokens=self._between_tokens.distribution(),
+            per_token=self._per_token.distribution(),
+            end_to_end=self._end_to_end.distribution(),
+            client_delay=self._client_delay.distribution(),
+        )
 
 
 def first_token(sample: Sample) -> float | None:
     """Return the time from the arrival of a request to its first token, or None if it has none."""
-    return sample.tokens[0][0] - sample.arrived if sample.tokens else None
+    return sample.tokens[0].time - sample.arrived if sample.tokens else None
 
 
 def per_token(sample: Sample) -> float | None:
-    """Return the mean time between the tokens of a request, or None if there are fewer than two.
+    """Return the mean time between the tokens of each text of a request, or None if no text has two tokens.
 
     The tokens of the first chunk came together, so that the time until the last chunk is that of the other tokens.
     """
-    later = sum(count for _, count in sample.tokens[1:])
-    return (sample.tokens[-1][0] - sample.tokens[0][0]) / later if later else None
+    total, number = 0.0, 0
+    for seconds, count in _waits(sample):
+        total += seconds
+        number += count
+    return total / number if number else None
 
 
-def _gaps(sample: Sample) -> Sequence[float]:
-    times = sample.tokens
-    return [(time - before) / count for (before, _), (time, count) in itertools.pairwise(times) for _ in range(count)]
+def gaps(sample: Sample) -> Iterator[float]:
+    """Yield the times between consecutive tokens of a text. Tokens that came together have equal parts of the time."""
+    for seconds, count in _waits(sample):
+        for _ in range(count):
+            yield seconds / count
+
+
+def _waits(sample: Sample) -> Iterator[tuple[float, int]]:
+    """Yield the time before each chunk but the first one of its text, and the number of its tokens."""
+    last: dict[int, float] = {}
+    for time, count, generation in sample.tokens:
+        if generation in last:
+            yield time - last[generation], count
+        last[generation] = time
 
 
 def _is_good(sample: Sample, objectives: Objectives) -> bool:
@@ -129,18 +239,9 @@ def _is_good(sample: Sample, objectives: Objectives) -> bool:
         (per_token(sample), objectives.per_token),
         (sample.ended - sample.arrived, objectives.end_to_end),
     ]
+    if not sample.tokens and objectives.first_token is not None:
+        return False
     return all(limit is None or time is None or time <= limit for time, limit in pairs)
-
-
-def distribution(values: Sequence[float]) -> Distribution:
-    """Return the distribution of some times."""
-    ordered = sorted(values)
-    return Distribution(
-        samples=len(ordered),
-        mean=math.fsum(ordered) / len(ordered) if ordered else None,
-        largest=ordered[-1] if ordered else None,
-        percentiles={percent: percentile(ordered, percent) for percent in PERCENTILES},
-    )
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:

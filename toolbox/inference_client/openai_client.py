@@ -18,6 +18,7 @@ from .json_values import decoded, excerpt, mapping, sequence, text
 
 _PATHS: Final = {"models": "/v1/models", "completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _END_OF_STREAM: Final = "[DONE]"
+_IDLE_SECONDS: Final = 1.0  # shorter than the limits of servers: uvicorn has 5 s, gunicorn 2 s
 
 
 class OpenAiClient:
@@ -27,8 +28,8 @@ class OpenAiClient:
         url: address of the server, with or without `/v1` at its end.
         key: the API key.
         model: the name for requests without `model`. By default, it is the first model that the server lists.
-        keeps_connections: use a connection for several requests. A server may close such a connection at the moment
-            of the next request, which then has a fault.
+        keeps_connections: use a connection for several requests. A connection that was idle for a second is not used
+            again, because the server might close it at the moment of the next request, which would then have a fault.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class OpenAiClient:
             verify=ssl.create_default_context() if address.scheme == "https" else False,  # HTTP needs no certificates
             trust_env=False,  # no proxies, and no passwords from .netrc
             timeout=None,  # noqa: S113  # the caller limits the time of the whole request
-            limits=httpx.Limits(max_keepalive_connections=None if keeps_connections else 0),
+            limits=httpx.Limits(
+                max_keepalive_connections=None if keeps_connections else 0, keepalive_expiry=_IDLE_SECONDS
+            ),
         )
 
     async def close(self) -> None:
@@ -87,7 +90,7 @@ class OpenAiClient:
     async def _request_content(self, case: Case, answer: Answer) -> bytes:
         request = dict(case.request)
         if request.get("model") is None:
-            request["model"] = await self._first_model()
+            request["model"] = await self.choose_model()
         if answer.stream:
             request["stream"] = True
             request.setdefault("stream_options", {"include_usage": True})
@@ -96,7 +99,8 @@ class OpenAiClient:
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequestError(str(error)) from error
 
-    async def _first_model(self) -> str:
+    async def choose_model(self) -> str:
+        """Return the name for requests without `model`. Raise FaultError if the server does not list one."""
         if self._model is None:
             async with self._response("GET", _PATHS["models"]) as response:
                 body = mapping(decoded(await self._content(response)), "the list of models")

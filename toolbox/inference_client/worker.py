@@ -1,9 +1,10 @@
 """The worker: starts a server or uses a running one, sends the cases, records the answers, and ends the server.
 
 It runs on the target, in the working directory of the attempt, and writes there `answers.jsonl`, `server.log` and
-`worker.json`. It judges nothing. Its exit status:
+`worker.json`. With a load, it sends the cases again and again, and writes `load.json` and `load_samples.csv` instead of
+`answers.jsonl`. It judges nothing. Its exit status:
 
-    0    each request has an answer, right or wrong
+    0    each request has an answer, right or wrong; or all steps of the load have ended
     2    the settings or a request are invalid, or a library is missing
     70   the server ended or did not answer completely
     75   the server was never ready
@@ -18,7 +19,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from . import task_ends, worker_settings
 from .answer_format import FMAAS_KINDS, OPENAI_KINDS, Answer, Limits, SettingsError
 from .key_mask import KeyMask
+from .load_run import LoadRun
 from .sending import INVALID, Client, Sender
 from .server_log import ServerLog
 from .server_process import ServerProcess, free_ports
@@ -108,20 +110,20 @@ class Worker:
         self._answers = 0
         self._faults = 0
         self._invalid = 0
+        self._load: LoadRun | None = None
 
     async def run(self) -> int:
         """Do everything, and return the exit status."""
         self._import_clients()
-        with (self._directory / ANSWERS).open("wb", buffering=0) as answers:
-            try:
-                await self._start()
-                await self._send(answers.write)
-            except NotReadyError as error:
-                self._say(f"the server is not ready: {error}")
-                self._say_log()
-                return NEVER_READY
-            finally:
-                await task_ends.completed(self._stop())
+        try:
+            await self._start()
+            await (self._send_load() if self._settings.load else self._send_cases())
+        except NotReadyError as error:
+            self._say(f"the server is not ready: {error}")
+            self._say_log()
+            return NEVER_READY
+        finally:
+            await task_ends.completed(self._stop())
         return self._exit_status()
 
     def _import_clients(self) -> None:
@@ -193,7 +195,13 @@ class Worker:
         if server.url and self._uses(OPENAI_KINDS):
             from .openai_client import OpenAiClient
 
-            self._openai = OpenAiClient(server.url, self._limits, key=self._key, model=server.model)
+            self._openai = OpenAiClient(
+                server.url,
+                self._limits,
+                key=self._key,
+                model=server.model,
+                keeps_connections=self._settings.load is not None,
+            )
         if server.grpc and self._uses(FMAAS_KINDS):
             from .fmaas_client import FmaasClient
 
@@ -209,21 +217,44 @@ class Worker:
             probes["ModelInfo"] = lambda: fmaas.check_ready(_GRPC_PROBE_SECONDS)
         return probes
 
-    async def _send(self, write: Callable[[bytes], object]) -> None:
+    async def _send_cases(self) -> None:
+        with (self._directory / ANSWERS).open("wb", buffering=0) as answers:
+
+            def receive(answer: Answer) -> None:
+                answers.write(f"{answer.line(self._masked)}\n".encode())
+                self._count(answer)
+
+            sender = Sender(
+                self._clients(),
+                self._limits,
+                receive=receive,
+                server_end=self._process.ended if self._process else None,
+            )
+            await sender.send_all(self._settings.cases, self._settings.concurrency)
+
+    async def _send_load(self) -> None:
+        assert self._settings.load
+        if self._openai and any("model" not in case.request for case in self._settings.cases):
+            choosing = asyncio.ensure_future(self._openai.choose_model())  # else the first requests would wait for it
+            await asyncio.wait({choosing}, timeout=self._limits.seconds)
+            await task_ends.ended(choosing)
+        self._load = LoadRun(
+            self._clients(),
+            self._limits,
+            directory=self._directory,
+            mask=self._masked,
+            say=self._say,
+            server_end=self._process.ended if self._process else None,
+        )
+        await self._load.run(self._settings.load, self._settings.cases)
+
+    def _clients(self) -> Mapping[str, Client]:
         clients: dict[str, Client] = {}
         if self._openai:
             clients |= dict.fromkeys(OPENAI_KINDS, self._openai)
         if self._fmaas:
             clients |= dict.fromkeys(FMAAS_KINDS, self._fmaas)
-
-        def receive(answer: Answer) -> None:
-            write(f"{answer.line(self._masked)}\n".encode())
-            self._count(answer)
-
-        sender = Sender(
-            clients, self._limits, receive=receive, server_end=self._process.ended if self._process else None
-        )
-        await sender.send_all(self._settings.cases, self._settings.concurrency)
+        return clients
 
     def _count(self, answer: Answer) -> None:
         self._answers += 1
@@ -257,10 +288,15 @@ class Worker:
             "died": bool(process and process.died),
             "log": SERVER_LOG if process else None,
         }
-        report = {"server": server, "cases": len(self._settings.cases), "faults": self._faults}
+        report = {"server": server, "cases": len(self._settings.cases), **self._counts()}
         scratch = self._directory / f"{REPORT}.new"
         scratch.write_text(f"{json.dumps(report)}\n", encoding="utf-8")
         scratch.replace(self._directory / REPORT)
+
+    def _counts(self) -> Mapping[str, int]:
+        if self._settings.load is None:
+            return {"faults": self._faults}
+        return {"steps": self._load.steps_ended if self._load else 0}
 
     def _exit_status(self) -> int:
         if self._process and self._process.died:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from .answer_format import FMAAS_KINDS, OPENAI_KINDS, Case, SettingsError
+from . import load_settings
+from .answer_format import FMAAS_KINDS, GENERATING, OPENAI_KINDS, Case, SettingsError
+from .load_settings import LoadSettings
+from .settings_block import Block, read_json
 
 _PORT: Final = "{port}"
 _GRPC_PORT: Final = "{grpc_port}"
-_MOST_FILE_BYTES: Final = 64 << 20
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,31 +78,37 @@ class WorkerSettings:
     Args:
         concurrency: number of requests at a time.
         timeout: seconds for each request.
+        load: a load, for which the cases are sent again and again; None to send each case once.
     """
 
     server: ServerSettings
     cases: Sequence[Case]
     concurrency: int = 1
     timeout: float = 120.0
+    load: LoadSettings | None = None
 
 
 def read(path: Path) -> WorkerSettings:
     """Read the settings, and the cases from the file that the settings name."""
-    content = _Block(_json(path), path.name)
-    server = _server(_Block(content.take("server", dict, {}), f"{path.name}: server"))
+    content = Block(read_json(path), path.name)
+    load = content.take("load", dict, None)
+    server = _server(Block(content.take("server", dict, {}), f"{path.name}: server"))
     settings = WorkerSettings(
         server=server,
         cases=_cases(path.parent / content.take("cases", str, "cases.json")),
         concurrency=content.positive("concurrency", int, 1),
         timeout=content.positive("timeout", float, WorkerSettings.timeout),
+        load=None if load is None else load_settings.read(Block(load, f"{path.name}: load")),
     )
     content.refuse_rest()
     _check_addresses(settings)
+    if settings.load:
+        _check_load(settings.cases)
     return settings
 
 
-def _server(block: _Block) -> ServerSettings:
-    ready = _Block(block.take("ready", dict, {}), f"{block.place}.ready")
+def _server(block: Block) -> ServerSettings:
+    ready = Block(block.take("ready", dict, {}), f"{block.place}.ready")
     settings = ServerSettings(
         command=block.texts("command"),
         url=block.take("url", str, None),
@@ -133,15 +138,23 @@ def _check_addresses(settings: WorkerSettings) -> None:
         raise SettingsError("a case uses fmaas, but the server has no `grpc`, and its command no `{grpc_port}`")
 
 
+def _check_load(cases: Sequence[Case]) -> None:
+    if not cases:
+        raise SettingsError("a load needs a case")
+    for case in cases:
+        if case.protocol not in GENERATING:
+            raise SettingsError(f"the case {case.name} has the protocol {case.protocol}, but a load asks for texts")
+
+
 def _cases(path: Path) -> Sequence[Case]:
-    block = _Block(_json(path), path.name)
+    block = Block(read_json(path), path.name)
     block.take("protocol", str, None)
     entries = block.take("cases", list, [])
     block.refuse_rest()
     cases = []
     for number, entry in enumerate(entries):
         place = f"{path.name}: cases[{number}]"
-        item = _Block(entry, place)
+        item = Block(entry, place)
         name = item.take("name", str, "")
         protocol = item.take("protocol", str, "")
         case = Case(
@@ -157,74 +170,6 @@ def _cases(path: Path) -> Sequence[Case]:
             raise SettingsError(f"{place}.protocol must be one of {', '.join((*FMAAS_KINDS, *OPENAI_KINDS))}")
         cases.append(case)
     return cases
-
-
-def _json(path: Path) -> Any:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_FILE_BYTES + 1)
-        if len(content) > _MOST_FILE_BYTES:
-            raise SettingsError(f"{path} is larger than {_MOST_FILE_BYTES} bytes")
-        return json.loads(content)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"{path} is not JSON: {error}") from error
-
-
-class _Block:
-    """An object of the settings, from which fields are taken with their types.
-
-    Args:
-        place: the name of the object in messages.
-    """
-
-    def __init__(self, content: object, place: str) -> None:
-        if not isinstance(content, dict):
-            raise SettingsError(f"{place} must be an object")
-        self.place = place
-        self._rest = dict(content)
-
-    def take(self, name: str, kind: type[T], default: Any) -> Any:
-        """Return a field. The value null stands for the default."""
-        value = self._rest.pop(name, None)
-        if value is None:
-            return default
-        if not isinstance(value, kind):
-            raise SettingsError(f"{self.place}.{name} must be of the type {kind.__name__}")
-        return value
-
-    def positive(self, name: str, kind: type[int | float], default: float) -> Any:
-        """Return a field that must be a positive number."""
-        value = self._rest.pop(name, None)
-        if value is None:
-            return default
-        kinds = (int,) if kind is int else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < float("inf"):
-            raise SettingsError(f"{self.place}.{name} must be a positive {kind.__name__}")
-        return kind(value)
-
-    def texts(self, name: str) -> Sequence[str] | None:
-        """Return a field that must be a list of texts, or null."""
-        value: list[object] | None = self.take(name, list, None)
-        if value is None:
-            return None
-        if not value or not all(isinstance(item, str) and "\0" not in item for item in value):
-            raise SettingsError(f"{self.place}.{name} must be a list of texts")
-        return [str(item) for item in value]
-
-    def mapping_of_texts(self, name: str) -> Mapping[str, str]:
-        """Return a field that must be an object of texts."""
-        value: dict[str, object] = self.take(name, dict, {})
-        for key, item in value.items():
-            if not isinstance(item, str) or "\0" in item or not key or "=" in key or "\0" in key:
-                raise SettingsError(f"{self.place}.{name} must map names of variables to texts")
-        return {key: str(item) for key, item in value.items()}
-
-    def refuse_rest(self) -> None:
-        """Raise SettingsError if a field has not been taken."""
-        if self._rest:
-            raise SettingsError(f"{self.place} has unknown fields: {', '.join(map(ascii, self._rest))}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,18 +87,21 @@ def test_a_load_has_a_sample_for_each_request(server: ReferenceServer, protocol:
     cases = [Case(name="a", protocol=protocol, request=request)]
     step = Step(rate=20, seconds=1, arrivals="constant")
 
-    async def load() -> Sequence[Sample]:
+    samples: list[Sample] = []
+    recorder = SimpleNamespace(add=samples.append)
+
+    async def load() -> None:
         client = FmaasClient(server.grpc_address, LIMITS) if protocol == "fmaas" else OpenAiClient(server.url, LIMITS)
         try:
-            return await load_generator.run(client, cases, step, LIMITS)
+            await load_generator.run(client, cases, step, LIMITS, recorder=recorder)
         finally:
             await client.close()
 
-    samples = asyncio.run(load())
+    asyncio.run(load())
     assert len(samples) == 20
     assert {sample.error for sample in samples} == {None}
-    assert {sum(count for _, count in sample.tokens) for sample in samples} == {6}
-    assert all(sample.arrived <= sample.sent < sample.tokens[0][0] <= sample.ended for sample in samples)
+    assert {sum(tokens.number for tokens in sample.tokens) for sample in samples} == {6}
+    assert all(sample.arrived <= sample.sent < sample.tokens[0].time <= sample.ended for sample in samples)
 
 
 def test_the_worker_starts_the_server_for_both_protocols(checkpoint: Path, tmp_path: Path) -> None:

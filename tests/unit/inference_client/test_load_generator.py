@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,29 @@ from toolbox.inference_client import load_generator
 from toolbox.inference_client.answer_format import (
     Answer,
     Case,
-    Chunk,
     FaultError,
     Generation,
+    InvalidRequestError,
     Limits,
     ServerError,
-    Token,
 )
-from toolbox.inference_client.load_generator import Sample, Step, arrival_times, token_times
+from toolbox.inference_client.load_generator import Sample, Step, arrival_times
+from toolbox.inference_client.token_times import Tokens
+
+
+class Samples:
+    """Keeps what is recorded."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self.delays: list[tuple[float, float]] = []
+
+    def add(self, sample: Sample) -> None:
+        self.samples.append(sample)
+
+    def add_client_delay(self, time: float, delay: float) -> None:
+        self.delays.append((time, delay))
+
 
 CASES = [Case(name=name, protocol="completions", request={}) for name in "abc"]
 LIMITS = Limits(seconds=60)
@@ -49,8 +65,15 @@ class SlowServer:
             self.running -= 1
 
 
-def load(server: SlowServer, limits: Limits = LIMITS, **step: object) -> Sequence[Sample]:
-    return virtual_time.run(load_generator.run(server, CASES, Step(**step), limits))  # type: ignore[arg-type]
+def record(server: SlowServer, limits: Limits = LIMITS, **step: Any) -> Samples:
+    recorder = Samples()
+    virtual_time.run(load_generator.run(server, CASES, Step(**step), limits, recorder=recorder))
+    recorder.samples.sort(key=lambda sample: sample.arrived)
+    return recorder
+
+
+def load(server: SlowServer, limits: Limits = LIMITS, **step: Any) -> Sequence[Sample]:
+    return record(server, limits, **step).samples
 
 
 def times(samples: Sequence[Sample]) -> list[tuple[float, float, float]]:
@@ -97,14 +120,14 @@ def test_random_arrivals_have_the_rate_and_depend_on_the_seed() -> None:
 
 def test_a_concurrency_sends_the_next_request_after_an_answer() -> None:
     server = SlowServer(delay=1)
-    samples = load(server, concurrency=2, seconds=3)
+    samples = load(server, concurrency=2, seconds=2.9)
     assert server.most == 2
     assert times(samples) == [(t, t, t + 1) for t in (0.0, 0.0, 1.0, 1.0, 2.0, 2.0)]
 
 
 def test_the_cases_are_repeated_in_their_order() -> None:
     server = SlowServer(delay=1)
-    load(server, concurrency=1, seconds=5)
+    load(server, concurrency=1, seconds=4.9)
     assert server.names == ["a", "b", "c", "a", "b"]
 
 
@@ -124,14 +147,8 @@ def test_requests_beyond_the_limit_are_errors_and_not_delays() -> None:
 
 def test_tokens_have_the_times_of_their_chunks() -> None:
     (sample,) = load(SlowServer(delay=1, gap=0.5, tokens=3), rate=1, seconds=1, arrivals="constant")
-    assert sample.tokens == [(1.0, 1), (1.5, 1), (2.0, 1)]
+    assert sample.tokens == [Tokens(1.0, 1), Tokens(1.5, 1), Tokens(2.0, 1)]
     assert sample.ended == 2.5
-
-
-def test_every_chunk_counts_whatever_an_answer_keeps() -> None:
-    server = SlowServer(delay=1, gap=0.5, tokens=9)
-    (sample,) = load(server, Limits(seconds=60, chunks=2), rate=1, seconds=1, arrivals="constant")
-    assert len(sample.tokens) == 9
 
 
 def test_a_fault_and_an_error_of_the_server_are_errors() -> None:
@@ -147,11 +164,81 @@ def test_a_fault_and_an_error_of_the_server_are_errors() -> None:
     assert sample.error == "overloaded: later"
 
 
+def test_a_mistake_of_the_client_is_an_error_of_the_request() -> None:
+    class Broken(SlowServer):
+        async def send(self, case: Case, answer: Answer) -> None:
+            del case, answer
+            raise KeyError("x")
+
+    (sample,) = load(Broken(), rate=1, seconds=1, arrivals="constant")
+    assert sample.error == "the client cannot handle the answer: KeyError: 'x'"
+
+
+@pytest.mark.parametrize("step", [{"rate": 5.0}, {"concurrency": 3}])
+def test_an_invalid_request_ends_the_step_at_once(step: dict[str, Any]) -> None:
+    class Strict(SlowServer):
+        async def send(self, case: Case, answer: Answer) -> None:
+            if case.name == "c":
+                raise InvalidRequestError("unknown field")
+            await super().send(case, answer)
+
+    server = Strict(delay=1000)
+    with pytest.raises(InvalidRequestError, match="the case c: unknown field"):
+        load(server, **step, seconds=1000)
+    assert server.running == 0
+    assert len(server.names) < 10
+
+
+def test_a_closed_loop_waits_longer_after_each_error() -> None:
+    server = SlowServer(delay=0, fault="no connection")
+    sent = [sample.sent for sample in load(server, concurrency=1, seconds=60)]
+    assert sent == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 12.7, 22.7, 32.7, 42.7, 52.7])
+
+
+def test_a_closed_loop_continues_at_once_after_an_answer() -> None:
+    class Recovering(SlowServer):
+        async def send(self, case: Case, answer: Answer) -> None:
+            self._fault = "no connection" if len(self.names) < 3 else None
+            await super().send(case, answer)
+
+    sent = [sample.sent for sample in load(Recovering(delay=1), concurrency=1, seconds=7)]
+    assert sent == pytest.approx([0, 1.1, 2.3, 3.7, 4.7, 5.7, 6.7])
+
+
+def test_requests_that_a_busy_client_would_send_too_late_are_errors() -> None:
+    class Busy(SlowServer):
+        async def send(self, case: Case, answer: Answer) -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, virtual_time.VirtualTimeLoop)
+            loop.advance(1)
+            await super().send(case, answer)
+
+    samples = load(Busy(delay=0), Limits(seconds=5), rate=10, seconds=10, arrivals="constant")
+    assert len(samples) == 100
+    assert {s.error for s in samples} == {None, "not sent: the client was more than 5 s late"}
+    assert max(sample.ended for sample in samples) < 17
+
+
+def test_a_closed_loop_records_how_late_the_client_is() -> None:
+    class Busy(SlowServer):
+        async def send(self, case: Case, answer: Answer) -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, virtual_time.VirtualTimeLoop)
+            await super().send(case, answer)
+            loop.advance(0.4)
+
+    delays = [delay for _, delay in record(Busy(delay=0.1), concurrency=1, seconds=10).delays]
+    assert max(delays) == pytest.approx(0.4, abs=0.05)
+    assert max(delay for _, delay in record(SlowServer(), concurrency=1, seconds=10).delays) == pytest.approx(0)
+
+
 def test_a_load_that_is_cancelled_ends_its_requests() -> None:
     server = SlowServer(delay=1000)
 
     async def main() -> None:
-        running = asyncio.ensure_future(load_generator.run(server, CASES, Step(rate=5, seconds=100), LIMITS))
+        running = asyncio.ensure_future(
+            load_generator.run(server, CASES, Step(rate=5, seconds=100), LIMITS, recorder=Samples())
+        )
         await asyncio.sleep(10)
         running.cancel()
         await asyncio.wait({running})
@@ -159,27 +246,6 @@ def test_a_load_that_is_cancelled_ends_its_requests() -> None:
     virtual_time.run(main())
     assert server.names
     assert server.running == 0
-
-
-def chunk(seconds: float, part: Generation, index: int = 0) -> Chunk:
-    return Chunk(index=index, seconds=seconds, part=part, raw={})
-
-
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        ([Generation(), Generation(text="a"), Generation(text="bc")], [(1, 1), (2, 1)]),
-        ([Generation(text="ab", tokens=[Token("a"), Token("b")])], [(0, 2)]),
-        ([Generation(tokens=[Token("a")]), Generation(text="a")], [(0, 1), (1, 1)]),
-        ([Generation(text="a"), Generation(text="bcd", generated_token_count=4)], [(0, 1), (1, 3)]),
-        ([Generation(text="a"), Generation(generated_token_count=1)], [(0, 1)]),
-        ([Generation(text="a", generated_token_count=1)] * 2, [(0, 1)]),
-    ],
-)  # fmt: skip
-def test_tokens_are_counted_by_what_the_server_tells(
-    parts: Sequence[Generation], expected: Sequence[tuple[float, int]]
-) -> None:
-    assert list(token_times([chunk(float(time), part) for time, part in enumerate(parts)])) == expected
 
 
 @pytest.mark.parametrize(

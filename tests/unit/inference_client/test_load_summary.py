@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolbox.inference_client.load_generator import Sample, Step
-from toolbox.inference_client.load_summary import Objectives, distribution, figures, percentile
+from toolbox.inference_client.load_summary import (
+    MOST_MESSAGES,
+    OTHER_MESSAGES,
+    Distribution,
+    Figures,
+    Objectives,
+    Summary,
+    Times,
+    percentile,
+)
+from toolbox.inference_client.token_times import Tokens
 
 STEP = Step(rate=1, seconds=10, warm_up_seconds=2)
 # First token after 1 s, then one after 0.5 s, then two after another 1 s.
-SAMPLE = Sample(arrived=3.0, sent=3.25, ended=5.75, tokens=[(4.0, 1), (4.5, 1), (5.5, 2)])
-FAST = Sample(arrived=4.0, sent=4.0, ended=4.5, tokens=[(4.25, 1)])
-WARM = Sample(arrived=1.0, sent=1.0, ended=2.5, tokens=[(1.5, 1), (2.5, 1)])
-FAILED = Sample(arrived=5.0, sent=5.0, ended=9.0, tokens=[(6.0, 1)], error="half a stream")
-LATE = Sample(arrived=9.0, sent=9.0, ended=12.0, tokens=[(9.5, 1), (11.0, 1)])
+SAMPLE = Sample(arrived=3.0, sent=3.25, ended=5.75, tokens=[Tokens(4.0, 1), Tokens(4.5, 1), Tokens(5.5, 2)])
+FAST = Sample(arrived=4.0, sent=4.0, ended=4.5, tokens=[Tokens(4.25, 1)])
+WARM = Sample(arrived=1.0, sent=1.0, ended=2.5, tokens=[Tokens(1.5, 1), Tokens(2.5, 1)])
+FAILED = Sample(arrived=5.0, sent=5.0, ended=9.0, tokens=[Tokens(6.0, 1)], error="half a stream")
+LATE = Sample(arrived=9.0, sent=9.0, ended=12.0, tokens=[Tokens(9.5, 1), Tokens(11.0, 1)])
+
+
+def figures(samples: Sequence[Sample], step: Step = STEP, objectives: Objectives | None = None) -> Figures:
+    summary = Summary(step, objectives or Objectives())
+    for sample in samples:
+        summary.add(sample)
+    return summary.figures()
+
+
+def distribution(values: Sequence[float], most: int = 1000) -> Distribution:
+    times = Times(most)
+    for value in values:
+        times.add(value)
+    return times.distribution()
 
 
 def test_latencies_count_from_the_arrival() -> None:
@@ -79,3 +105,51 @@ def test_a_percentile_needs_samples_beyond_it(percent: int, fewest: int) -> None
 def test_percentiles_are_those_of_the_standard_library(values: list[float], percent: int) -> None:
     expected = statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
     assert percentile(sorted(values), percent) == pytest.approx(expected, abs=1e-6)
+
+
+def test_answers_after_the_step_are_no_throughput() -> None:
+    found = figures([LATE, WARM, SAMPLE], STEP, Objectives(end_to_end=10))
+    assert (found.requests, found.errors) == (2, 0)
+    assert found.completed_rate == found.goodput == 2 / 8  # the answer to the request of the warm-up came in time
+    assert found.end_to_end.samples == 2
+
+
+def test_an_answer_without_a_token_does_not_meet_an_objective_for_the_first_token() -> None:
+    empty = Sample(arrived=3.0, sent=3.0, ended=3.1)
+    assert figures([empty], STEP, Objectives(first_token=1)).goodput == 0
+    assert figures([empty], STEP, Objectives(end_to_end=1)).goodput == 1 / 8
+
+
+def test_several_texts_of_a_request_have_gaps_of_their_own() -> None:
+    tokens = [Tokens(4.0, 1, 0), Tokens(4.0, 1, 1), Tokens(4.5, 1, 0), Tokens(4.5, 2, 1)]
+    found = figures([replace(SAMPLE, tokens=tokens)])
+    assert (found.between_tokens.samples, found.between_tokens.largest) == (3, 0.5)
+    assert found.between_tokens.mean == found.per_token.mean == pytest.approx(1 / 3)
+
+
+def test_a_timer_that_is_early_is_not_a_negative_delay() -> None:
+    assert figures([replace(SAMPLE, sent=3.0 - 1e-9)]).client_delay.percentiles[50] is None
+    assert figures([replace(SAMPLE, sent=3.0 - 1e-9)]).client_delay.largest == 0
+
+
+def test_a_concurrency_has_the_delays_of_a_timer_after_the_warm_up() -> None:
+    summary = Summary(Step(concurrency=1, seconds=10, warm_up_seconds=2))
+    summary.add(SAMPLE)
+    for time, delay in ((1.0, 9.0), (2.0, 0.5), (10.0, 9.0)):
+        summary.add_client_delay(time, delay)
+    assert (summary.figures().client_delay.samples, summary.figures().client_delay.mean) == (1, 0.5)
+
+
+def test_errors_are_counted_up_to_a_number_of_different_messages() -> None:
+    found = figures([replace(FAILED, error=f"{number % 150}" * 5000) for number in range(300)])
+    assert len(found.error_messages) == MOST_MESSAGES
+    assert found.errors == sum(found.error_messages.values()) == 300
+    assert next(iter(found.error_messages)) == OTHER_MESSAGES
+    assert max(map(len, found.error_messages)) == 1000
+
+
+def test_many_values_keep_their_mean_and_nearly_their_percentiles() -> None:
+    found = distribution([number / 20_000 for number in range(20_000)], most=1000)
+    assert (found.samples, found.largest) == (1000, 19_999 / 20_000)
+    assert found.mean == pytest.approx(0.5, abs=1e-4)
+    assert found.percentiles[90] == pytest.approx(0.9, abs=0.03)
