@@ -102,19 +102,20 @@ def test_a_server_that_dies_during_a_request_fails_the_remaining_cases(tmp_path:
     first, second, stream, third = end.faults
     assert first is None
     assert second is None
-    assert str(stream).endswith("(the server ended with status 137)")
-    assert third == "the request was not sent: the server ended with status 137"
+    assert str(stream).endswith("; the server ended with status 137 (SIGKILL)")
+    assert third == "the request was not sent: the server ended with status 137 (SIGKILL)"
     assert [chunk["text"] for chunk in end.answers[2]["chunks"]] == ["b"]
     assert end.report["server"]["died"]
     assert end.report["server"]["exit_status"] == 137
     assert "server.log: out of memory" in end.output
+    assert end.report["server"]["fault"] == "the server ended with status 137 (SIGKILL)"
 
 
 def test_a_server_that_falls_silent_gets_no_further_requests(tmp_path: Path) -> None:
     end = run(tmp_path, "falls_silent", timeout=0.2)
     assert end.status == 70
-    assert end.faults[:3] == ["no complete answer within 0.2 s"] * 3
-    assert end.faults[3] == "the request was not sent: the server did not answer the last 3 requests in time"
+    assert end.faults[:3] == ["the time limit of 0.2 s was exceeded"] * 3
+    assert end.faults[3] == "the request was not sent: the last 3 requests exceeded the time limit of 0.2 s"
     assert not end.report["server"]["died"]
 
 

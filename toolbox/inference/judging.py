@@ -24,6 +24,8 @@ from toolbox.model.generations import Generation, Mismatch, quoted
 from toolbox.model.text import counted, truncate
 
 _LONGEST_MESSAGE: Final = 300
+_LONGEST_FAULT: Final = 4000
+_ARRIVED: Final = 200  # characters of a stream that did not end
 _NOT_FINISHED: Final = "NOT_FINISHED"
 _UNFINISHED: Final = (None, _NOT_FINISHED, "CANCELLED", "ERROR")
 _SKIP_CHECK: Final = "skip_check: the output is not compared; the answer is complete"
@@ -45,8 +47,9 @@ def judge(
     if answer is None:
         return replace(result, outcome=CaseOutcome.ERROR, message="there is no answer")
     if answer.fault is not None:
-        message = f"there is no complete answer: {_line(answer.fault)}"
-        return replace(result, outcome=CaseOutcome.ERROR, message=message, text=truncate(answer.fault, 4000))
+        message = f"no complete answer: {_line(answer.fault)}"
+        text = "\n".join([truncate(answer.fault, _LONGEST_FAULT), *_arrived(answer)])
+        return replace(result, outcome=CaseOutcome.ERROR, message=message, text=text)
     mismatches = list(_mismatches(expectation, comparators, answer))
     if mismatches:
         message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
@@ -72,7 +75,7 @@ def agree(
         return replace(result, outcome=CaseOutcome.SKIPPED, message="configs may have other limits and names of models")
     mismatches: list[Mismatch] = []
     if reference.fault is not None or answer.fault is not None:
-        mismatches.append(Mismatch(f"there is no complete answer: {_line(reference.fault or answer.fault or '')}"))
+        mismatches.append(Mismatch(f"no complete answer: {_line(reference.fault or answer.fault or '')}"))
     elif reference.error is not None or answer.error is not None:
         known = [
             record.error.generation().error if record.error is not None else None for record in (reference, answer)
@@ -92,6 +95,14 @@ def agree(
         return result
     message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
     return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
+
+
+def _arrived(answer: AnswerRecord) -> Iterator[str]:
+    """Yield the end of the text that arrived before a stream broke off."""
+    if answer.chunks:
+        text = "".join(chunk.text or "" for chunk in answer.chunks)
+        more = "..." if len(text) > _ARRIVED or answer.chunks_left_out else ""
+        yield f"  the text that arrived: {more}{quoted(text[-_ARRIVED:], _ARRIVED)}"
 
 
 def _report(mismatches: Sequence[Mismatch]) -> Iterator[str]:

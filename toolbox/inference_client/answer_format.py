@@ -178,6 +178,7 @@ class Answer:
         seconds: time from the sending of the request until the end of the answer.
         fault: why the answer is not complete.
         clock: the time in seconds.
+        last_chunk_seconds: time from the sending of the request until the arrival of the last chunk.
     """
 
     case: str
@@ -191,6 +192,7 @@ class Answer:
     chunks: list[Chunk] = field(default_factory=list)
     chunks_left_out: int = 0
     clock: Callable[[], float] = time.monotonic
+    last_chunk_seconds: float = field(default=0.0, init=False)
     _parts: dict[int, list[Generation]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -199,9 +201,9 @@ class Answer:
     def add(self, index: int, part: Generation, raw: Mapping[str, Any]) -> None:
         """Add a chunk of a stream that has just arrived. See `Chunk` for the arguments."""
         self._parts.setdefault(index, []).append(part)
+        self.last_chunk_seconds = self.clock() - self._started
         if len(self.chunks) < self.limits.chunks:
-            seconds = self.clock() - self._started
-            self.chunks.append(Chunk(index=index, seconds=seconds, part=part, raw=raw))
+            self.chunks.append(Chunk(index=index, seconds=self.last_chunk_seconds, part=part, raw=raw))
         else:
             self.chunks_left_out += 1
 
@@ -209,12 +211,13 @@ class Answer:
         """Put the chunks together. Raise FaultError if a generation has not ended."""
         self.generations = [merged(self._parts[index]) for index in self.generation_indexes]
         unfinished = [
-            str(index)
+            str(index + 1)
             for index, generation in zip(self.generation_indexes, self.generations, strict=True)
             if generation.stop_reason == NOT_FINISHED
         ]
         if unfinished:
-            raise FaultError(f"the stream ended without a stop reason for generation {', '.join(unfinished)}")
+            of = f" for answer {', '.join(unfinished)} of the batch" if len(self.generations) > 1 else ""
+            raise FaultError(f"the stream ended without a stop reason{of}")
         if not self._parts:
             raise FaultError("the stream ended without a generation")
 

@@ -76,24 +76,24 @@ class Sender:
         finally:
             await task_ends.ended(sending)
         answer.end()
-        answer.fault = self._timeout(answer) if is_late else await self._fault(sending)
-        if answer.fault and self._server_end.done() and not answer.fault.startswith(INVALID):
-            answer.fault += f" ({self._server_end.result()})"
+        answer.fault = self._timeout() if is_late else await self._fault(sending)
+        if answer.fault and not answer.fault.startswith(INVALID):
+            ends = [self._server_end.result()] if self._server_end.done() else []
+            answer.fault = "; ".join([answer.fault, *_arrived(answer), *ends])
         return answer
 
     def _reason_not_to_send(self) -> str | None:
         if self._server_end.done():
             return self._server_end.result()
         if self._timeouts >= _MOST_TIMEOUTS:
-            return f"the server did not answer the last {self._timeouts} requests in time"
+            return f"the last {self._timeouts} requests exceeded the time limit of {self._limits.seconds:g} s"
         return None
 
-    def _timeout(self, answer: Answer) -> str:
+    def _timeout(self) -> str:
         if self._server_end.done():
-            return "no complete answer"
+            return "the answer did not end"
         self._timeouts += 1
-        received = f", but {len(answer.chunks)} chunks of a stream" if answer.chunks else ""
-        return f"no complete answer within {self._limits.seconds:g} s{received}"
+        return f"the time limit of {self._limits.seconds:g} s was exceeded"
 
     async def _fault(self, sending: asyncio.Future[None]) -> str | None:
         """Return why a request that has ended in time has no complete answer."""
@@ -110,6 +110,15 @@ class Sender:
         # A mistake of this package must not end the sending of the other cases.
         traceback.print_exception(type(error), error, error.__traceback__)
         return f"the client cannot handle the answer: {type(error).__name__}: {error}"
+
+
+def _arrived(answer: Answer) -> Sequence[str]:
+    """Return how much of a stream has arrived, which tells a slow server from one that has stopped."""
+    if not answer.chunks:
+        return []
+    if (count := len(answer.chunks) + answer.chunks_left_out) == 1:
+        return [f"1 chunk arrived, after {answer.last_chunk_seconds:.2f} s"]
+    return [f"{count} chunks arrived, the last one after {answer.last_chunk_seconds:.2f} s"]
 
 
 def streams(case: Case) -> Sequence[bool]:

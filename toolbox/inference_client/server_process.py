@@ -104,13 +104,19 @@ class ServerProcess:
         self._kill_group()  # the processes that it has left
         self._pipe.close()
         if not self.ended.done():
-            self.ended.set_result(f"the server ended with status {self.exit_status}")
+            self.ended.set_result(f"the server ended with status {self._status_text}")
 
     @property
     def exit_status(self) -> int | None:
         """The exit status of the server, 128 and the number of a signal that ended it, or None while it runs."""
         status = self._process.returncode
         return status if status is None or status >= 0 else _SIGNALLED - status
+
+    @property
+    def _status_text(self) -> str:
+        names = {-int(number): number.name for number in signal.Signals}
+        name = names.get(self._process.returncode or 0)
+        return f"{self.exit_status} ({name})" if name else str(self.exit_status)
 
     @property
     def died(self) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from . import task_ends, worker_settings
 from .answer_format import FMAAS_KINDS, OPENAI_KINDS, Answer, Limits, SettingsError
@@ -107,6 +107,7 @@ class Worker:
         self._openai: OpenAiClient | None = None
         self._fmaas: FmaasClient | None = None
         self._ready_seconds: float | None = None
+        self._not_ready: str | None = None
         self._answers = 0
         self._faults = 0
         self._invalid = 0
@@ -119,8 +120,9 @@ class Worker:
             await self._start()
             await (self._send_load() if self._settings.load else self._send_cases())
         except NotReadyError as error:
-            self._say(f"the server is not ready: {error}")
+            self._not_ready = str(error)
             self._say_log()
+            self._say(self._not_ready, sys.stderr)
             return NEVER_READY
         finally:
             await task_ends.completed(self._stop())
@@ -286,6 +288,7 @@ class Worker:
             "ready_seconds": self._ready_seconds,
             "exit_status": process.exit_status if process else None,
             "died": bool(process and process.died),
+            "fault": self._masked(self._server_fault() or "") or None,
             "log": SERVER_LOG if process else None,
         }
         report = {"server": server, "cases": len(self._settings.cases), **self._counts()}
@@ -298,14 +301,21 @@ class Worker:
             return {"faults": self._faults}
         return {"steps": self._load.steps_ended if self._load else 0}
 
+    def _server_fault(self) -> str | None:
+        """Return why the server was never ready, or how it ended by itself."""
+        died = self._process.ended.result() if self._process and self._process.died else None
+        return self._not_ready or died
+
     def _exit_status(self) -> int:
-        if self._process and self._process.died:
-            self._say(self._process.ended.result())
+        if fault := self._server_fault():
             self._say_log()
+            self._say(fault, sys.stderr)
             return SERVER_FAILED
         if self._faults > self._invalid:
-            self._say(f"{self._faults - self._invalid} of {self._answers} answers are not complete")
+            self._say(f"{self._faults - self._invalid} of {self._answers} answers are not complete", sys.stderr)
             return SERVER_FAILED
+        if self._invalid:
+            self._say(f"{self._invalid} of {self._answers} requests are invalid", sys.stderr)
         return INVALID_SETTINGS if self._invalid else ANSWERED
 
     def _say_log(self) -> None:
@@ -313,10 +323,10 @@ class Worker:
         for line in lines:
             self._say(f"{SERVER_LOG}: {line}")
 
-    def _say(self, text: str) -> None:
-        """Print a line. Text of a server may contain anything."""
+    def _say(self, text: str, stream: TextIO | None = None) -> None:
+        """Print a line, by default to stdout. Text of a server may contain anything."""
         shown = "".join(character if character.isprintable() else " " for character in self._masked(text))
-        print(shown[:2000], flush=True)
+        print(shown[:2000], file=stream or sys.stdout, flush=True)
 
 
 def _with_ports(server: ServerSettings, ports: Ports) -> ServerSettings:

@@ -157,6 +157,13 @@ def test_errors_are_judged_but_faults_never_pass(
     assert judged.row(case, answer(**{"case": "f/wrong", "generations": [], **fields})).outcome == outcome
 
 
+def test_the_end_of_the_text_that_arrived_is_evidence_of_half_a_stream(judged: Judged) -> None:
+    chunks = [{"text": "x" * 300}, {"text": "It was\x1b"}]
+    row = judged.row(CASES, answer(fault="half a stream; 2 chunks arrived", chunks=chunks))
+    assert row.message == "no complete answer: half a stream; 2 chunks arrived"
+    assert row.text.splitlines()[1] == f"  the text that arrived: ...'{'x' * 193}It was\\x1b'"
+
+
 def test_a_case_without_an_answer_is_an_error(judged: Judged) -> None:
     judged.write(CASES + BATCH, answer())
     assert judged.judge().passed is False

@@ -137,7 +137,7 @@ def test_every_generation_must_end() -> None:
     answer = Answer(case="a", stream=True)
     answer.add(0, Generation(text="a", stop_reason="MAX_TOKENS"), {})
     answer.add(2, Generation(text="b"), {})
-    with pytest.raises(FaultError, match="without a stop reason for generation 2"):
+    with pytest.raises(FaultError, match="without a stop reason for answer 3 of the batch"):
         answer.end_stream()
 
 

@@ -195,8 +195,8 @@ def test_a_broken_answer_is_a_fault(sent: bytes, message: str) -> None:
         ([DONE], "the stream ended without a generation"),
         ([event(choice("b", "stop")), event(choice("c"))[:-1]], "the stream ended within an event"),
         ([event(choice("b", "stop")), event(choice("c"))[:9]], "the stream ended within an event"),
-        ([event(choice("b"))], "the stream ended without a stop reason for generation 0"),
-        ([event(choice("b")), DONE], "the stream ended without a stop reason for generation 0"),
+        ([event(choice("b"))], "the stream ended without a stop reason; 1 chunk arrived"),
+        ([event(choice("b")), DONE], "the stream ended without a stop reason; 1 chunk arrived"),
         ([event(choice("b", "stop"))[:-2]], "the stream ended within an event"),
         ([event("{")], "not JSON"),
         ([event("[]")], "an event of the answer is not an object"),
@@ -227,7 +227,7 @@ def test_a_reset_connection_is_a_fault() -> None:
         yield stream_head() + event(choice("b"))
         raise ResetConnectionError
 
-    assert fault_of(script, STREAM) == "the connection was lost: Connection reset by peer"
+    assert fault_of(script, STREAM).startswith("the connection was lost: Connection reset by peer; 1 chunk arrived")
 
 
 def test_a_server_that_does_not_listen_is_a_fault() -> None:
@@ -241,9 +241,9 @@ def test_a_server_that_does_not_listen_is_a_fault() -> None:
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        ([], "no complete answer within 0.3 s"),
-        ([b"HTTP/1.1 200 OK\r\n"], "no complete answer within 0.3 s"),
-        ([stream_head(), event(choice("b"))], "no complete answer within 0.3 s, but 1 chunks of a stream"),
+        ([], "the time limit of 0.3 s was exceeded"),
+        ([b"HTTP/1.1 200 OK\r\n"], "the time limit of 0.3 s was exceeded"),
+        ([stream_head(), event(choice("b"))], "the time limit of 0.3 s was exceeded; 1 chunk arrived, after "),
     ],
 )
 def test_a_server_that_falls_silent_is_a_fault(before: list[bytes], message: str) -> None:
@@ -256,7 +256,8 @@ def test_a_server_that_falls_silent_is_a_fault(before: list[bytes], message: str
     with serving(script) as server:
         (answer,) = ask_openai(server.url, STREAM, limits=SOON)
         stopping.set()
-    assert answer.fault == message
+    assert answer.fault
+    assert answer.fault.startswith(message)
 
 
 def test_bytes_that_arrive_slowly_do_not_extend_the_time() -> None:
@@ -268,7 +269,7 @@ def test_bytes_that_arrive_slowly_do_not_extend_the_time() -> None:
             yield b":\n"
 
     try:
-        assert fault_of(script, STREAM, SOON) == "no complete answer within 0.3 s"
+        assert fault_of(script, STREAM, SOON) == "the time limit of 0.3 s was exceeded"
     finally:
         stopping.set()
 

@@ -99,8 +99,8 @@ def test_after_three_timeouts_the_rest_is_not_sent() -> None:
     client = ScriptedClient(forever)
     answers = send(client, "abcde")
     assert client.sent == ["a", "b", "c"]
-    assert answers[2].fault == "no complete answer within 0.05 s"
-    assert answers[4].fault == "the request was not sent: the server did not answer the last 3 requests in time"
+    assert answers[2].fault == "the time limit of 0.05 s was exceeded"
+    assert answers[4].fault == "the request was not sent: the last 3 requests exceeded the time limit of 0.05 s"
 
 
 def test_an_answer_between_timeouts_resets_their_count() -> None:
@@ -125,7 +125,7 @@ def test_a_library_that_swallows_the_cancellation_is_cancelled_again() -> None:
 
     (answer,) = send(ScriptedClient(behaviour), "a")
     assert swallowed == 1
-    assert answer.fault == "no complete answer within 0.05 s"
+    assert answer.fault == "the time limit of 0.05 s was exceeded"
 
 
 def test_the_end_of_the_server_ends_the_running_requests() -> None:
@@ -138,9 +138,9 @@ def test_the_end_of_the_server_ends_the_running_requests() -> None:
     client = ScriptedClient(behaviour)
     answers = send(client, "axb", concurrency=2, limits=Limits(seconds=100), end="x")
     assert {answer.case: answer.fault for answer in answers} == {
-        "x": "connection lost (the server ended with status 1)",
+        "x": "connection lost; the server ended with status 1",
         "b": "the request was not sent: the server ended with status 1",
-        "a": "no complete answer (the server ended with status 1)",
+        "a": "the answer did not end; the server ended with status 1",
     }
 
 

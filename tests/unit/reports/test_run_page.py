@@ -113,6 +113,12 @@ def test_a_failure_links_to_the_details_of_its_cell(failed: Element) -> None:
     assert target.getparent() is details(failed, "model=large,batch=16,precision=float64")
 
 
+def test_what_went_wrong_begins_with_two_lines_of_each_message(run: Run) -> None:
+    run.cell(Verdict.FAILED, message="2 tests did not pass\na: 3, expected 4\nb: 5, expected 6", x=1)
+    shown = one(read(run.write()), '//ol[@class="failures"]/li/p[@class="why"]')
+    assert shown.text == "2 tests did not pass\na: 3, expected 4"
+
+
 def test_the_grid_has_two_axes_and_each_cell_in_its_box(failed: Element) -> None:
     rows = all_of(failed, '//table[@id="grid"]//tr')
     assert [text_of(each) for each in rows[0]] == ["model ↓ batch →", "8", "16"]
