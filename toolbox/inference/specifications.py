@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, fi
 from toolbox.inference.case_files import Comparators
 from toolbox.inference.load_steps import Load
 from toolbox.inference.suites import ServerProtocol
+from toolbox.inference_client.server_addresses import GrpcAddress
 from toolbox.kubernetes.pods.description import Resources
 from toolbox.model.nearest import did_you_mean
 
@@ -176,7 +177,9 @@ class Framework(_Strict):
             null and false.
         env: the environment variables of the server.
         url: the address of a running server with the API of OpenAI.
-        grpc: HOST:PORT of a running server of `fmaas.GenerationService`.
+        grpc: HOST:PORT of a running server of `fmaas.GenerationService`, or grpcs://HOST:PORT with TLS.
+        ca_file: a file on the target with the certificates of the authorities (PEM) that are trusted with https and
+            grpcs; None for those of the system.
         protocols: the protocols of the server, the main protocol first.
         image: the image of the pods; None for that of the target.
         dtypes_on_cpu: the data types that work without a GPU.
@@ -189,12 +192,29 @@ class Framework(_Strict):
     env: dict[str, str] = {}
     url: str | None = None
     grpc: str | None = None
+    ca_file: str | None = None
     ready: Ready = Ready()
     protocols: list[ServerProtocol] = Field(min_length=1)
     image: str | None = None
     dtypes_on_cpu: list[DataType] = ["float32"]
     shards_share: bool = False
     api_key_variable: str | None = None
+
+    @field_validator("grpc")
+    @classmethod
+    def _is_address(cls, grpc: str | None) -> str | None:
+        if grpc is not None:
+            GrpcAddress.parsed(grpc)
+        return grpc
+
+    @model_validator(mode="after")
+    def _is_secure(self) -> Self:
+        if self.grpc and self.api_key_variable:
+            GrpcAddress.parsed(self.grpc).check_key()
+        has_tls = (self.url or "").startswith("https://") or (self.grpc or "").startswith("grpcs://")
+        if self.ca_file is not None and not has_tls:
+            raise ValueError("`ca_file` needs a `url` with https:// or a `grpc` with grpcs://")
+        return self
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> Self:
@@ -258,6 +278,7 @@ def server(framework: Framework, config: Config, model: str) -> dict[str, Any]:
         "command": command or None,
         "url": framework.url and _filled(framework.url, values),
         "grpc": framework.grpc and _filled(framework.grpc, values),
+        "ca_file": framework.ca_file,
         "ready": framework.ready.model_dump(exclude_none=True),
         "env": {name: _filled(text, values) for name, text in framework.env.items()},
         "model": model,

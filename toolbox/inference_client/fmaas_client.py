@@ -12,6 +12,7 @@ import grpc.aio
 from . import fmaas_messages
 from .answer_format import Answer, Case, FaultError, Limits, ServerError
 from .fmaas import generation_pb2 as fmaas
+from .server_addresses import GrpcAddress, trusted_certificates
 
 _SERVICE: Final = "/fmaas.GenerationService/"
 # A client makes these statuses itself when it loses the connection. A server that sends them does not answer either.
@@ -27,23 +28,31 @@ class FmaasClient:
     """Sends requests over one connection.
 
     Args:
-        address: HOST:PORT of the server, which is spoken to without TLS.
+        address: HOST:PORT of the server, or grpcs://HOST:PORT with TLS.
+        key: the API key, which is sent to other machines only with TLS.
+        ca_file: the certificates of the authorities (PEM) that are trusted; None for those of the system.
     """
 
-    def __init__(self, address: str, limits: Limits) -> None:
+    def __init__(self, address: str, limits: Limits, *, key: str | None = None, ca_file: str | None = None) -> None:
         self._limits = limits
-        self._channel = grpc.aio.insecure_channel(
-            address,
-            options=[
-                ("grpc.max_receive_message_length", limits.event_bytes),
-                ("grpc.enable_retries", 0),  # a case is sent once
-                ("grpc.enable_http_proxy", 0),
-                ("grpc.service_config_disable_resolution", 1),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-                ("grpc.use_local_subchannel_pool", 1),
-            ],
-        )
+        self._metadata = (("authorization", f"Bearer {key}"),) if key else ()
+        server = GrpcAddress.parsed(address)
+        if key:
+            server.check_key()
+        options = [
+            ("grpc.max_receive_message_length", limits.event_bytes),
+            ("grpc.enable_retries", 0),  # a case is sent once
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.service_config_disable_resolution", 1),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        if server.has_tls:
+            credentials = grpc.ssl_channel_credentials(trusted_certificates(ca_file))
+            self._channel = grpc.aio.secure_channel(server.target, credentials, options=options)
+        else:
+            self._channel = grpc.aio.insecure_channel(server.target, options=options)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -52,7 +61,7 @@ class FmaasClient:
     async def check_ready(self, seconds: float) -> None:
         """Ask for the description of the model. Raise FaultError if it does not come in time."""
         try:
-            await self._unary("ModelInfo")(b"", timeout=seconds)
+            await self._unary("ModelInfo")(b"", timeout=seconds, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise FaultError(f"{error.code().name}: {_details(error)}") from error
 
@@ -75,7 +84,7 @@ class FmaasClient:
             answer.error = _server_error(error)
 
     async def _call(self, method: str, content: bytes) -> bytes:
-        return await self._unary(method)(content)
+        return await self._unary(method)(content, metadata=self._metadata)
 
     def _unary(self, method: str) -> grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]:
         return self._channel.unary_unary(f"{_SERVICE}{method}")
@@ -102,7 +111,7 @@ class FmaasClient:
     async def _messages(self, single: fmaas.SingleGenerationRequest) -> AsyncIterator[bytes]:
         method: grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
         method = self._channel.unary_stream(f"{_SERVICE}GenerateStream")
-        call = method(single.SerializeToString())
+        call = method(single.SerializeToString(), metadata=self._metadata)
         try:
             async for content in call:
                 yield content

@@ -15,6 +15,7 @@ from . import openai_bodies
 from .answer_format import Answer, Case, FaultError, InvalidRequestError, Limits, SettingsError, merged
 from .event_stream import EventStreamError, EventStreamParser
 from .json_values import decoded, excerpt, mapping, sequence, text
+from .server_addresses import tls_context
 
 _PATHS: Final = {"models": "/v1/models", "completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _END_OF_STREAM: Final = "[DONE]"
@@ -28,6 +29,7 @@ class OpenAiClient:
         url: address of the server, with or without `/v1` at its end.
         key: the API key.
         model: the name for requests without `model`. By default, it is the first model that the server lists.
+        ca_file: the certificates of the authorities (PEM) that are trusted with https; None for those of the system.
         keeps_connections: use a connection for several requests. A connection that was idle for a second is not used
             again, because the server might close it at the moment of the next request, which would then have a fault.
     """
@@ -39,6 +41,7 @@ class OpenAiClient:
         *,
         key: str | None = None,
         model: str | None = None,
+        ca_file: str | None = None,
         keeps_connections: bool = False,
     ) -> None:
         self._limits = limits
@@ -55,7 +58,7 @@ class OpenAiClient:
         self._http = httpx.AsyncClient(
             base_url=address,
             headers=headers,
-            verify=ssl.create_default_context() if address.scheme == "https" else False,  # HTTP needs no certificates
+            verify=tls_context(ca_file) if address.scheme == "https" else False,  # HTTP needs no certificates
             trust_env=False,  # no proxies, and no passwords from .netrc
             timeout=None,  # noqa: S113  # the caller limits the time of the whole request
             limits=httpx.Limits(
@@ -188,6 +191,8 @@ def _reason(error: BaseException) -> str:
     reason = str(error) or type(error).__name__
     inner: BaseException | None = error
     while inner:
+        if isinstance(inner, ssl.SSLError):
+            return str(inner)  # its number is not one of the operating system
         if isinstance(inner, OSError) and inner.errno and inner.errno > 0:
             reason = os.strerror(inner.errno)
         inner = inner.__cause__ or inner.__context__

@@ -202,12 +202,13 @@ class Worker:
                 self._limits,
                 key=self._key,
                 model=server.model,
+                ca_file=server.ca_file,
                 keeps_connections=self._settings.load is not None,
             )
         if server.grpc and self._uses(FMAAS_KINDS):
             from .fmaas_client import FmaasClient
 
-            self._fmaas = FmaasClient(server.grpc, self._limits)
+            self._fmaas = FmaasClient(server.grpc, self._limits, key=self._key, ca_file=server.ca_file)
 
     def _probes(self) -> Mapping[str, Probe]:
         probes: dict[str, Probe] = {}

@@ -11,6 +11,7 @@ from typing import Final
 from . import load_settings
 from .answer_format import FMAAS_KINDS, GENERATING, OPENAI_KINDS, Case, SettingsError
 from .load_settings import LoadSettings
+from .server_addresses import GrpcAddress, tls_context
 from .settings_block import Block, read_json
 
 _PORT: Final = "{port}"
@@ -24,7 +25,10 @@ class ServerSettings:
     Args:
         command: starts the server. `{port}` and `{grpc_port}` in it, in `env` and in the addresses become free ports.
         url: address of OpenAI's protocol. If the command has `{port}`, the default is that port.
-        grpc: HOST:PORT of the fmaas service. If the command has `{grpc_port}`, the default is that port.
+        grpc: HOST:PORT of the fmaas service, or grpcs://HOST:PORT with TLS. If the command has `{grpc_port}`, the
+            default is that port.
+        ca_file: the certificates of the authorities (PEM) that are trusted with https and grpcs; by default, those of
+            the system.
         ready_timeout: seconds until the server must be ready.
         ready_path: the path whose status 200 tells that the server is ready. By default, the list of models tells it.
         env: variables for the command, besides those of the worker.
@@ -36,6 +40,7 @@ class ServerSettings:
     command: Sequence[str] | None = None
     url: str | None = None
     grpc: str | None = None
+    ca_file: str | None = None
     ready_timeout: float = 600.0
     ready_path: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +118,7 @@ def _server(block: Block) -> ServerSettings:
         command=block.texts("command"),
         url=block.take("url", str, None),
         grpc=block.take("grpc", str, None),
+        ca_file=block.take("ca_file", str, None),
         ready_timeout=ready.positive("timeout", float, ServerSettings.ready_timeout),
         ready_path=ready.take("path", str, None),
         env=block.mapping_of_texts("env"),
@@ -126,7 +132,19 @@ def _server(block: Block) -> ServerSettings:
         raise SettingsError(f"{block.place} needs `command`, `url` or `grpc`")
     if settings.ready_path is not None and not settings.ready_path.startswith("/"):
         raise SettingsError(f"{block.place}.ready.path must begin with /")
+    _check_security(settings, block.place)
     return settings
+
+
+def _check_security(server: ServerSettings, place: str) -> None:
+    address = GrpcAddress.parsed(server.grpc) if server.grpc else None
+    if address and server.api_key_variable:
+        address.check_key()
+    try:
+        if server.ca_file:
+            tls_context(server.ca_file)
+    except OSError as error:
+        raise SettingsError(f"{place}.ca_file {server.ca_file} has no certificates: {error.strerror}") from error
 
 
 def _check_addresses(settings: WorkerSettings) -> None:

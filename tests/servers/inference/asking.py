@@ -22,11 +22,12 @@ def ask_openai(
     protocol: str = "completions",
     limits: Limits = LIMITS,
     key: str | None = None,
+    ca_file: str | None = None,
 ) -> list[Answer]:
     """Send a request to a URL, and return its answers."""
 
     async def ask() -> list[Answer]:
-        client = OpenAiClient(url, limits, key=key)
+        client = OpenAiClient(url, limits, key=key, ca_file=ca_file)
         try:
             return await _answers(dict.fromkeys(OPENAI_KINDS, client), protocol, request or {}, limits)
         finally:
@@ -42,11 +43,13 @@ def ask_fmaas(
     protocol: str = "fmaas",
     stream: bool = False,
     limits: Limits = LIMITS,
+    key: str | None = None,
+    ca_file: str | None = None,
 ) -> list[Answer]:
     """Send a request to HOST:PORT, and return its answers: the whole one, and then the stream."""
 
     async def ask() -> list[Answer]:
-        client = FmaasClient(address, limits)
+        client = FmaasClient(address, limits, key=key, ca_file=ca_file)
         try:
             return await _answers(dict.fromkeys(FMAAS_KINDS, client), protocol, request or {}, limits, stream)
         finally:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -27,10 +28,16 @@ class GrpcServer:
     Args:
         unary: answers all methods but GenerateStream, with its first message.
         stream: answers GenerateStream.
+        certificate: a file of `certificates.make`, for a server with TLS.
     """
 
     def __init__(
-        self, unary: Script = no_answer, stream: Script = no_answer, *, compression: grpc.Compression | None = None
+        self,
+        unary: Script = no_answer,
+        stream: Script = no_answer,
+        *,
+        compression: grpc.Compression | None = None,
+        certificate: Path | None = None,
     ) -> None:
         self.stopping = threading.Event()  # a script that waits ends when this is set
         self._executor = futures.ThreadPoolExecutor(8)
@@ -45,7 +52,11 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler("fmaas.GenerationService", methods)]
         )
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        if certificate:
+            pair = (certificate.with_suffix(".key").read_bytes(), certificate.read_bytes())
+            self.port = self._server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+        else:
+            self.port = self._server.add_insecure_port("127.0.0.1:0")
         self.address = f"127.0.0.1:{self.port}"
         self._server.start()
 
@@ -58,10 +69,14 @@ class GrpcServer:
 
 @contextlib.contextmanager
 def serving(
-    unary: Script = no_answer, stream: Script = no_answer, *, compression: grpc.Compression | None = None
+    unary: Script = no_answer,
+    stream: Script = no_answer,
+    *,
+    compression: grpc.Compression | None = None,
+    certificate: Path | None = None,
 ) -> Iterator[GrpcServer]:
     """Run a server during the block."""
-    server = GrpcServer(unary, stream, compression=compression)
+    server = GrpcServer(unary, stream, compression=compression, certificate=certificate)
     try:
         yield server
     finally:

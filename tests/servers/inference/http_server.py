@@ -6,10 +6,12 @@ import contextlib
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 MODELS: Final = {"object": "list", "data": [{"id": "tiny", "object": "model"}]}
@@ -63,16 +65,22 @@ class HttpServer:
         script: yields the bytes of the answer to a request. The connection ends after the last ones. Requests for
             the list of models are answered without it.
         keeps_connections: wait for another request instead of ending the connection.
+        certificate: a file of `certificates.make`, for a server with TLS.
     """
 
-    def __init__(self, script: Script, port: int = 0, *, keeps_connections: bool = False) -> None:
+    def __init__(
+        self, script: Script, port: int = 0, *, keeps_connections: bool = False, certificate: Path | None = None
+    ) -> None:
         self._script = script
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if certificate else None
+        if self._tls and certificate:
+            self._tls.load_cert_chain(certificate, certificate.with_suffix(".key"))
         self._keeps_connections = keeps_connections
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", port))
         self.stopping = threading.Event()  # a script that waits ends when this is set
         self.requests: list[HttpRequest] = []
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
@@ -97,9 +105,12 @@ class HttpServer:
 
     def _serve(self, connection: socket.socket) -> None:
         self.connections += 1
-        with connection, contextlib.suppress(OSError):
-            while self._answer(connection) and self._keeps_connections:
+        with contextlib.suppress(OSError), self._encrypted(connection) as client:
+            while self._answer(client) and self._keeps_connections:
                 pass
+
+    def _encrypted(self, connection: socket.socket) -> socket.socket:
+        return self._tls.wrap_socket(connection, server_side=True) if self._tls else connection
 
     def _answer(self, connection: socket.socket) -> bool:
         """Answer the next request, and tell whether there was one."""
@@ -142,9 +153,11 @@ def _is_complete(content: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def serving(script: Script, *, keeps_connections: bool = False) -> Iterator[HttpServer]:
+def serving(
+    script: Script, *, keeps_connections: bool = False, certificate: Path | None = None
+) -> Iterator[HttpServer]:
     """Run a server during the block."""
-    server = HttpServer(script, keeps_connections=keeps_connections)
+    server = HttpServer(script, keeps_connections=keeps_connections, certificate=certificate)
     try:
         yield server
     finally:

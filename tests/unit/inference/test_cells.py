@@ -198,6 +198,9 @@ def test_the_comparators_of_a_specification_are_validated(configuration: Any) ->
         ({"command": ["{prot}", "{port}"]}, "no parameter `prot`: did you mean port?"),
         ({"url": "http://{hots}"}, "no parameter `hots`"),
         ({"url": "http://host:{port}"}, "the protocol openai needs `{port}` in the `command`"),
+        ({"url": "u", "ca_file": "/ca.pem"}, "`ca_file` needs a `url` with https:// or a `grpc` with grpcs://"),
+        ({"url": "u", "grpc": "host"}, "`grpc` must be HOST:PORT or grpcs://HOST:PORT"),
+        ({"url": "u", "grpc": "h:1", "api_key_variable": "K"}, "`grpc` must be grpcs://h:1, because the API key"),
         ({"url": "u", "arguments": {"dtype": []}}, "no parameter `dtype`: did you mean dtype_str?"),
     ],
 )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import grpc
 import pytest
 
+from tests.servers import certificates
 from tests.servers.inference import http_server
 from tests.servers.inference.asking import LIMITS, SOON, ask_fmaas
 from tests.servers.inference.grpc_server import Context, Script, answering, serving
 from tests.servers.tcp_proxy import Proxy
-from toolbox.inference_client.answer_format import Answer, FaultError, Limits
+from toolbox.inference_client.answer_format import Answer, FaultError, Limits, SettingsError
 from toolbox.inference_client.fmaas import generation_pb2 as fmaas
 from toolbox.inference_client.fmaas_client import FmaasClient
 
@@ -228,6 +230,54 @@ def test_a_request_with_an_unknown_field_is_not_sent() -> None:
         (answer,) = ask_fmaas(server.address, {"requests": [{"txt": "a"}]})
     assert 'the request is invalid: Failed to parse requests field: Message type "fmaas.Gener' in str(answer.fault)
     assert calls == []
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    return certificates.make(tmp_path / "server.pem", "127.0.0.1")
+
+
+def asking_for_key(_: bytes, context: Context) -> Iterable[bytes]:
+    """Answer with the header that contains the API key."""
+    return [whole(str(dict(context.invocation_metadata()).get("authorization")))]
+
+
+@pytest.mark.parametrize("key", [None, "sk-1"])
+def test_a_server_with_tls_gets_the_key(certificate: Path, key: str | None) -> None:
+    with serving(asking_for_key, answering(BEGIN, MIDDLE, END), certificate=certificate) as server:
+        answers = ask_fmaas(f"grpcs://{server.address}", REQUEST, stream=True, key=key, ca_file=str(certificate))
+    assert [answer.fault for answer in answers] == [None, None]
+    assert answers[0].generations[0].text == (f"Bearer {key}" if key else "None")
+
+
+def test_the_authorities_of_the_system_are_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with serving(answering(whole("b")), certificate=certificate) as server:
+        (answer,) = ask_fmaas(f"grpcs://{server.address}", REQUEST)
+    assert answer.fault is None
+
+
+def test_a_server_whose_certificate_is_not_trusted_does_not_get_the_key(certificate: Path, tmp_path: Path) -> None:
+    other = certificates.make(tmp_path / "other.pem", "127.0.0.1")
+    with serving(asking_for_key, certificate=certificate) as server:
+        (answer,) = ask_fmaas(f"grpcs://{server.address}", REQUEST, key="sk-1", ca_file=str(other))
+    assert "CERTIFICATE_VERIFY_FAILED" in str(answer.fault)
+
+
+def test_a_server_whose_certificate_has_another_name_is_not_trusted(tmp_path: Path) -> None:
+    certificate = certificates.make(tmp_path / "server.pem", "127.0.0.2")
+    with serving(asking_for_key, certificate=certificate) as server:
+        (answer,) = ask_fmaas(f"grpcs://{server.address}", REQUEST, key="sk-1", ca_file=str(certificate))
+    assert "127.0.0.1" in str(answer.fault)
+    assert answer.generations == ()
+
+
+def test_a_server_without_tls_gets_the_key_only_on_this_machine() -> None:
+    with serving(asking_for_key) as server:
+        (answer,) = ask_fmaas(server.address, REQUEST, key="sk-1")
+    assert answer.generations[0].text == "Bearer sk-1"
+    with pytest.raises(SettingsError, match=r"`grpc` must be grpcs://models\.example:80, because the API key"):
+        ask_fmaas("models.example:80", REQUEST, key="sk-1")
 
 
 def check_ready(address: str) -> None:

@@ -8,10 +8,12 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.servers import certificates
 from tests.servers.inference import http_server
 from tests.servers.inference.asking import LIMITS, SOON, ask_openai
 from tests.servers.inference.http_server import (
@@ -325,6 +327,17 @@ def test_the_key_reaches_the_server_and_nothing_else() -> None:
         (answer,) = ask_openai(server.url, WHOLE, key=key)
     assert server.requests[0].headers["authorization"] == f"Bearer {key}"
     assert key not in answer.line()
+
+
+def test_the_file_of_an_authority_is_trusted_instead_of_the_system(tmp_path: Path) -> None:
+    certificate = certificates.make(tmp_path / "server.pem", "127.0.0.1")
+    with serving(answering(response(choice("b", "stop"))), certificate=certificate) as server:
+        (trusted,) = ask_openai(server.url, WHOLE, key="sk-1", ca_file=str(certificate))
+        (other,) = ask_openai(server.url, WHOLE, key="sk-1")
+    assert trusted.fault is None
+    assert "certificate verify failed" in str(other.fault)
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer sk-1"}
+    assert len(server.requests) == 2  # those of the first client: the list of models, and the request
 
 
 def test_proxies_and_netrc_of_the_machine_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
