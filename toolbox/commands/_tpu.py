@@ -13,18 +13,17 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from toolbox.commands import _command_steps
 from toolbox.config import prices
 from toolbox.config.prices import PriceList
 from toolbox.hosts.ssh_machine import Login
 from toolbox.model import accelerators
 from toolbox.model.errors import StepError, UsageError
-from toolbox.model.events import Event, Note, StepKind
+from toolbox.model.events import Note
 from toolbox.model.prices import Rental, Tier
 from toolbox.model.resources import OpenResource, Owner, ResourceLedger, expiry_of
 from toolbox.model.text import counted, without_kind
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.orchestration import session
-from toolbox.reports.terminal import live_view
 from toolbox.runs import ledger, steps
 from toolbox.runs.steps import Step
 from toolbox.tpu import api_endpoint, deletion, existing, ssh_keys, tpu_request, worker_readiness, workers
@@ -121,25 +120,8 @@ class NamedTpu:
 @contextmanager
 def step(command: str) -> Iterator[Step]:
     """Yield the step of a command: in a run, the current step; on the command line, a new step in the artifacts."""
-    current = steps.current()
-    if current is not None:
+    with _command_steps.opened(f"tpu__{command}") as current:
         yield current
-        return
-    with live_view.view() as view:
-
-        def show(event: Event) -> None:
-            if isinstance(event, Note):  # the command line itself prints the result or the error
-                view.show(event)
-
-        with (
-            steps.entered(session.step_outside_run([show])),
-            steps.opened(f"tpu__{command}", kind=StepKind.COMMAND) as new,
-        ):
-            try:
-                yield new
-            finally:
-                new.recorder.sweep(new.identity, new.directory)
-                view.line(f"artifacts: {new.directory}")
 
 
 def reporter(current: Step) -> Callable[[str], None]:

@@ -9,7 +9,6 @@ the model, the name of the config, and the test.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +34,6 @@ CASES: Final = "cases"
 LOAD: Final = "load"
 _AXES: Final = ("model", "config", "test")
 _TIMEOUTS: Final[Mapping[str, float | None]] = {"run": 3600, "silence": None}  # the defaults of `matrix.timeouts`
-_MOST_REASONS: Final = 3
 
 
 class InferenceBlock(BaseModel):
@@ -148,8 +146,7 @@ class _Test:
                 self._load_cases, protocols=framework.protocols, shards=config.num_shard
             )
             if not sent["cases"] and self._load_cases:
-                reasons = Counter(each["reason"] for each in expectations["skipped"]).most_common(_MOST_REASONS)
-                shown = "; ".join(f"{counted(count, 'case')}: {reason}" for reason, count in reasons)
+                shown = suites.skip_reasons(expectations)
                 self._add_fault(f"{self._path}.load", f"no case is left for the load on {config.label} ({shown})")
             for fault in _time_faults(self._configuration, load, self._test.model, config):
                 self._add_fault(f"{self._path}.load.seconds", fault)

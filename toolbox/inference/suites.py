@@ -21,6 +21,7 @@ from toolbox.inference.answer_records import GenerationRecord
 from toolbox.inference.case_files import Case, Protocol, can_stream
 from toolbox.model.evidence import Evidence
 from toolbox.model.generations import Generation
+from toolbox.model.text import counted
 from toolbox.runs.evidence_files import read_document, readable
 
 ServerProtocol = Literal["fmaas", "openai"]
@@ -33,6 +34,7 @@ SPOKEN: Final[Mapping[Protocol, ServerProtocol]] = {
     "model_info": "fmaas",
     "models": "openai",
 }
+_MOST_REASONS: Final = 3
 _ERROR: Final = "error"
 _EXACT: Final = ({COMPARATORS.key: "exact"},)
 _LOGPROBS: Final = ({COMPARATORS.key: "logprobs"},)
@@ -179,6 +181,12 @@ def describe_load(
             kept.append(case)
     sent, described = describe(kept, protocols=protocols, shards=shards)
     return sent, {"expectations": {}, "skipped": [*skipped, *described["skipped"]]}
+
+
+def skip_reasons(expectations: Mapping[str, Any]) -> str:
+    """Return the most frequent reasons why cases are not sent: `2 cases: the case expects an error`."""
+    reasons = Counter(each["reason"] for each in expectations["skipped"]).most_common(_MOST_REASONS)
+    return "; ".join(f"{counted(count, 'case')}: {reason}" for reason, count in reasons)
 
 
 def _unfit_for_load(case: Case) -> str:

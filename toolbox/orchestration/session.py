@@ -132,9 +132,16 @@ def artifact_directory(path: Path) -> Path:
         ) from None
 
 
-def step_outside_run(listeners: Sequence[Listener] = (), redactor: Redactor | None = None) -> Step:
-    """Return a new top step for commands outside of a run, in `$ARTIFACT_DIR` or `artifacts/toolbox`."""
-    directory = artifact_directory(environ.get_path(environ.ARTIFACT_DIR) or places.artifacts() / "toolbox")
+def step_outside_run(
+    listeners: Sequence[Listener] = (), redactor: Redactor | None = None, *, artifacts: Path | None = None
+) -> Step:
+    """Return a new top step for commands outside of a run.
+
+    Args:
+        artifacts: the directory of the step; None for `$ARTIFACT_DIR` or `artifacts/toolbox`.
+    """
+    given = artifacts or environ.get_path(environ.ARTIFACT_DIR)
+    directory = artifact_directory(given or places.artifacts() / "toolbox")
     redactor = redactor or redaction.current()
     recorder = Recorder(directory, redactor, listeners, ledger=ledger.of_user(redactor))
     return Step(directory, recorder, directory.name)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
-from toolbox.commands import _project_run
+from toolbox.commands import _inference_load, _project_run
 from toolbox.config import overrides as overrides_text
 from toolbox.inference import cells as inference_cells
+from toolbox.inference.standalone_load import RunningServer
+from toolbox.interface import options
 from toolbox.interface.options import ArtifactDir, Cells, Deadline, Overrides, Presets, SummaryFormat
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
+from toolbox.model.quantities import Seconds
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
 
@@ -47,3 +51,57 @@ class Inference:
             deadline=deadline,
         )
         return _project_run.run_and_show(partial(project_run.execute, request), as_json=format == "json")
+
+    def load(  # noqa: PLR0913  # the parameters are flags of a command
+        self,
+        *,
+        cases: list[Path],
+        url: str | None = None,
+        grpc: str | None = None,
+        rates: list[float] | None = None,
+        concurrencies: list[int] | None = None,
+        seconds: float = 60,
+        warm_up: float = 10,
+        arrivals: Literal["poisson", "constant"] = "poisson",
+        seed: int = 0,
+        objectives: dict[str, float] | None = None,
+        model: str | None = None,
+        api_key_variable: str | None = None,
+        timeout: Seconds = 120,
+        artifact_dir: ArtifactDir = None,
+        format: options.Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
+    ) -> int:
+        """
+        Measure a server that is running under load, and show times and throughput for each rate and concurrency.
+
+        Args:
+            cases: the case files whose requests are sent, in order, again and again.
+            url: the address of a server with the API of OpenAI, as http://HOST:PORT.
+            grpc: the address of a server of TGIS's gRPC service, as HOST:PORT; in place of `--url`.
+            rates: numbers of requests per second, which arrive whether earlier requests are answered or not.
+            concurrencies: numbers of requests at the same time. These steps run after the steps of `--rates`.
+            seconds: the time of each step, including its warm-up.
+            warm_up: the time at the beginning of each step whose requests are not measured.
+            arrivals: whether the times between the requests of a rate are random or equal.
+            seed: determines the random times.
+            objectives: the times in seconds that a good request does not exceed, as in
+                {first_token: 0.5, per_token: 0.05, end_to_end: 5}.
+            model: the model for requests that name none; the first model that the server lists when left out.
+            api_key_variable: the name of the environment variable that contains the API key of the server.
+            timeout: the time in seconds in which an answer must be complete.
+            artifact_dir: the directory for the results. When left out: $ARTIFACT_DIR, else artifacts/toolbox.
+        """
+        fields = {
+            "rates": rates,
+            "concurrencies": concurrencies,
+            "seconds": seconds,
+            "warm_up": warm_up,
+            "arrivals": arrivals,
+            "seed": seed,
+            "objectives": objectives,
+        }
+        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable)
+        prepared = _inference_load.prepared(server, cases, fields, timeout)
+        return _inference_load.run_and_show(
+            prepared, api_key_variable=api_key_variable, artifact_dir=artifact_dir, as_json=format == "json"
+        )
