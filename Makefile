@@ -38,10 +38,10 @@ $(DEV_STAMP): $(SOURCES) | $(BIN)/python
 demo: $(STAMP) ## train a matrix of six small models on this machine
 	@./run_toolbox.py project run training_e2e --presets=smoke
 
-demo-inference: $(INFERENCE_STAMP) ## serve a small model with three configs, refuse a fourth, and judge all answers
+demo-inference: $(INFERENCE_STAMP) ## serve a small model with three configs, refuse a fourth, judge all answers, and measure a load
 	@./run_toolbox.py config validate inference --overrides='{"tests[0].configs[1].dtype_str": bfloat16}'; [ $$? -eq 2 ]
 	@echo 'as expected, this config is refused before anything starts; the other three are served now'
-	@./run_toolbox.py project run inference
+	@./run_toolbox.py project run inference --presets=load
 
 test: $(DEV_STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n auto --dist=worksteal
