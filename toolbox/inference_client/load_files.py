@@ -1,6 +1,6 @@
 """Writes the files of a load: `load.json` with the figures of the steps, and `load_samples.csv` with the requests.
 
-`toolbox/inference/load_results.py` reads `load.json`.
+The errors of requests must not contain the API key any more. `toolbox/inference/load_results.py` reads `load.json`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .key_mask import KeyMask
 from .load_generator import Sample, Step
 from .load_summary import Distribution, Figures, Objectives
 
@@ -27,16 +26,11 @@ _FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
 class Results:
-    """The results of the steps that have ended, in `load.json`. The file is complete at any time.
+    """The results of the steps that have ended, in `load.json`. The file is complete at any time."""
 
-    Args:
-        mask: removes the API key.
-    """
-
-    def __init__(self, directory: Path, objectives: Objectives, mask: KeyMask) -> None:
+    def __init__(self, directory: Path, objectives: Objectives) -> None:
         self._path = directory / RESULTS
         self._objectives = objectives
-        self._mask = mask
         self._steps: list[dict[str, Any]] = []
         self._write()
 
@@ -49,7 +43,7 @@ class Results:
     def _write(self) -> None:
         content = {"objectives": vars(self._objectives), "steps": self._steps}
         scratch = self._path.with_name(f"{RESULTS}.new")
-        scratch.write_text(f"{self._mask(json.dumps(content, allow_nan=False))}\n", encoding="utf-8")
+        scratch.write_text(f"{json.dumps(content, allow_nan=False)}\n", encoding="utf-8")
         scratch.replace(self._path)
 
 
@@ -88,13 +82,11 @@ class Samples:
     """The requests of all steps, in `load_samples.csv`, in the order in which they ended.
 
     Args:
-        mask: removes the API key.
         steps: the number of steps. Each of them gets the same part of the size of the file.
     """
 
-    def __init__(self, directory: Path, mask: KeyMask, steps: int, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, directory: Path, steps: int, *, most_bytes: int = MOST_BYTES) -> None:
         self._file = (directory / SAMPLES).open("w", encoding="utf-8", newline="")
-        self._mask = mask
         self._share = most_bytes // steps
         self._left = 0
         self.left_out = 0
@@ -112,10 +104,10 @@ class Samples:
         row = _row(
             [
                 self._step,
-                self._text(sample.case),
+                safe_cell(sample.case),
                 *("" if time is None else f"{max(time, 0.0):.6f}" for time in times),
                 str(sum(tokens.number for tokens in sample.tokens)),
-                self._text(sample.error or ""),
+                safe_cell(sample.error or ""),
             ]
         )
         self._left -= len(row.encode())
@@ -131,9 +123,6 @@ class Samples:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def _text(self, text: str) -> str:
-        return safe_cell(self._mask(text))
 
 
 def safe_cell(text: str) -> str:

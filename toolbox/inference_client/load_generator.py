@@ -109,7 +109,7 @@ class _Load:
 
     Args:
         clock: the seconds since the beginning of the step.
-        invalid: has an exception as soon as a request turns out to be invalid.
+        failure: has an exception as soon as a request is invalid, or cannot be recorded.
     """
 
     client: LoadClient
@@ -117,7 +117,7 @@ class _Load:
     limits: Limits
     recorder: Recorder
     clock: Callable[[], float]
-    invalid: asyncio.Future[None]
+    failure: asyncio.Future[None]
     running: set[asyncio.Future[bool]] = field(default_factory=set)
 
     async def request(self, arrived: float | None = None) -> bool:
@@ -145,13 +145,19 @@ class _Load:
         )
         return error is None
 
+    def end_request(self, request: asyncio.Future[bool]) -> None:
+        """Forget a request that has ended, and note if it has failed."""
+        self.running.discard(request)
+        if not request.cancelled() and (error := request.exception()) and not self.failure.done():
+            self.failure.set_exception(error)
+
     def _error(self, sending: asyncio.Future[None], answer: Answer) -> str | None:
         if sending.cancelled():
             return "the request was cancelled"
         error = sending.exception()
-        if isinstance(error, InvalidRequestError) and not self.invalid.done():
-            self.invalid.set_exception(InvalidRequestError(f"the case {answer.case}: {error}"))
-        if isinstance(error, FaultError | InvalidRequestError):
+        if isinstance(error, InvalidRequestError):
+            raise InvalidRequestError(f"the case {answer.case}: {error}")
+        if isinstance(error, FaultError):
             return str(error)
         if error is not None:  # a mistake of this package must not end the load
             return f"the client cannot handle the answer: {type(error).__name__}: {error}"
@@ -190,19 +196,19 @@ async def run(client: LoadClient, cases: Sequence[Case], step: Step, limits: Lim
         limits=limits,
         recorder=recorder,
         clock=lambda: loop.time() - begin,
-        invalid=loop.create_future(),
+        failure=loop.create_future(),
     )
     sending = asyncio.ensure_future(_open_loop(load, step) if step.rate is not None else _closed_loops(load, step))
     try:
-        await asyncio.wait({sending, load.invalid}, return_when=asyncio.FIRST_COMPLETED)
-        (load.invalid if load.invalid.done() else sending).result()
+        await asyncio.wait({sending, load.failure}, return_when=asyncio.FIRST_COMPLETED)
+        (load.failure if load.failure.done() else sending).result()
     finally:
         await task_ends.ended(sending)
         for request in list(load.running):
             request.cancel()
         for request in list(load.running):
             await task_ends.ended(request)
-        load.invalid.cancel()
+        load.failure.cancel()
 
 
 async def _open_loop(load: _Load, step: Step) -> None:
@@ -215,7 +221,7 @@ async def _open_loop(load: _Load, step: Step) -> None:
             continue
         request = asyncio.ensure_future(load.request(arrived))
         load.running.add(request)
-        request.add_done_callback(load.running.discard)
+        request.add_done_callback(load.end_request)
     if load.running:
         await asyncio.wait(load.running)
 

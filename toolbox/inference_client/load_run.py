@@ -58,15 +58,15 @@ class LoadRun:
     async def run(self, load: LoadSettings, cases: Sequence[Case]) -> None:
         """Run the steps, until the server ends. Raise SettingsError if a request is invalid."""
         steps = _within_file_limit(load.steps)
-        results = Results(self._directory, load.objectives, self._mask)
-        samples = Samples(self._directory, self._mask, len(steps))
+        results = Results(self._directory, load.objectives)
+        samples = Samples(self._directory, len(steps))
         gc.collect()
         gc.freeze()  # a full garbage collection would visit all imported modules, and delay the requests meanwhile
         try:
             for step in steps:
                 samples.begin(step)
                 summary = Summary(step, load.objectives)
-                if not await self._run_step(step, cases, _Recorder(summary, samples)):
+                if not await self._run_step(step, cases, _Recorder(summary, samples, self._mask)):
                     return
                 samples.flush()
                 figures = summary.figures()
@@ -130,14 +130,17 @@ class _Clients:
 
 
 class _Recorder:
-    """Hands what is measured to the summary of a step and to the file of the samples."""
+    """Hands what is measured to the summary of a step and to the file of the samples, without the API key."""
 
-    def __init__(self, summary: Summary, samples: Samples) -> None:
+    def __init__(self, summary: Summary, samples: Samples, mask: KeyMask) -> None:
         self.summary = summary
         self._samples = samples
+        self._mask = mask
 
     def add(self, sample: Sample) -> None:
         """Add a request that has ended."""
+        if sample.error is not None:
+            sample = replace(sample, error=self._mask(sample.error))  # before a part of the key is cut off
         self.summary.add(sample)
         self._samples.add(sample)
 

@@ -21,6 +21,7 @@ from toolbox.inference_client.answer_format import (
     ServerError,
 )
 from toolbox.inference_client.load_generator import Sample, Step, arrival_times
+from toolbox.inference_client.load_summary import Summary
 from toolbox.inference_client.token_times import Tokens
 
 
@@ -187,6 +188,44 @@ def test_an_invalid_request_ends_the_step_at_once(step: dict[str, Any]) -> None:
         load(server, **step, seconds=1000)
     assert server.running == 0
     assert len(server.names) < 10
+
+
+@pytest.mark.parametrize("step", [{"rate": 5.0}, {"concurrency": 3}])
+def test_a_request_that_cannot_be_recorded_ends_the_step_at_once(step: dict[str, Any]) -> None:
+    class Full(Samples):
+        def add(self, sample: Sample) -> None:
+            del sample
+            raise OSError("no space left on device")
+
+    server = SlowServer(delay=5)
+    with pytest.raises(OSError, match="no space"):
+        virtual_time.run(load_generator.run(server, CASES, Step(**step, seconds=1000), LIMITS, recorder=Full()))
+    assert len(server.names) < 60
+
+
+@pytest.mark.parametrize("arrivals", ["poisson", "constant"])
+def test_a_queue_that_grows_is_seen_in_the_latencies_and_not_in_the_rate(arrivals: str) -> None:
+    class Queue(SlowServer):
+        """Answers one request after the other, a second each."""
+
+        def __init__(self) -> None:
+            super().__init__(delay=1)
+            self._turn = asyncio.Lock()
+
+        async def send(self, case: Case, answer: Answer) -> None:
+            async with self._turn:
+                await super().send(case, answer)
+
+    samples = load(Queue(), Limits(seconds=1000), rate=2, seconds=100, arrivals=arrivals)
+    end = 0.0
+    for sample in samples:  # Lindley's recursion
+        end = max(end, sample.arrived) + 1
+        assert sample.ended == pytest.approx(end, abs=1e-3)
+    summary = Summary(Step(rate=2, seconds=100))
+    for sample in samples:
+        summary.add(sample)
+    assert summary.figures().offered_rate == pytest.approx(2, rel=0.15)
+    assert summary.figures().completed_rate == pytest.approx(1, rel=0.05)
 
 
 def test_a_closed_loop_waits_longer_after_each_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -153,3 +154,65 @@ def test_many_values_keep_their_mean_and_nearly_their_percentiles() -> None:
     assert (found.samples, found.largest) == (1000, 19_999 / 20_000)
     assert found.mean == pytest.approx(0.5, abs=1e-4)
     assert found.percentiles[90] == pytest.approx(0.9, abs=0.03)
+
+
+TIMES = st.floats(0, 20).map(lambda time: round(time, 3))
+
+
+@st.composite
+def random_samples(draw: st.DrawFn) -> Sample:
+    arrived = draw(st.floats(0, 9.999))
+    sent = arrived + draw(st.floats(0, 1))
+    times = sorted(sent + draw(TIMES) for _ in range(draw(st.integers(0, 6))))
+    tokens = [Tokens(time, draw(st.integers(1, 3)), draw(st.integers(0, 1))) for time in times]
+    ended = (times[-1] if times else sent) + draw(st.floats(0, 3))
+    error = draw(st.sampled_from([None, None, None, "full", "late"]))
+    return Sample(arrived=arrived, sent=sent, ended=ended, tokens=tokens, error=error)
+
+
+def gaps_of(sample: Sample) -> list[float]:
+    """Restate `between_tokens`: each token after the first chunk of its text waits an equal part of the time."""
+    found: list[float] = []
+    for text in (0, 1):
+        chunks = [tokens for tokens in sample.tokens if tokens.generation == text]
+        for before, after in itertools.pairwise(chunks):
+            found += [(after.time - before.time) / after.number] * after.number
+    return found
+
+
+@given(st.lists(random_samples(), max_size=30), st.sampled_from([0.0, 2.0, 9.0]))
+def test_figures_are_those_of_a_simple_calculation(samples: list[Sample], warm_up: float) -> None:
+    step = Step(rate=1, seconds=10, warm_up_seconds=warm_up)
+    limits = Objectives(first_token=5, per_token=1.0000005, end_to_end=8)  # no mean of the gaps is near 1.0000005
+    found = figures(samples, step, limits)
+    seconds = 10 - warm_up
+    measured = [sample for sample in samples if sample.arrived >= warm_up]
+    whole = [sample for sample in measured if sample.error is None]
+    in_time = [sample for sample in samples if sample.error is None and warm_up <= sample.ended < 10]
+    good = [
+        sample
+        for sample in in_time
+        if sample.tokens
+        and sample.tokens[0].time - sample.arrived <= 5
+        and statistics.fmean([*gaps_of(sample)] or [0]) <= 1.0000005
+        and sample.ended - sample.arrived <= 8
+    ]
+    numbers = [tokens.number for sample in samples for tokens in sample.tokens if warm_up <= tokens.time < 10]
+    assert (found.requests, found.errors) == (len(measured), len(measured) - len(whole))
+    assert found.offered_rate == len(measured) / seconds
+    assert found.completed_rate == len(in_time) / seconds
+    assert found.goodput * seconds == pytest.approx(len(good))
+    assert found.tokens_per_second == sum(numbers) / seconds
+    assert found.goodput <= found.completed_rate
+    all_gaps = [gap for sample in whole for gap in gaps_of(sample)]
+    for distribution_, values in (
+        (found.first_token, [sample.tokens[0].time - sample.arrived for sample in whole if sample.tokens]),
+        (found.between_tokens, all_gaps),
+        (found.per_token, [statistics.fmean(gaps_of(sample)) for sample in whole if gaps_of(sample)]),
+        (found.end_to_end, [sample.ended - sample.arrived for sample in whole]),
+        (found.client_delay, [sample.sent - sample.arrived for sample in measured]),
+    ):
+        assert distribution_.samples == len(values)
+        assert distribution_.largest == pytest.approx(max(values, default=None))
+        assert distribution_.mean == pytest.approx(statistics.fmean(values) if values else None)
+        assert distribution_.percentiles[50] == pytest.approx(statistics.median(values) if len(values) > 1 else None)
