@@ -56,3 +56,10 @@ def test_faults_of_contracts_and_of_derive_are_reported_together(workspace: Work
         assert "`matrix.jobz` is an unknown field: did you mean jobs?" in outcome.stderr
         assert "`count` is too large" in outcome.stderr
     assert not grid.lines
+
+
+def test_a_condition_may_name_a_derived_axis(workspace: Workspace) -> None:
+    grid = grid_of(workspace, 2, skip=[{"when": {"n": 1}, "reason": "not now"}])
+    outcome = grid.run()
+    assert outcome.exit_code == 0, str(outcome)
+    assert grid.lines == ["a-0"]

@@ -130,16 +130,17 @@ def derived(files: ProjectFiles, configuration: Configuration) -> Configuration:
     if derive is None:
         return configuration
     faults: list[str] = []
-    values: dict[str, object] = {}
-    for check in (configuration.check_contracts, lambda: values.update(derive(configuration))):
-        try:
-            check()
-        except ConfigurationError as error:
-            faults += error.faults
+    try:
+        for path, value in derive(configuration).items():
+            configuration = configuration.replaced(path, value, layer=_DERIVED)
+    except ConfigurationError as error:
+        faults = list(error.faults)
+    try:
+        configuration.check_contracts()  # with the derived values, because other values may name them: `when` an axis
+    except ConfigurationError as error:
+        faults = [*error.faults, *faults]
     if faults:
         raise ConfigurationFaults(faults)
-    for path, value in values.items():
-        configuration = configuration.replaced(path, value, layer=_DERIVED)
     return configuration
 
 
