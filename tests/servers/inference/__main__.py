@@ -3,7 +3,8 @@ A program that behaves as an inference server with one fault.
 
     python -m tests.servers.inference FAULT --port=PORT
 
-It answers completions with the text "b". The fault is the name of a function below; `none` stands for no fault.
+It answers completions with the text "b", and requests for logprobs with the tokens of `SENTENCE`. The fault is the
+name of a function below; `none` stands for no fault.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.servers.inference.http_server import HttpRequest, HttpServer, choice, event, response, stream_head
 
+START: Final = time.monotonic()
 END: Final = threading.Event()
+SENTENCE: Final = ("It", " was", " a", " dark", " and", " stormy", " night", ";", " the", " rain")
+_WRONG: Final = 6  # the index of the token that `wrong_token` replaces
 
 
 def log(text: str) -> None:
@@ -30,12 +35,49 @@ def log(text: str) -> None:
 
 def none(request: HttpRequest) -> Iterator[bytes]:
     """Answer properly."""
+    yield from _answer(request, SENTENCE)
+
+
+def wrong_token(request: HttpRequest) -> Iterator[bytes]:
+    """Answer with one wrong token at position 7."""
+    yield from _answer(request, (*SENTENCE[:_WRONG], " day", *SENTENCE[_WRONG + 1 :]))
+
+
+def slow(request: HttpRequest) -> Iterator[bytes]:
+    """Answer properly, with 0.6 seconds before each token."""
+    yield from _answer(request, SENTENCE, delay=0.6)
+
+
+def rather_slow(request: HttpRequest) -> Iterator[bytes]:
+    """Answer properly, with a short time before each token. The server needs a second to become ready."""
+    if request.path == "/health" and time.monotonic() < START + 1:
+        yield response({"status": "loading"}, status=503)
+    else:
+        yield from _answer(request, SENTENCE, delay=0.02)
+
+
+def _answer(request: HttpRequest, sentence: Sequence[str], *, delay: float = 0) -> Iterator[bytes]:
     if request.path == "/health":
         yield response({})
-    elif request.body.get("stream"):
-        yield stream_head() + event(choice("b")) + event(choice("", "length")) + event("[DONE]")
-    else:
-        yield response(choice("b", "length"))
+        return
+    tokens = sentence if request.body.get("logprobs") is not None else ["b"]
+    if not request.body.get("stream"):
+        END.wait(delay * len(tokens))
+        yield response(choice("".join(tokens), "length", **_logprobs(request, tokens)))
+        return
+    yield stream_head()
+    for token in tokens:
+        END.wait(delay)
+        yield event(choice(token, **_logprobs(request, [token])))
+    yield event(choice("", "length")) + event("[DONE]")
+
+
+def _logprobs(request: HttpRequest, tokens: Sequence[str]) -> dict[str, Any]:
+    """Return the logprobs of an answer: each token, and after it the most probable other one."""
+    if request.body.get("logprobs") is None:
+        return {}
+    top = [{token: -0.1, " something": -2.5} for token in tokens]
+    return {"logprobs": {"tokens": list(tokens), "token_logprobs": [-0.1] * len(tokens), "top_logprobs": top}}
 
 
 def dies(request: HttpRequest) -> Iterator[bytes]:
@@ -57,9 +99,9 @@ def falls_silent(request: HttpRequest) -> Iterator[bytes]:
 
 
 def sends_half_a_stream(request: HttpRequest) -> Iterator[bytes]:
-    """Leave out the end of each stream."""
+    """End each stream after five chunks, without a stop reason."""
     if request.path != "/health" and request.body.get("stream"):
-        yield stream_head() + event(choice("b"))
+        yield stream_head() + b"".join(event(choice(token)) for token in SENTENCE[:5])
     else:
         yield from none(request)
 
