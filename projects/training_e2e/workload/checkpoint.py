@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def read(path: Path) -> Checkpoint:
             arrays = dict(archive)
         shape = Shape(**{field.name: int(arrays.pop(f"shape.{field.name}")) for field in dataclasses.fields(Shape)})
         characters = arrays.pop("characters").astype("<u4").tobytes().decode("utf-32-le")
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged file can raise an error of almost any class
         raise CheckpointError(f"cannot read the checkpoint {path}: {error}") from error
     parameters = {name.removeprefix("parameter."): array for name, array in arrays.items()}
     faults = _faults(shape, parameters, characters)
@@ -58,7 +57,7 @@ def read(path: Path) -> Checkpoint:
 
 
 def _faults(shape: Shape, parameters: Arrays, characters: str) -> list[str]:
-    if min(dataclasses.astuple(shape)) < 1 or shape.width % shape.heads:
+    if min(dataclasses.astuple(shape)) < 1 or shape.width % shape.heads or shape.layers > len(parameters):
         return [f"the sizes {dataclasses.asdict(shape)} are impossible"]
     faults = []
     if not len(characters) == len(set(characters)) == shape.vocabulary:

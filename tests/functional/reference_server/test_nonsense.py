@@ -160,6 +160,17 @@ def test_an_invalid_text_is_refused(server: ReferenceServer) -> None:
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_long_names_are_abbreviated_in_errors(server: ReferenceServer, stub: Stub) -> None:
+    with pytest.raises(grpc.RpcError, match=r"and not 'e{100}'\.\.\.") as refused:
+        stub.ModelInfo(fmaas.ModelInfoRequest(model_id="e" * 100_000))
+    # An error of more than 16 kB would be reported as RESOURCE_EXHAUSTED.
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(grpc.RpcError, match=r"prefix_id '(\\n){100}'\.\.\. is unknown"):
+        stub.Generate(fmaas.BatchedGenerationRequest(prefix_id="\n" * 100_000))
+    status, content = post(server, COMPLETIONS, json.dumps({"model": "e" * 100_000, "prompt": "a"}).encode())
+    assert (status, content["error"]["message"][-10:]) == (404, "eeeeee'...")
+
+
 def test_an_unknown_method_is_refused(server: ReferenceServer) -> None:
     with grpc.insecure_channel(server.grpc_address) as channel, pytest.raises(grpc.RpcError) as refused:
         raw_call(channel, "Nothing")(b"")

@@ -35,6 +35,7 @@ except ModuleNotFoundError as error:
     sys.exit(2)
 
 SECONDS_TO_END = 3
+MOST_NUMBER = 10**9  # numpy has other errors than MemoryError for vast sizes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,8 +71,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_NUMBER:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to {MOST_NUMBER}, not {text!r}")
     return int(text)
 
 

@@ -34,6 +34,7 @@ from .generation import (
     RequestError,
     Sampling,
     Started,
+    quoted,
 )
 from .visible_text import VisibleText
 
@@ -121,9 +122,9 @@ class Service:
         self, model: str, message: fmaas.BatchedGenerationRequest | fmaas.SingleGenerationRequest | None = None
     ) -> None:
         if model not in ("", self._model):
-            raise UnknownModelError(f"the server has the model {self._model!a}, and not {model!a}")
+            raise UnknownModelError(f"the server has the model {self._model!a}, and not {quoted(model)}")
         if message and message.prefix_id:
-            raise RequestError("prefix_id", f"{message.prefix_id!a} is unknown, because the server has no prefixes")
+            raise RequestError("prefix_id", f"{quoted(message.prefix_id)} is unknown: the server has no prefixes")
 
     def _request(self, text: str, parameters: fmaas.Parameters) -> Request:
         limits = self._engine.limits

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 MOST_STOP_SEQUENCES, STOP_SEQUENCE_BYTES = 6, 240  # the limits of TGIS
 MOST_TOP_TOKENS = 20
+MOST_PENALTY = 1e6  # scores that are multiplied with it, or divided by it, are finite numbers
+MOST_QUOTED = 100  # characters of a request in an error
 
 
 class RequestError(Exception):
@@ -113,7 +115,12 @@ class Options:
             _require(self.max_new_tokens >= 1, "max_new_tokens", "must be >= 1")
             _require(self.min_new_tokens <= self.max_new_tokens, "min_new_tokens", "must be <= max_new_tokens")
         _require(self.min_new_tokens >= 0, "min_new_tokens", "must be >= 0")
-        _require(0 < self.repetition_penalty < math.inf, "repetition_penalty", "must be > 0.0")
+        _require(self.repetition_penalty > 0, "repetition_penalty", "must be > 0.0")
+        _require(
+            1 / MOST_PENALTY <= self.repetition_penalty <= MOST_PENALTY,
+            "repetition_penalty",
+            f"must be between {1 / MOST_PENALTY} and {MOST_PENALTY}",
+        )
         _require(self.truncate_input_tokens >= 0, "truncate_input_tokens", "must be >= 0")
         _require(0 <= self.top_tokens <= MOST_TOP_TOKENS, "top_tokens", f"must be between 0 and {MOST_TOP_TOKENS}")
         lengths = [len(sequence.encode(errors="replace")) for sequence in self.stop_sequences]
@@ -122,6 +129,11 @@ class Options:
             "stop_sequences",
             f"can have at most {MOST_STOP_SEQUENCES} non-empty texts of at most {STOP_SEQUENCE_BYTES} UTF-8 bytes each",
         )
+
+
+def quoted(text: str) -> str:
+    """Return a text of a client as an error should show it: in ASCII, in quotes, and abbreviated."""
+    return f"{text[:MOST_QUOTED]!a}{'...' * (len(text) > MOST_QUOTED)}"
 
 
 def _require(correct: bool, parameter: str, problem: str) -> None:

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from .engine import Engine
-from .generation import EngineError, OverloadedError, RequestError
+from .generation import EngineError, OverloadedError, RequestError, quoted
 from .openai_requests import ApiError, Body, ChatBody, CompletionBody, as_api_error, parsed
 from .openai_responses import Answer, ChatFormat, Choice, Format
 
@@ -116,7 +116,7 @@ class Service:
 
     def _check_model(self, model: str) -> None:
         if model != self._model:
-            message = f"the server has the model {self._model!a}, and not {model!a}"
+            message = f"the server has the model {self._model!a}, and not {quoted(model)}"
             raise ApiError(404, message, parameter="model", code="model_not_found")
 
     def _description(self) -> Mapping[str, object]:

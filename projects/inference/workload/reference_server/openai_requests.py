@@ -8,6 +8,7 @@ parameter that the server does not implement is an error, unless its value asks 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,9 +16,12 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 
-from .generation import Options, OverloadedError, RequestError, Sampling
+from .generation import MOST_QUOTED, Options, OverloadedError, RequestError, Sampling
 
 B = TypeVar("B", bound="Body")
+T = TypeVar("T")
+# Otherwise, a list of very many wrong items is answered only after seconds.
+List = Annotated[list[T], Field(fail_fast=True)]
 
 MOST_BODY_BYTES = 1 << 20
 GREEDY_TEMPERATURE = 1e-5  # below, take the most probable token
@@ -85,7 +89,7 @@ class Body(Block):
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    stop: str | list[str] | None = None
+    stop: str | List[str] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
@@ -125,7 +129,7 @@ Token = Annotated[int, Field(ge=0)]
 class CompletionBody(Body):
     """A request for completions."""
 
-    prompt: str | list[str] | list[Token] | list[list[Token]]
+    prompt: str | List[str] | List[Token] | List[List[Token]]
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
 
 
@@ -140,7 +144,7 @@ class ChatMessage(Block):
     """A message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    content: str | List[Part]
     name: str | None = None
 
     @property
@@ -152,7 +156,7 @@ class ChatMessage(Block):
 class ChatBody(Body):
     """A request for chat completions."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Annotated[List[ChatMessage], Field(min_length=1)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -177,9 +181,21 @@ async def parsed(request: HttpRequest, kind: type[B]) -> B:
     try:
         return kind.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise ApiError(400, f"{name}: {first['msg']}", parameter=name) from None
+        raise _refusal(error) from None
+
+
+def _refusal(error: ValidationError) -> ApiError:
+    """Return the refusal of a body because of its first wrong parameter, which may be wrong for several types."""
+    errors = error.errors(include_url=False, include_input=False)
+    names = [_name(single["loc"]) for single in errors]
+    reasons = dict.fromkeys(single["msg"] for name, single in zip(names, errors, strict=True) if name == names[0])
+    return ApiError(400, f"{names[0]}: {', or '.join(reasons)}", parameter=names[0])
+
+
+def _name(location: Sequence[str | int]) -> str:
+    """Return the name of a parameter. Pydantic adds names of types, as `str` or `list[str]`, after that of a union."""
+    first, *others = map(str, location)
+    return ".".join([first, *takewhile(lambda part: part != "str" and "[" not in part, others)])[:MOST_QUOTED]
 
 
 def as_api_error(error: Exception) -> ApiError:

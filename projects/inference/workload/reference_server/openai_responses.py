@@ -36,18 +36,19 @@ class Format:
         """Return the content of a choice in a chunk of a stream."""
         return self.whole(tokens)
 
-    def logprobs(self, tokens: Sequence[Generated], offset: int) -> Mapping[str, object]:
+    def logprobs(self, tokens: Sequence[Generated], *, offset: int, top_tokens: int) -> Mapping[str, object]:
         """Return the logprobs of some tokens, of which the first one is at an offset in the text."""
         details = [(self._characters[event.token], event.detail) for event in tokens if event.detail]
+        tops = [dict(self._top(detail, top_tokens)) | {token: detail.logprob} for token, detail in details]
         return {
             "tokens": [token for token, _ in details],
             "token_logprobs": [detail.logprob for _, detail in details],
-            "top_logprobs": [dict(self._top(detail)) | {token: detail.logprob} for token, detail in details],
+            "top_logprobs": tops,
             "text_offset": list(range(offset, offset + len(details))),
         }
 
-    def _top(self, detail: Detail) -> Sequence[tuple[str, float]]:
-        return [(self._characters[token], logprob) for token, logprob in detail.top]
+    def _top(self, detail: Detail, count: int) -> Sequence[tuple[str, float]]:
+        return [(self._characters[token], logprob) for token, logprob in detail.top[:count]]
 
 
 class ChatFormat(Format):
@@ -64,12 +65,12 @@ class ChatFormat(Format):
         """See `Format`."""
         return {"delta": {"content": self.text(tokens)} if tokens else {}}
 
-    def logprobs(self, tokens: Sequence[Generated], offset: int) -> Mapping[str, object]:
+    def logprobs(self, tokens: Sequence[Generated], *, offset: int, top_tokens: int) -> Mapping[str, object]:
         """See `Format`."""
         del offset
         content = [
             self._entry(self._characters[event.token], event.detail.logprob)
-            | {"top_logprobs": [self._entry(token, logprob) for token, logprob in self._top(event.detail)]}
+            | {"top_logprobs": [self._entry(token, logprob) for token, logprob in self._top(event.detail, top_tokens)]}
             for event in tokens
             if event.detail
         ]
@@ -103,7 +104,7 @@ class Choice:
 
     def whole(self) -> Mapping[str, object]:
         """Return the choice when its generation has ended."""
-        return self._entry(self._format.whole(self._tokens), self._format.logprobs(self._tokens, 0))
+        return self._entry(self._format.whole(self._tokens), self._logprobs(self._tokens, 0))
 
     def opening(self) -> Mapping[str, object]:
         """Return the first chunk of a stream, if the format has one."""
@@ -111,8 +112,11 @@ class Choice:
 
     def chunk(self, visible: Sequence[Generated]) -> Mapping[str, object]:
         """Return the chunk of a stream for tokens that have just become visible."""
-        logprobs = self._format.logprobs(visible, len(self._tokens) - len(visible)) if visible else None
+        logprobs = self._logprobs(visible, len(self._tokens) - len(visible)) if visible else None
         return self._entry(self._format.chunk(visible), logprobs)
+
+    def _logprobs(self, tokens: Sequence[Generated], offset: int) -> Mapping[str, object]:
+        return self._format.logprobs(tokens, offset=offset, top_tokens=self.request.options.top_tokens)
 
     def _entry(self, content: Mapping[str, object], logprobs: Mapping[str, object] | None) -> Mapping[str, object]:
         reason = self._last.stop_reason if self._last else None

@@ -1,5 +1,6 @@
 """A training writes its model to a checkpoint, and a damaged checkpoint is refused."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,7 +61,11 @@ def test_a_training_leaves_no_temporary_file(train: Train, tmp_path: Path) -> No
     assert {path.name for path in tmp_path.iterdir()} == {"model.npz", "output", "settings.json", "corpus.txt"}
 
 
-@pytest.mark.parametrize("damaged", [b"", b"PK", b"text", content()[:-100]])
+# The two bytes after the eighth one of an entry are the method of compression.
+UNKNOWN_COMPRESSION = re.sub(rb"(PK\x01\x02.{6})..", b"\\1\7\0", content(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"PK", b"text", content()[:-100], UNKNOWN_COMPRESSION])
 def test_a_damaged_file_is_refused(path: Path, damaged: bytes) -> None:
     path.write_bytes(damaged)
     with pytest.raises(CheckpointError, match=r"cannot read the checkpoint .*checkpoint\.npz"):
@@ -90,6 +95,7 @@ def with_parameter(name: str, value: object) -> bytes:
         (content(characters="ab"), "2 characters are not 3 different ones"),
         (content(shape=Shape(vocabulary=3, layers=2, width=4, heads=2, context=5)), "1.mlp.norm.scale is missing"),
         (content(shape=Shape(vocabulary=3, layers=1, width=4, heads=3, context=5)), "impossible"),
+        (content(shape=Shape(vocabulary=3, layers=10**12, width=4, heads=2, context=5)), "impossible"),
         (content(shape=Shape(vocabulary=3, layers=0, width=4, heads=2, context=5)), "impossible"),
         (with_parameter("extra", 1.0), "extra is unknown"),
         (with_parameter("norm.scale", [1.0]), r"norm.scale has the size \(1,\) instead of \(4,\)"),
