@@ -106,7 +106,7 @@ def test_a_server_that_cannot_be_reached_is_an_error(prompts: Workspace) -> None
 @pytest.mark.parametrize(
     ("flags", "faults"),
     [
-        ([], ["either --url=http://HOST:PORT or --grpc=HOST:PORT", "--rates, --concurrencies or both"]),
+        ([], ["write --url=http://HOST:PORT or --grpc=HOST:PORT", "--rates, --concurrencies or both"]),
         ([NOWHERE, "--rates=1,-2"], ["--rates[1]: must be greater than 0"]),
         ([NOWHERE, "--rates=2,2"], ["the step rate=2 occurs more than once"]),
         ([NOWHERE, "--concurrencies=0", "--seed=-1"], ["--concurrencies[0]: must be", "--seed: must be"]),

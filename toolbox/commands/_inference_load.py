@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from toolbox.commands import _command_steps
 from toolbox.inference import case_files, load_results, standalone_load
 from toolbox.inference.load_steps import Load
-from toolbox.inference.standalone_load import RunningServer, StandaloneLoad
+from toolbox.inference.local_worker import RunningServer
+from toolbox.inference.standalone_load import StandaloneLoad
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults, StepError, UsageError
 from toolbox.model.events import Note
 from toolbox.model.foreign_text import printable_json
@@ -38,6 +39,8 @@ def prepared(server: RunningServer, cases: Sequence[Path], fields: Mapping[str, 
     """
     extras.require("inference", "inference load")
     faults = server.faults()
+    if server.url is not None and server.grpc is not None:
+        faults.append("write either --url or --grpc: a load measures one protocol")
     load = None
     try:
         load = Load.model_validate({name: value for name, value in fields.items() if value is not None})

@@ -200,7 +200,7 @@ def load(file: Path, *, shown: str = "") -> list[Case]:
             file and line.
     """
     shown = shown or str(file)
-    return parse(_text(file, shown), source=shown, suite=file.stem)
+    return parse(read_text(file, shown), source=shown, suite=file.stem)
 
 
 def parse(text: str, *, source: str, suite: str) -> list[Case]:
@@ -224,7 +224,8 @@ def parse(text: str, *, source: str, suite: str) -> list[Case]:
     return cases
 
 
-def _text(file: Path, shown: str) -> str:
+def read_text(file: Path, shown: str) -> str:
+    """Return the text of a case file. The errors are those of `load`."""
     if file.exists() and not file.is_file():
         raise ConfigurationError(f"the case file {shown} is not a regular file")
     if file.exists() and (size := file.stat().st_size) > LARGEST:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from toolbox.extensions.protocols import Comparator
 from toolbox.inference import model_descriptions
 from toolbox.inference.answer_records import AnswerRecord, ChunkRecord, GenerationRecord
 from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.suites import Expectation
-from toolbox.inference.wire_models import AnyResponse
+from toolbox.inference.wire_models import TokenizedBatch
 from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.generations import Generation, Mismatch, quoted
 from toolbox.model.text import counted, truncate
@@ -29,7 +29,6 @@ _ARRIVED: Final = 200  # characters of a stream that did not end
 _NOT_FINISHED: Final = "NOT_FINISHED"
 _UNFINISHED: Final = (None, _NOT_FINISHED, "CANCELLED", "ERROR")
 _SKIP_CHECK: Final = "skip_check: the output is not compared; the answer is complete"
-_RESPONSE: Final[TypeAdapter[Any]] = TypeAdapter(AnyResponse)
 
 
 def judge(
@@ -170,10 +169,9 @@ def _generations(expectation: Expectation, answer: AnswerRecord) -> list[Generat
             for index, generation in enumerate(answer.generations)
         ]
     try:
-        generations: list[Generation] = _RESPONSE.validate_python(answer.response).generations()
+        return [each.generation() for each in TokenizedBatch.model_validate(answer.response).responses]
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"]) from None
-    return generations
 
 
 def _of_input(expected: Generation) -> Generation:
@@ -234,7 +232,11 @@ def _stop_sequence(answer: AnswerRecord, index: int) -> str | None:
     response = answer.response if isinstance(answer.response, Mapping) else {}
     items = response.get("responses") or response.get("choices")
     item = items[index] if isinstance(items, list) and index < len(items) else None
-    values = [item.get("stopSequence"), item.get("stop_reason")] if isinstance(item, Mapping) else []
+    values = (
+        [item.get("stopSequence"), item.get("stop_reason"), item.get("matched_stop")]
+        if isinstance(item, Mapping)
+        else []
+    )
     return next((value for value in values if isinstance(value, str)), None)
 
 

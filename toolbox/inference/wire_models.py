@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
+from toolbox.inference_client import openai_bodies
 from toolbox.model import generations
 from toolbox.model.generations import Generation, Token
 from toolbox.model.text import abbreviated
 
 MOST_REQUESTS: Final = 1000  # in a batch
-_OPENAI_STOPS: Final = {"length": "MAX_TOKENS", "stop": "EOS_TOKEN"}
 
 
 def _digits(value: object) -> object:
@@ -261,6 +261,18 @@ class TokenizeResponse(Message):
         return Generation(input_token_count=self.token_count, input_tokens=tokens)
 
 
+class TokenizedText(TokenizeResponse):
+    """The tokens of one text as a server sends them. Protobuf leaves out the count 0."""
+
+    token_count: Count = 0
+
+
+class TokenizedBatch(Message):
+    """The response of a server to a request for tokens."""
+
+    responses: list[TokenizedText] = []
+
+
 def _kind_of_answer(answer: Any) -> str:
     is_tokenized = isinstance(answer, Mapping) and answer.keys() & {"token_count", "tokenCount"}
     return "tokenize" if is_tokenized or isinstance(answer, TokenizeResponse) else "generation"
@@ -335,7 +347,21 @@ class _Choice(_OpenPart):
     message: _ChatMessage | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    matched_stop: str | int | None = None
     logprobs: _Logprobs | None = None
+
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop string that ended the text. In its place, servers also write the id of a token."""
+        return next((stop for stop in (self.stop_reason, self.matched_stop) if isinstance(stop, str)), None)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the text ended, by the names of fmaas."""
+        if self.finish_reason is None:
+            return None
+        choice = {"finish_reason": self.finish_reason, "stop_reason": self.stop_sequence}
+        return openai_bodies.stop_reason(choice, "choices")
 
 
 class _Usage(_OpenPart):
@@ -355,8 +381,8 @@ class OpenAiResponse(_OpenPart):
         return [
             Generation(
                 choice.message.content if choice.message is not None else choice.text,
-                _stop_reason(choice),
-                choice.stop_reason if isinstance(choice.stop_reason, str) else None,
+                choice.reason,
+                choice.stop_sequence,
                 usage.prompt_tokens,
                 usage.completion_tokens,
                 None,
@@ -364,13 +390,6 @@ class OpenAiResponse(_OpenPart):
             )
             for choice in self.choices
         ]
-
-
-def _stop_reason(choice: _Choice) -> str | None:
-    """Return the name that TGIS gives to a finish reason. vLLM's `stop_reason` is the stop string, if one ended it."""
-    if choice.finish_reason == "stop" and isinstance(choice.stop_reason, str):
-        return "STOP_SEQUENCE"
-    return _OPENAI_STOPS.get(choice.finish_reason or "", choice.finish_reason)
 
 
 def _kind_of_response(response: Any) -> str:

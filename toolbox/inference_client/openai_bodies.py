@@ -63,7 +63,7 @@ def _counts(value: object) -> dict[str, Any]:
 def _generation(choice: Mapping[str, Any], place: str) -> Generation:
     return Generation(
         text=_text(choice, place),
-        stop_reason=_stop_reason(choice, place),
+        stop_reason=stop_reason(choice, place),
         tokens=_tokens(choice, place),
         input_tokens=_input_tokens(choice, place),
     )
@@ -77,7 +77,8 @@ def _text(choice: Mapping[str, Any], place: str) -> str:
     return text(choice.get("text"), f"{place}.text")
 
 
-def _stop_reason(choice: Mapping[str, Any], place: str) -> str:
+def stop_reason(choice: Mapping[str, Any], place: str) -> str:
+    """Return why a choice ended, by the names of fmaas. Raise FaultError if a field has the wrong type."""
     value = choice.get("finish_reason")
     if value is None:
         return NOT_FINISHED

@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from toolbox.commands import _inference_load, _project_run
+from toolbox.commands import _inference_load, _inference_record, _project_run
 from toolbox.config import overrides as overrides_text
 from toolbox.inference import cells as inference_cells
-from toolbox.inference.standalone_load import RunningServer
+from toolbox.inference.local_worker import RunningServer
+from toolbox.inference.recorded_responses import Keys
 from toolbox.interface import options
 from toolbox.interface.options import ArtifactDir, Cells, Deadline, Overrides, Presets, SummaryFormat
 from toolbox.interface.signature import Help
@@ -105,3 +106,37 @@ class Inference:
         return _inference_load.run_and_show(
             prepared, api_key_variable=api_key_variable, artifact_dir=artifact_dir, as_json=format == "json"
         )
+
+    def record_cases(
+        self,
+        *,
+        cases: Path,
+        output: Path,
+        url: str | None = None,
+        grpc: str | None = None,
+        keys: Keys | None = None,
+        model: str | None = None,
+        api_key_variable: str | None = None,
+        ca_file: Path | None = None,
+        timeout: Seconds = 120,
+        force: bool = False,
+    ) -> int:
+        """
+        Send the requests of a case file to a trusted server, and write the file with its answers as expected responses.
+
+        Nothing is written unless the server answered all cases.
+
+        Args:
+            cases: the case file whose requests are sent.
+            output: the case file to write.
+            url: the address of a server with the API of OpenAI, as http://HOST:PORT.
+            grpc: the address of a server of TGIS's gRPC service, as HOST:PORT, or grpcs://HOST:PORT with TLS.
+            keys: how the fields of responses of the gRPC service are written; as most fields of the file when left out.
+            model: the model for OpenAI requests that name none; the first model that the server lists when left out.
+            api_key_variable: the name of the environment variable that contains the API key of the server.
+            ca_file: the certificates (PEM) of the authorities to trust with TLS; those of the system when left out.
+            timeout: the time in seconds in which an answer must be complete.
+            force: replace the output if it exists.
+        """
+        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
+        return _inference_record.record(server, cases, output, keys=keys, timeout=timeout, may_replace=force)

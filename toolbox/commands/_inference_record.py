@@ -1,0 +1,110 @@
+"""Implements `inference record_cases`: checks its options, sends the requests, and writes the case file."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from toolbox.inference import answer_records, case_files, local_worker
+from toolbox.inference.answer_records import AnswerRecord, AnswersFault
+from toolbox.inference.local_worker import RunningServer, WorkerEnd
+from toolbox.inference.recorded_responses import Keys
+from toolbox.inference.recording import CaseFile, Recorded
+from toolbox.model.errors import StepError, ToolboxError, UsageError
+from toolbox.model.foreign_text import printable
+from toolbox.model.text import counted, first_of, truncate
+from toolbox.model.verdicts import ExitCode
+from toolbox.system import environ, extras, filesystem
+
+_ANSWERS: Final = "answers.jsonl"
+_MOST_NAMED: Final = 20  # cases in a message
+
+
+def record(
+    server: RunningServer, cases: Path, output: Path, *, keys: Keys | None, timeout: float, may_replace: bool
+) -> int:
+    """Send the requests of a case file to a server, write the file with the answers, and return the exit code.
+
+    Args:
+        keys: how the fields of new responses are written; None for the style of the file.
+        timeout: the time in seconds in which an answer must be complete.
+        may_replace: whether the output may exist.
+
+    Raises:
+        UsageError: an option or a case is wrong. Nothing was sent, or the server was never asked about this case.
+        StepError: a case has no complete answer. Nothing was written.
+    """
+    extras.require("inference", "inference record_cases")
+    if faults := server.faults():
+        raise UsageError("\n  ".join(["inference record_cases:", *faults]))
+    file, target = environ.expanded(cases), environ.expanded(output)
+    _refuse_target(target, output, may_replace=may_replace)
+    source = CaseFile.read(file, shown=str(cases), keys=keys)
+    requests = source.requests(server.protocols)
+    with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
+        settings = {"server": server.settings(timeout), "timeout": timeout}
+        end = local_worker.run(Path(scratch), settings, requests, say=_say)
+        answers, faults = _read(Path(scratch) / local_worker.FILES)
+    if (error := end.error()) is not None and not answers:
+        raise error
+    recorded = source.recorded(answers, str(output))
+    if faults := [*recorded.faults, *faults] or _size_faults(recorded, output):
+        raise _error(faults, len(source.cases), end, output)
+    _refuse_target(target, output, may_replace=may_replace)
+    filesystem.write_text(target, recorded.text)
+    _show(recorded, output)
+    return ExitCode.PASSED
+
+
+def _refuse_target(target: Path, output: Path, *, may_replace: bool) -> None:
+    if target.is_dir() or not target.parent.is_dir():
+        raise UsageError(f"--output: {output} must be a file in an existing directory")
+    if target.exists() and not may_replace:
+        raise UsageError(f"--output: {output} exists: choose another file, or add --force")
+
+
+def _read(directory: Path) -> tuple[list[AnswerRecord], list[str]]:
+    """Return the answers, and why lines are not answers."""
+    answers: list[AnswerRecord] = []
+    faults: list[str] = []
+    try:
+        for answer in answer_records.read(directory, _ANSWERS):
+            if isinstance(answer, AnswersFault):
+                faults.append(str(answer))
+            else:
+                answers.append(answer)
+    except AnswersFault as fault:
+        faults.append(str(fault))
+    return answers, faults
+
+
+def _size_faults(recorded: Recorded, output: Path) -> list[str]:
+    """Return why the new file could not be read as a whole."""
+    if (size := len(recorded.text.encode())) > case_files.LARGEST:
+        return [f"the new file would have {size:,} bytes, more than {case_files.LARGEST:,}: split the case file"]
+    try:
+        case_files.parse(recorded.text, source=str(output), suite=output.stem)
+    except UsageError as error:
+        return [f"the new file could not be read: {error}: split the case file"]
+    return []
+
+
+def _error(faults: Sequence[str], cases: int, end: WorkerEnd, output: Path) -> ToolboxError:
+    lines = [truncate(" ".join(printable(fault).split()), 300) for fault in faults]
+    heading = f"{counted(len(faults), 'fault')} in the answers to {counted(cases, 'case')}: {output} was not written"
+    message = "\n  ".join([heading, *first_of(lines, _MOST_NAMED)])
+    return UsageError(message) if end.status == local_worker.INVALID else StepError(message)
+
+
+def _show(recorded: Recorded, output: Path) -> None:
+    count = counted(len(recorded.entries), "case")
+    print(printable(f"{count} recorded in {output}, {len(recorded.errors)} of them with an error"))
+    for error in first_of(recorded.errors, _MOST_NAMED):
+        print(f"  {truncate(' '.join(printable(error).split()), 300)}")
+
+
+def _say(line: str) -> None:
+    print(printable(line), file=sys.stderr)

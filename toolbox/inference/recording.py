@@ -1,0 +1,173 @@
+"""Writes a case file again, with the answers of a trusted server as the expected responses.
+
+Each answer is also judged by the case that was made of it. So the same answer passes the new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from toolbox.inference import case_files, judging, recorded_responses, suites
+from toolbox.inference.answer_records import AnswerRecord, ErrorRecord
+from toolbox.inference.case_files import Case
+from toolbox.inference.recorded_responses import UNDETERMINED, Keys, NotRecorded
+from toolbox.inference.suites import Expectations, ServerProtocol
+from toolbox.model.cases import CaseOutcome
+from toolbox.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.system import filesystem
+
+_EXPECTED: Final = ("response", "error")  # the fields of a case that are recorded
+_PROTOCOLS: Final[Sequence[ServerProtocol]] = ("fmaas", "openai")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A case file with the answers of a server.
+
+    Args:
+        text: the new file, which is complete only if there are no faults.
+        entries: the fields of each new case.
+        faults: why cases cannot be recorded, each with the name of the case.
+    """
+
+    text: str
+    entries: Sequence[Mapping[str, Any]]
+    faults: Sequence[str]
+
+    @property
+    def errors(self) -> list[str]:
+        """The cases whose answer is an error, each with the error."""
+        return [f"{entry['name']}: {_shown(entry['error'])}" for entry in self.entries if "error" in entry]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """A case file whose answers are recorded.
+
+    Args:
+        cases: the cases that the file describes.
+        entries: the fields of each case as they are written.
+        labels: the keys of the file if it is a mapping; None if it is a list.
+        keys: how the fields of new responses are written.
+    """
+
+    cases: Sequence[Case]
+    entries: Sequence[Mapping[str, Any]]
+    labels: Sequence[Any] | None
+    keys: Keys
+
+    @classmethod
+    def read(cls, file: Path, *, shown: str = "", keys: Keys | None = None) -> CaseFile:
+        """Read a case file.
+
+        Args:
+            shown: the name of the file in messages.
+            keys: how the fields of new responses are written; None for the style of most fields of the file.
+
+        Raises:
+            ConfigurationError: as for `case_files.load`.
+        """
+        shown = shown or str(file)
+        text = case_files.read_text(file, shown)
+        cases = case_files.parse(text, source=shown, suite=file.stem)
+        content = _loaded(text)
+        entries = list(content.values()) if isinstance(content, dict) else content
+        return cls(cases, entries, list(content) if isinstance(content, dict) else None, keys or _style(entries))
+
+    def requests(self, protocols: Sequence[ServerProtocol]) -> dict[str, Any]:
+        """Return the content of `cases.json`, which sends each case once and not as a stream.
+
+        Raises:
+            ConfigurationFaults: the server does not speak the protocol of a case, or the output of a case is random.
+        """
+        sent, described = _described(self.cases, protocols)
+        faults = [f"the case {each['name']!r} cannot be sent: {each['reason']}" for each in described["skipped"]]
+        faults += [
+            f"{case.location}: the case {case.name!r}: {UNDETERMINED}"
+            for case in self.cases
+            if recorded_responses.is_undetermined(case) and recorded_responses.expected_error(case) is None
+        ]
+        if faults:
+            raise ConfigurationFaults(faults)
+        return sent
+
+    def recorded(self, answers: Iterable[AnswerRecord], source: str) -> Recorded:
+        """Return the case file with the answers.
+
+        Args:
+            source: the name of the new file in messages.
+        """
+        by_name = {answer.case: answer for answer in answers}
+        texts, entries, faults = [], [], []
+        for index, case in enumerate(self.cases):
+            answer = by_name.get(f"{case.suite}/{case.name}")
+            try:
+                entry = _replaced(self.entries[index], recorded_responses.recorded(case, answer, self.keys))
+                text = filesystem.dump_yaml([entry] if self.labels is None else {self.labels[index]: entry})
+                _check(text, entry, answer, source)
+            except NotRecorded as error:
+                faults.append(f"{case.name}: {error}")
+            else:
+                entries.append(entry)
+                texts.append(text)
+        return Recorded("\n".join(texts), entries, faults)
+
+
+def _replaced(written: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a case with a new response or error at the place of the old one, or at the end."""
+    entry: dict[str, Any] = {}
+    for name, value in written.items():
+        entry.update(new if name in _EXPECTED else {name: value})
+    return {**entry, **new}
+
+
+def _check(text: str, entry: Mapping[str, Any], answer: AnswerRecord | None, source: str) -> None:
+    """Raise NotRecorded if the answer does not pass the case that was made of it."""
+    try:
+        (case,) = case_files.parse(text, source=source, suite="")
+    except ConfigurationError as error:
+        raise NotRecorded(f"a case file cannot express the answer: {error.faults[0]}") from None
+    content = _loaded(text)
+    if entry not in (content.values() if isinstance(content, dict) else content):
+        raise NotRecorded("YAML cannot express the answer")
+    _, described = _described([case], _PROTOCOLS)
+    (expectation,) = Expectations.model_validate(described).expectations.values()
+    result = judging.judge(expectation, expectation.comparators(), answer)
+    if result.outcome not in (CaseOutcome.PASSED, CaseOutcome.SKIPPED):
+        raise NotRecorded(result.message)
+
+
+def _shown(error: Mapping[str, Any]) -> str:
+    return str(ErrorRecord.model_validate(error).generation().error)
+
+
+def _described(cases: Sequence[Case], protocols: Sequence[ServerProtocol]) -> tuple[dict[str, Any], dict[str, Any]]:
+    whole = [replace(case, stream=False) for case in cases]
+    return suites.describe(whole, protocols=protocols, streams=False)
+
+
+def _loaded(text: str) -> Any:
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # a safe loader
+
+
+def _style(entries: Sequence[Mapping[str, Any]]) -> Keys:
+    keys = [key for entry in entries for name in ("request", *_EXPECTED) for key in _keys_in(entry.get(name))]
+    snake = sum("_" in key for key in keys)
+    camel = sum(key != key.lower() for key in keys)
+    return "snake_case" if snake > camel else "camelCase"
+
+
+def _keys_in(value: Any) -> Iterator[str]:
+    """Yield the names of the fields of a message of fmaas. OpenAI's requests and responses have only one style."""
+    if isinstance(value, Mapping) and not value.keys() & {"prompt", "messages", "choices"}:
+        yield from value
+        for item in value.values():
+            yield from _keys_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _keys_in(item)
