@@ -47,7 +47,9 @@ def judge(
         return replace(result, outcome=CaseOutcome.ERROR, message="there is no answer")
     if answer.fault is not None:
         message = f"no complete answer: {_line(answer.fault)}"
-        text = "\n".join([truncate(answer.fault, _LONGEST_FAULT), *_arrived(answer)])
+        arrived = list(_arrived(answer))
+        is_whole = not arrived and answer.fault in message
+        text = "" if is_whole else "\n".join([truncate(answer.fault, _LONGEST_FAULT), *arrived])
         return replace(result, outcome=CaseOutcome.ERROR, message=message, text=text)
     mismatches = list(_mismatches(expectation, comparators, answer))
     if mismatches:
@@ -105,12 +107,16 @@ def _arrived(answer: AnswerRecord) -> Iterator[str]:
 
 
 def _report(mismatches: Sequence[Mismatch]) -> Iterator[str]:
-    """Yield the lines of all mismatches. Evidence that several comparators give is shown once."""
+    """Yield the lines of all mismatches. What several comparators find is shown once."""
     shown: set[str] = set()
+    messages: list[str] = []
     for mismatch in mismatches:
+        if shown.issuperset(mismatch.evidence) and any(mismatch.message in message for message in messages):
+            continue
         yield mismatch.message
         yield from (f"  {line}" for line in mismatch.evidence if line not in shown)
         shown.update(mismatch.evidence)
+        messages.append(mismatch.message)
 
 
 def _mismatches(

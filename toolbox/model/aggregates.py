@@ -70,6 +70,8 @@ def number(value: object, *, source: str) -> float:
         value = result
     # YAML aliases can make the text of a list or mapping extremely long, so the message only names the type.
     description = f"a {type(value).__name__}" if isinstance(value, list | dict) else abbreviated(value)
+    if value is None:
+        description = "null"  # as in the file
     raise ValueError(f"{source} must be a finite number, not {description}")
 
 

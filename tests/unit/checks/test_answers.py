@@ -164,6 +164,18 @@ def test_the_end_of_the_text_that_arrived_is_evidence_of_half_a_stream(judged: J
     assert row.text.splitlines()[1] == f"  the text that arrived: ...'{'x' * 193}It was\\x1b'"
 
 
+def test_a_fault_that_the_message_shows_whole_has_no_further_text(judged: Judged) -> None:
+    assert judged.row(CASES, answer(fault="the connection was lost")).text == ""
+    assert len(judged.row(CASES, answer(fault="x" * 1000)).text) == 1000
+
+
+def test_a_difference_that_two_comparators_find_is_shown_once(judged: Judged) -> None:
+    wrong = {**WHOLE, "text": "Once there", "tokens": [{"text": "Once"}, {"text": " there", "logprob": -0.5}]}
+    compare = "\n      compare: [{comparator: exact}, {comparator: logprobs}]"
+    text = judged.row(CASES.rstrip() + compare, answer(generations=[wrong])).text
+    assert text.count("token 2 is ' there'") == 1
+
+
 def test_a_case_without_an_answer_is_an_error(judged: Judged) -> None:
     judged.write(CASES + BATCH, answer())
     assert judged.judge().passed is False

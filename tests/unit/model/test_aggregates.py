@@ -110,6 +110,11 @@ def test_a_value_that_is_not_a_finite_number_is_refused(value: object) -> None:
         aggregates.number(value, source="x")
 
 
+def test_a_missing_number_is_shown_as_in_the_file() -> None:
+    with pytest.raises(ValueError, match=r"^x must be a finite number, not null$"):
+        aggregates.number(None, source="x")
+
+
 def test_a_huge_list_of_lists_is_not_shown() -> None:
     laughs: list[object] = ["ha"]
     for _ in range(60):
