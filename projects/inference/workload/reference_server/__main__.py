@@ -14,18 +14,17 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 try:
     import grpc.aio
-    import uvicorn
 
     from checkpoint import CheckpointError, read
 
-    from . import fmaas_api, openai_api, openai_requests
-    from .engine import Engine
+    from . import fmaas_api, http_connections, openai_api, openai_requests
+    from .engine import MOST_JOBS, Engine
     from .generation import EngineError, Limits
     from .model import DTYPES, ModelError
     from .shards import ModelOptions, ShardedModel
@@ -122,14 +121,8 @@ async def _listen(engine: Engine, options: argparse.Namespace) -> None:
         # Connections inherit this option. asyncio does not set it for sockets that `create_server` has made.
         http_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         rpc_server, grpc_port = await _start_grpc(engine, name, options)
-        http_server = _HttpServer(
-            uvicorn.Config(
-                openai_api.application(engine, name),
-                lifespan="off",
-                log_level="warning",
-                timeout_graceful_shutdown=SECONDS_TO_END,
-            )
-        )
+        application = openai_api.application(engine, name)
+        http_server = http_connections.Server(application, seconds_to_end=SECONDS_TO_END)
         serving = asyncio.create_task(http_server.serve([http_socket]))
         port = http_socket.getsockname()[1]
         print(f"{name} is served on {options.host}, port {port} (HTTP) and {grpc_port} (gRPC)", flush=True)
@@ -147,8 +140,13 @@ async def _start_grpc(engine: Engine, name: str, options: argparse.Namespace) ->
     options_of_grpc = {
         "grpc.so_reuseport": 0,  # else two servers can share a port
         "grpc.max_receive_message_length": openai_requests.MOST_BODY_BYTES,
+        # End connections of clients that do nothing, or that have vanished. A client connects again for its next call.
+        "grpc.server_handshake_timeout_ms": 10_000,
+        "grpc.max_connection_idle_ms": 600_000,
+        "grpc.keepalive_time_ms": 20_000,
+        "grpc.keepalive_timeout_ms": 20_000,
     }
-    server = grpc.aio.server(options=list(options_of_grpc.items()))
+    server = grpc.aio.server(options=list(options_of_grpc.items()), maximum_concurrent_rpcs=2 * MOST_JOBS)
     server.add_generic_rpc_handlers([fmaas_api.handler(fmaas_api.Service(engine, name))])
     host = f"[{options.host}]" if ":" in options.host else options.host
     try:
@@ -157,14 +155,6 @@ async def _start_grpc(engine: Engine, name: str, options: argparse.Namespace) ->
         raise OSError(f"cannot listen on port {options.grpc_port} of {options.host}: {error}") from error
     await server.start()
     return server, port
-
-
-class _HttpServer(uvicorn.Server):
-    """A server that leaves the handling of signals to this program."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 if __name__ == "__main__":
