@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,17 +14,10 @@ from toolbox.inference_client.fmaas import generation_pb2 as fmaas
 from toolbox.testing import Outcome, Workspace
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the path of the model of all tests. The first run trains it."""
-    return tmp_path_factory.mktemp("model") / "model.npz"
-
-
-def run(workspace: Workspace, checkpoint: Path, *flags: str, **overrides: Any) -> Outcome:
+def run(workspace: Workspace, *flags: str, **overrides: Any) -> Outcome:
     """Run the project with overrides, in which `__` stands for a dot."""
     values = {name.replace("__", "."): value for name, value in overrides.items()}
-    always = {"host.capture_state.enabled": False, "reference_server.checkpoint": str(checkpoint)}
-    workspace.write({"overrides.yaml": yaml.safe_dump({**always, **values})})
+    workspace.write({"overrides.yaml": yaml.safe_dump({"host.capture_state.enabled": False, **values})})
     return workspace.run("project", "run", "inference", "--overrides=overrides.yaml", *flags)
 
 
@@ -41,16 +33,17 @@ def answers(workspace: Workspace) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_the_project_trains_serves_and_judges_all_configs(workspace: Workspace, checkpoint: Path) -> None:
+def test_the_project_trains_serves_and_judges_all_configs(workspace: Workspace) -> None:
     same = {"check": "same_answers", "to": {"config": "float32"}}
-    outcome = run(workspace, checkpoint, matrix__checks=[{"check": "answers"}, same])
+    outcome = run(workspace, matrix__checks=[{"check": "answers"}, same])
     assert outcome.exit_code == 0, str(outcome)
     assert cells(workspace) == dict.fromkeys(("float32", "float16", "two-shards"), ("passed", None))
-    assert checkpoint.exists()
+    models = {path.read_bytes() for path in workspace.run_directory().glob("*__test/*/attempt-1/files/model.npz")}
+    assert len(models) == 1  # each server has trained the same model
 
 
-def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace, checkpoint: Path) -> None:
-    assert run(workspace, checkpoint, "--cells=*config=float32,*").exit_code == 0
+def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace) -> None:
+    assert run(workspace, "--cells=*config=float32,*").exit_code == 0
     answer = next(each for each in answers(workspace) if each["case"].endswith("/Greedy"))
     case: dict[str, Any] = {
         "name": "Wrong",
@@ -66,17 +59,16 @@ def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace, che
     case["response"]["responses"][0]["tokens"][6]["text"] = "~"
     other = Workspace(workspace.directory / "other", {"cases.yaml": yaml.safe_dump([case])})
     names = {"tests[0].cases": [str(other.directory / "cases.yaml")]}
-    outcome = run(other, checkpoint, "--cells=*config=float32,*", **names)
+    outcome = run(other, "--cells=*config=float32,*", **names)
     assert outcome.exit_code == 1, str(outcome)
     (row,) = [line for line in outcome.stdout.splitlines() if "cases.Wrong: token 7 is " in line][:1]
     assert "expected '~'" in row
     assert "&gt;&gt;'~'&lt;&lt;" in (other.run_directory() / "junit.xml").read_text()
 
 
-def test_a_server_that_is_never_ready_is_an_error_of_the_infrastructure(workspace: Workspace, checkpoint: Path) -> None:
+def test_a_server_that_is_never_ready_is_an_error_of_the_infrastructure(workspace: Workspace) -> None:
     outcome = run(
         workspace,
-        checkpoint,
         "--cells=*config=float32,*",
         frameworks__reference__command=["sleep", "100", "{port}", "{grpc_port}"],
         frameworks__reference__ready__timeout=1,

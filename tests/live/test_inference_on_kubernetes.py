@@ -34,13 +34,11 @@ def account(cluster: Cluster, tmp_path: Path) -> Iterator[Account]:
         wait_for(lambda: cluster.things(namespace) == [], "an empty namespace")
 
 
-def run(workspace: Workspace, account: Account, model: Path, *flags: str, **overrides: Any) -> dict[str, Any]:
+def run(workspace: Workspace, account: Account, *flags: str, **overrides: Any) -> dict[str, Any]:
     """Run the project, and return the cells by their config and test. `__` in an override stands for a dot."""
     values = {
         "targets.kubernetes.kubeconfig": str(account.kubeconfig),
         "targets.kubernetes.namespace": account.namespace,
-        "targets.kubernetes.pod.volumes": [{"name": "model", "mount_path": str(model), "host_path": str(model)}],
-        "reference_server.checkpoint": str(model / "model.npz"),
         "host.capture_state.enabled": False,
         **{name.replace("__", "."): value for name, value in overrides.items()},
     }
@@ -56,19 +54,17 @@ def targets(cells: dict[str, Any]) -> dict[str, list[str]]:
     return {name: [attempt["target"] for attempt in cell["attempts"]] for name, cell in cells.items()}
 
 
-def test_each_config_is_served_and_judged_in_a_pod_of_its_own(
-    workspace: Workspace, account: Account, tmp_path: Path
-) -> None:
-    cells = run(workspace, account, tmp_path / "model", "--presets=kubernetes")
+def test_each_config_is_served_and_judged_in_a_pod_of_its_own(workspace: Workspace, account: Account) -> None:
+    cells = run(workspace, account, "--presets=kubernetes")
     names = [f"config={config},test=cases" for config in ("float32", "float16", "two-shards")]
     assert targets(cells) == {key: ["kubernetes"] for key in names}
 
 
-def test_a_load_is_measured_in_the_pod_of_the_server(workspace: Workspace, account: Account, tmp_path: Path) -> None:
+def test_a_load_is_measured_in_the_pod_of_the_server(workspace: Workspace, account: Account) -> None:
     # A busy machine must not fail this test, so that the check allows any delay of the worker.
     checks = [{"check": "load", "max_client_delay": 60}, {"check": "exit_status"}]
     flags = ("--presets=kubernetes,load", "--cells=*config=float32,test=load")
-    cells = run(workspace, account, tmp_path / "model", *flags, matrix__checks=checks)
+    cells = run(workspace, account, *flags, matrix__checks=checks)
     name = "config=float32,test=load"
     assert targets(cells) == {name: ["kubernetes"]}
     measured = {metric["metric"]: metric["value"] for metric in cells[name]["metrics"]}

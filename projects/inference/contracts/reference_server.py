@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Training(BaseModel):
@@ -22,11 +22,17 @@ class Training(BaseModel):
     precision: Literal["float32", "float64"]
     seed: int = Field(ge=0)
 
+    @model_validator(mode="after")
+    def _heads_share_the_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"`width` {self.width} cannot be divided by `heads` {self.heads}")
+        return self
+
 
 class Contract(BaseModel):
     """The block `reference_server`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    checkpoint: str = Field(pattern="^/", description="the file of the model on the targets")
-    training: Training | None = Field(description="how a run trains a missing model on this machine; null for never")
+    checkpoint: str = Field(pattern="^[^~]", description="the file of the model on the target")
+    training: Training | None = Field(description="how a server trains a missing model; null for never")

@@ -110,6 +110,21 @@ def test_a_missing_checkpoint_is_named() -> None:
     assert "cannot read the checkpoint missing.npz: " in failed_start(Path("missing.npz"))
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (None, "cannot read the settings "),
+        ("[]", "are not a JSON object"),
+        ("null", "cannot read the checkpoint "),
+        ('{"layers": 0}', "the settings are wrong: width is missing"),
+    ],
+)
+def test_a_training_that_is_impossible_is_named(tmp_path: Path, settings: str | None, reason: str) -> None:
+    if settings:
+        (tmp_path / "settings.json").write_text(settings)
+    assert reason in failed_start(tmp_path / "model.npz", training=tmp_path / "settings.json")
+
+
 def failed_start(checkpoint: Path, **options: object) -> str:
     """Return what a server that cannot start writes to stderr."""
     ended = subprocess.run(

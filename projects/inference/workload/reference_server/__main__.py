@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
     options = parse_arguments(arguments)
     try:
+        if options.training and (fault := _train(options.checkpoint, options.training)):
+            print(f"reference_server: {fault}", file=sys.stderr)
+            return 2
         asyncio.run(serve(options))
     except (CheckpointError, ModelError, OSError, MemoryError) as error:
         print(f"reference_server: {error}", file=sys.stderr)
@@ -51,10 +54,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _train(checkpoint: Path, settings: Path) -> str | None:
+    """Train a missing model, and return why this is impossible; None on success."""
+    from train import DivergedError  # a server that only serves needs fewer files
+    from train_settings import SettingsError
+
+    from .training import train_missing
+
+    try:
+        train_missing(checkpoint, settings)
+    except (SettingsError, DivergedError) as error:
+        return str(error)
+    return None
+
+
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(prog="reference_server", description="Serve a trained model over HTTP and gRPC.")
     parser.add_argument("--checkpoint", type=Path, required=True, help="file that train.py has written")
+    parser.add_argument("--training", type=Path, help="settings to train the model with if the checkpoint is missing")
     parser.add_argument("--model", help="name of the model for clients; the default is the name of the checkpoint")
     parser.add_argument("--dtype_str", choices=DTYPES, default="float32", help="type of the numbers of the model")
     parser.add_argument("--num_shard", type=_positive, default=1, help="number of processes of the model")
