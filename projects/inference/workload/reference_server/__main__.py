@@ -34,7 +34,6 @@ except ModuleNotFoundError as error:
     sys.exit(2)
 
 SECONDS_TO_END = 3
-MOST_NUMBER = 10**9  # numpy has other errors than MemoryError for vast sizes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,8 +87,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_NUMBER:
-        raise argparse.ArgumentTypeError(f"must be a number from 1 to {MOST_NUMBER}, not {text!r}")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
     return int(text)
 
 
@@ -120,6 +119,8 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 def _limits(options: argparse.Namespace, context: int) -> Limits:
+    if options.max_batch_size > MOST_JOBS:
+        raise ModelError(f"--max_batch_size must be at most {MOST_JOBS}, because the server accepts no more requests")
     length = options.max_sequence_length or context
     if not 2 <= length <= context:
         raise ModelError(f"--max_sequence_length must be between 2 and {context}, which is the context of the model")
