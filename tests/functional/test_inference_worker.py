@@ -46,7 +46,12 @@ class Outcome:
 
 
 def start(
-    directory: Path, fault: str, *flags: str, server: Mapping[str, Any] | None = None, **settings: Any
+    directory: Path,
+    fault: str,
+    *flags: str,
+    server: Mapping[str, Any] | None = None,
+    prefix: Sequence[str] = (),
+    **settings: Any,
 ) -> subprocess.Popen[str]:
     """Start a worker as on a target: from a copy of its folder, in the directory `files`."""
     source, files = directory / "src", directory / "files"
@@ -58,7 +63,7 @@ def start(
     (source / "settings.json").write_text(json.dumps(content))
     (source / "cases.json").write_text(json.dumps({"protocol": "openai", "cases": CASES}))
     return subprocess.Popen(
-        [sys.executable, "../src/inference_client", "../src/settings.json"],
+        [*prefix, sys.executable, "../src/inference_client", "../src/settings.json"],
         cwd=files,
         env=os.environ | {"TINY_API_KEY": KEY},
         stdout=subprocess.PIPE,
@@ -72,7 +77,8 @@ def outcome(worker: subprocess.Popen[str], directory: Path) -> Outcome:
     files = directory / "files"
     answers = (files / "answers.jsonl").read_text() if (files / "answers.jsonl").exists() else ""
     report = json.loads((files / "worker.json").read_text()) if (files / "worker.json").exists() else {}
-    return Outcome(worker.returncode, output, [json.loads(line) for line in answers.splitlines()], report, files)
+    complete = [line for line in answers.splitlines(keepends=True) if line.endswith("\n")]
+    return Outcome(worker.returncode, output, [json.loads(line) for line in complete], report, files)
 
 
 def run(directory: Path, fault: str, *flags: str, **settings: Any) -> Outcome:
@@ -214,6 +220,14 @@ def test_a_signal_during_the_end_of_the_server_leaves_nothing(tmp_path: Path) ->
     assert end.status == 143
     assert end.report["server"]["exit_status"] == 137
     assert not end.report["server"]["died"]
+
+
+def test_answers_that_cannot_be_written_end_the_worker_and_its_server(tmp_path: Path) -> None:
+    end = run(tmp_path, "none", prefix=["bash", "-c", 'ulimit -f 1 && exec "$0" "$@"'])  # a file has at most 1 KiB
+    assert end.status == 74
+    assert end.output.endswith("inference_client: the results cannot be written: File too large\n")
+    assert "Traceback" not in end.output
+    assert end.report["server"]["exit_status"] == 0
 
 
 def test_the_path_is_asked_although_all_cases_use_the_other_protocol(tmp_path: Path) -> None:

@@ -79,7 +79,10 @@ class Check(BaseModel):
         results = list(answers.results(is_partial=is_partial))
         if not results:
             return Judgement(False, f"{self.cases} has no case")
-        junit_files.write(directory / RESULTS, results)
+        try:
+            junit_files.write(directory / RESULTS, results)
+        except OSError as error:  # the disk of this machine is full, for example
+            return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", is_infrastructure=True)
         report = replace(
             junit_files.report(directory, RESULTS, self.fail_on, is_partial=is_partial), is_partial=is_partial
         )

@@ -67,13 +67,19 @@ class Check(BaseModel):
             return Judgement(False, truncate(str(error)))
         if not results:
             return Judgement(False, f"{self.answers} has no answer")
-        junit_files.write(evidence.directory / RESULTS, results)
-        report = junit_files.report(evidence.directory, RESULTS, [CaseOutcome.FAILED])
+        return self._judgement(evidence.directory, results, reference.name)
+
+    def _judgement(self, directory: Path, results: list[CaseResult], reference: str) -> Judgement:
+        try:
+            junit_files.write(directory / RESULTS, results)
+        except OSError as error:
+            return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", is_infrastructure=True)
+        report = junit_files.report(directory, RESULTS, [CaseOutcome.FAILED])
         if report.failed:
-            head = f"{report.failed} of {counted(report.total, 'answer')} differ from those of `{reference.name}`"
+            head = f"{report.failed} of {counted(report.total, 'answer')} differ from those of `{reference}`"
             named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MOST_NAMED]]
             return Judgement(False, "\n".join([f"{head} ({report})", *named]), cases=report)
-        message = f"{counted(report.executed, 'answer')} compared with those of `{reference.name}` ({report})"
+        message = f"{counted(report.executed, 'answer')} compared with those of `{reference}` ({report})"
         if report.executed < self.min_cases:
             return Judgement(False, f"{message}, but at least {self.min_cases} must be", cases=report)
         return Judgement(True, message, cases=report)

@@ -7,6 +7,7 @@ It runs on the target, in the working directory of the attempt, and writes there
     0    each request has an answer, right or wrong; or all steps of the load have ended
     2    the settings or a request are invalid, or a library is missing
     70   the server ended or did not answer completely
+    74   the results cannot be written
     75   the server was never ready
     130, 143   a signal ended the worker
 """
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 ANSWERED: Final = 0
 INVALID_SETTINGS: Final = 2
 SERVER_FAILED: Final = 70
+CANNOT_WRITE: Final = 74
 NEVER_READY: Final = 75
 _SIGNALLED: Final = 128
 
@@ -68,6 +70,9 @@ def main(arguments: Sequence[str]) -> int:
     except SettingsError as error:
         print(f"inference_client: {error}", file=sys.stderr)
         return INVALID_SETTINGS
+    except OSError as error:
+        print(f"inference_client: the results cannot be written: {error.strerror or error}", file=sys.stderr)
+        return CANNOT_WRITE
 
 
 async def _until_signal(worker: Worker) -> int:
@@ -221,10 +226,11 @@ class Worker:
         return probes
 
     async def _send_cases(self) -> None:
-        with (self._directory / ANSWERS).open("wb", buffering=0) as answers:
+        with (self._directory / ANSWERS).open("wb") as answers:
 
             def receive(answer: Answer) -> None:
                 answers.write(f"{answer.line(self._masked)}\n".encode())
+                answers.flush()  # without a buffer, a full disk may cut a line without an error
                 self._count(answer)
 
             sender = Sender(

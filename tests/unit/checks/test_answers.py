@@ -176,6 +176,15 @@ def test_a_difference_that_two_comparators_find_is_shown_once(judged: Judged) ->
     assert text.count("token 2 is ' there'") == 1
 
 
+def test_results_that_cannot_be_written_are_an_error_of_the_infrastructure(judged: Judged) -> None:
+    judged.write(CASES, answer())
+    (judged.directory / answers.RESULTS).mkdir()
+    judgement = judged.judge()
+    assert judgement.is_infrastructure
+    assert judgement.message == "answers.junit.xml cannot be written: Is a directory"
+    assert answers.Check().finished(Evidence(judged.directory)) is None
+
+
 def test_a_case_without_an_answer_is_an_error(judged: Judged) -> None:
     judged.write(CASES + BATCH, answer())
     assert judged.judge().passed is False

@@ -65,6 +65,13 @@ def test_by_default_answers_may_differ_where_their_tokens_are_near(
     assert compared(tmp_path, *sides).passed is passed
 
 
+def test_results_that_cannot_be_written_are_an_error_of_the_infrastructure(tmp_path: Path) -> None:
+    (tmp_path / "cell" / same_answers.RESULTS).mkdir(parents=True)
+    judgement = compared(tmp_path, answer("x"), answer("x"))
+    assert judgement.is_infrastructure
+    assert judgement.message == "same_answers.junit.xml cannot be written: Is a directory"
+
+
 def test_the_comparators_are_configured(tmp_path: Path) -> None:
     similar = [{"comparator": "similarity", "threshold": 0.5}]
     assert compared(tmp_path, answer("abcd"), answer("abxd"), compare=similar).passed
