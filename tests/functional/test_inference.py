@@ -42,6 +42,22 @@ def test_the_project_trains_serves_and_judges_all_configs(workspace: Workspace) 
     assert len(models) == 1  # each server has trained the same model
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("training.heads", 3, "`width` 32 cannot be divided by `heads` 3"),
+        ("checkpoint", "~/model.npz", "must match pattern '^[^~]'"),
+    ],
+)
+def test_an_impossible_model_is_refused_before_anything_starts(
+    workspace: Workspace, name: str, value: object, fault: str
+) -> None:
+    overrides = yaml.safe_dump({f"reference_server.{name}": value}, default_flow_style=True)
+    outcome = workspace.run("config", "validate", "inference", f"--overrides={overrides}")
+    assert outcome.exit_code == 2, str(outcome)
+    assert fault in outcome.stderr
+
+
 def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace) -> None:
     assert run(workspace, "--cells=*config=float32,*").exit_code == 0
     answer = next(each for each in answers(workspace) if each["case"].endswith("/Greedy"))
