@@ -100,7 +100,7 @@ def test_the_errors_of_a_server_are_shown_without_control_characters_and_the_key
 def test_a_server_that_cannot_be_reached_is_an_error(prompts: Workspace) -> None:
     outcome = load(prompts, NOWHERE, "--rates=1", "--timeout=0.5")
     assert outcome.exit_code == 3, str(outcome)
-    assert "error: the server is not ready: the server was not ready within 0.5 s: GET /v1/models: " in outcome.stderr
+    assert "error: the server was not ready within 0.5 s: GET /v1/models: " in outcome.stderr
 
 
 @pytest.mark.parametrize(

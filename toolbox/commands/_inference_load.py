@@ -27,11 +27,14 @@ from toolbox.system import environ, extras, redaction
 _OPTION: Final = re.compile(r"`(\w+)`")
 
 
-def prepared(server: RunningServer, cases: Sequence[Path], fields: Mapping[str, Any], timeout: float) -> StandaloneLoad:
+def prepared(
+    server: RunningServer, cases: Sequence[Path], *, fields: Mapping[str, Any], timeout: float
+) -> StandaloneLoad:
     """Return the load that the options describe.
 
     Args:
         fields: the fields of the load; those that are None are left out.
+        timeout: the time in seconds in which an answer must be complete.
 
     Raises:
         UsageError: an option is wrong, or a library is missing. The message names every wrong option.
@@ -53,16 +56,13 @@ def prepared(server: RunningServer, cases: Sequence[Path], fields: Mapping[str, 
     return StandaloneLoad.of(server, load, _read(cases), timeout=timeout)
 
 
-def run_and_show(
-    load: StandaloneLoad, *, api_key_variable: str | None, artifact_dir: Path | None, as_json: bool
-) -> int:
+def run_and_show(load: StandaloneLoad, *, artifact_dir: Path | None, as_json: bool) -> int:
     """Run a load, show the figures of its steps, and return the exit code. An interrupted load shows its first steps.
 
     Args:
         as_json: print the figures as JSON on stdout, and all other output on stderr.
     """
-    key = environ.get(api_key_variable) if api_key_variable is not None else None
-    redaction.current().add([key] if key is not None else [])
+    redaction.current().add(filter(None, [load.server.api_key]))
     stream = sys.stderr if as_json else sys.stdout
     directory = None
     try:

@@ -6,6 +6,7 @@ The directory of the worker is like that of an attempt: the settings and the cas
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ _ENDED: Final = 0
 _NEVER_READY: Final = 75
 _MOST_READY_SECONDS: Final = 10
 _LONGEST_LINE: Final = 300
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAM: Final = (sys.executable, "-P", "-m", f"{cells.CLIENT.parent.name}.{cells.CLIENT.name}")
 """With -P, Python does not search the working directory for modules."""
 
@@ -61,7 +63,11 @@ class RunningServer:
         if self.url is not None and not _is_plain_url(self.url):
             faults.append("--url must be http://HOST:PORT or https://HOST:PORT, without user, key or query")
         faults += self._grpc_faults()
-        if self.api_key_variable is not None and environ.get(self.api_key_variable) is None:
+        if self.model is not None and self.url is None:
+            faults.append("--model has an effect only with --url")
+        if self.api_key_variable is not None and not _VARIABLE.fullmatch(self.api_key_variable):
+            faults.append("--api_key_variable must be the name of an environment variable, not the key itself")
+        elif self.api_key_variable is not None and self.api_key is None:
             faults.append(f"--api_key_variable: the environment variable {self.api_key_variable} is not set")
         if self.ca_file is not None and not environ.expanded(self.ca_file).is_file():
             faults.append(f"--ca_file: {self.ca_file} is not a file")
@@ -76,6 +82,11 @@ class RunningServer:
         except AddressError as error:
             return [str(error).replace("`grpc`", "--grpc")]
         return []
+
+    @property
+    def api_key(self) -> str | None:
+        """The API key; None if there is none."""
+        return environ.get(self.api_key_variable) if self.api_key_variable is not None else None
 
     @property
     def protocols(self) -> list[ServerProtocol]:
@@ -101,7 +112,7 @@ class WorkerEnd:
 
     Args:
         status: its exit status (docs/inference_worker.md).
-        message: its last line.
+        message: the last line of its errors, or else of its output.
     """
 
     status: int
@@ -144,9 +155,9 @@ def run(
     source = filesystem.make_directory(directory / "src")
     filesystem.write_json(source / "settings.json", {**settings, "cases": "cases.json"})
     filesystem.write_json(source / "cases.json", cases)
-    last = deque([""], maxlen=1)
+    output, errors = deque([""], maxlen=1), deque([""], maxlen=1)
 
-    def on_line(text: str) -> None:
+    def receive(text: str, last: deque[str]) -> None:
         line = truncate(clean(text).removeprefix("inference_client: "), _LONGEST_LINE)
         last.append(line)
         say(line)
@@ -155,9 +166,10 @@ def run(
         [*program, "../src/settings.json"],
         env=processes.environment(directory, {"PYTHONPATH": _python_path()}),
         cwd=filesystem.make_directory(directory / FILES),
-        on_line=on_line,
+        on_line=lambda line: receive(line, output),
+        on_error_line=lambda line: receive(line, errors),
     )
-    return WorkerEnd(completed.returncode, last[0])
+    return WorkerEnd(completed.returncode, errors[0] or output[0])
 
 
 def _python_path() -> str:

@@ -19,8 +19,9 @@ SAMPLES: Final = f"{local_worker.FILES}/load_samples.csv"
 
 @dataclass(frozen=True, slots=True)
 class StandaloneLoad:
-    """A load that can run: the settings of the worker, and the requests to send."""
+    """A load that can run: the server, the settings of the worker, and the requests to send."""
 
+    server: RunningServer
     settings: Mapping[str, Any]
     cases: Mapping[str, Any]
 
@@ -37,7 +38,7 @@ class StandaloneLoad:
         sent, expectations = suites.describe_load(cases, protocols=server.protocols)
         if not sent["cases"]:
             raise UsageError(f"--cases: no case is left for the load ({suites.skip_reasons(expectations)})")
-        return cls({"server": server.settings(timeout), "timeout": timeout, "load": load.settings}, sent)
+        return cls(server, {"server": server.settings(timeout), "timeout": timeout, "load": load.settings}, sent)
 
     def run(self, directory: Path, *, say: Callable[[str], object]) -> None:
         """Run the worker to its end.
@@ -48,7 +49,7 @@ class StandaloneLoad:
 
         Raises:
             UsageError: the worker refused the settings or a request.
-            StepError: the worker did not measure all steps. The message contains its last line.
+            StepError: the worker did not measure all steps. The message is its last error.
         """
         end = local_worker.run(directory, self.settings, self.cases, say=say)
         if (error := end.error(directory)) is not None:

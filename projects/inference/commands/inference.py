@@ -81,8 +81,8 @@ class Inference:
             grpc: the address of a server of TGIS's gRPC service, as HOST:PORT; in place of `--url`.
             rates: numbers of requests per second, which arrive whether earlier requests are answered or not.
             concurrencies: numbers of requests at the same time. These steps run after the steps of `--rates`.
-            seconds: the time of each step, including its warm-up.
-            warm_up: the time at the beginning of each step whose requests are not measured.
+            seconds: the time of each step in seconds, including its warm-up.
+            warm_up: the time in seconds at the beginning of each step whose requests are not measured.
             arrivals: whether the times between the requests of a rate are random or equal.
             seed: determines the random times.
             objectives: the times in seconds that a good request does not exceed, as in
@@ -102,10 +102,8 @@ class Inference:
             "objectives": objectives,
         }
         server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable)
-        prepared = _inference_load.prepared(server, cases, fields, timeout)
-        return _inference_load.run_and_show(
-            prepared, api_key_variable=api_key_variable, artifact_dir=artifact_dir, as_json=format == "json"
-        )
+        prepared = _inference_load.prepared(server, cases, fields=fields, timeout=timeout)
+        return _inference_load.run_and_show(prepared, artifact_dir=artifact_dir, as_json=format == "json")
 
     def record_cases(
         self,

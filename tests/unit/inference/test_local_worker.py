@@ -49,11 +49,12 @@ def test_the_worker_finds_the_settings_and_the_cases(tmp_path: Path) -> None:
         (-9, ExitCode.ERROR, "the worker ended with status -9: the reason"),
     ],
 )
-def test_the_last_line_of_the_worker_says_why_it_ended(
+def test_the_last_error_of_the_worker_says_why_it_ended(
     tmp_path: Path, status: int, exit_code: ExitCode, message: str
 ) -> None:
     how = f"os.kill(os.getpid(), {-status})" if status < 0 else f"sys.exit({status})"
-    end, _ = run(tmp_path, f"import os, sys; print('first'); print('inference_client: the reason', flush=True); {how}")
+    errors = "print('first', file=sys.stderr); print('inference_client: the reason', file=sys.stderr)"
+    end, _ = run(tmp_path, f"import os, sys; {errors}; print('a step', flush=True); {how}")
     error = end.error()
     assert isinstance(error, ToolboxError)
     assert (error.exit_code, str(error)) == (exit_code, message)
@@ -74,6 +75,8 @@ def test_a_line_of_the_worker_cannot_control_the_terminal_and_has_a_limit(tmp_pa
         (RunningServer(url="http://a:{port}"), "--url must be"),
         (RunningServer(url="http://a:99999"), "--url must be"),
         (RunningServer(url="http://[a"), "--url must be"),
+        (RunningServer(grpc="a:1", model="m"), "--model has an effect only with --url"),
+        (RunningServer(url="http://a", api_key_variable="sk-s3cret"), "not the key itself"),
         (RunningServer(grpc="http://a:1"), "--grpc must be HOST:PORT"),
         (RunningServer(grpc="unix:///run/server"), "--grpc must be HOST:PORT"),
         (RunningServer(grpc="a:{grpc_port}"), "--grpc must be HOST:PORT"),

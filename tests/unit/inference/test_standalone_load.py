@@ -37,7 +37,7 @@ def test_the_worker_gets_the_server_the_steps_and_the_cases_that_are_fit(cases: 
 
 def test_settings_that_the_worker_refuses_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"settings\.json"):
-        StandaloneLoad({}, {}).run(tmp_path, say=print)
+        StandaloneLoad(HTTP, {}, {}).run(tmp_path, say=print)
 
 
 def test_a_load_without_a_fit_case_is_refused_with_the_reasons(cases: list[case_files.Case]) -> None:
