@@ -23,6 +23,25 @@ ImageTag = Annotated[
     str | None, Help("the tag of the image of the servers; the field `inference.image_tag` when left out.")
 ]
 
+# How to reach a running server
+Url = Annotated[str | None, Help("the address of a server with the API of OpenAI, as http://HOST:PORT.")]
+Grpc = Annotated[
+    str | None,
+    Help("the address of a server of TGIS's gRPC service, as HOST:PORT, or grpcs://HOST:PORT with TLS."),
+]
+Model = Annotated[
+    str | None,
+    Help("the model for OpenAI requests that name none; the first model that the server lists when left out."),
+]
+ApiKeyVariable = Annotated[
+    str | None, Help("the name of the environment variable that contains the API key of the server.")
+]
+CaFile = Annotated[
+    Path | None,
+    Help("the certificates (PEM) of the authorities to trust with TLS; those of the system when left out."),
+]
+AnswerTimeout = Annotated[Seconds, Help("the time in seconds in which an answer must be complete.")]
+
 
 class Inference:
     """Test inference servers with the project inference."""
@@ -57,8 +76,8 @@ class Inference:
         self,
         *,
         cases: list[Path],
-        url: str | None = None,
-        grpc: str | None = None,
+        url: Url = None,
+        grpc: Grpc = None,
         rates: list[float] | None = None,
         concurrencies: list[int] | None = None,
         seconds: float = 60,
@@ -66,9 +85,10 @@ class Inference:
         arrivals: Literal["poisson", "constant"] = "poisson",
         seed: int = 0,
         objectives: dict[str, float] | None = None,
-        model: str | None = None,
-        api_key_variable: str | None = None,
-        timeout: Seconds = 120,
+        model: Model = None,
+        api_key_variable: ApiKeyVariable = None,
+        ca_file: CaFile = None,
+        timeout: AnswerTimeout = 120,
         artifact_dir: ArtifactDir = None,
         format: options.Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
@@ -77,8 +97,6 @@ class Inference:
 
         Args:
             cases: the case files whose requests are sent, in order, again and again.
-            url: the address of a server with the API of OpenAI, as http://HOST:PORT.
-            grpc: the address of a server of TGIS's gRPC service, as HOST:PORT; in place of `--url`.
             rates: numbers of requests per second, which arrive whether earlier requests are answered or not.
             concurrencies: numbers of requests at the same time. These steps run after the steps of `--rates`.
             seconds: the time of each step in seconds, including its warm-up.
@@ -87,9 +105,6 @@ class Inference:
             seed: determines the random times.
             objectives: the times in seconds that a good request does not exceed, as in
                 {first_token: 0.5, per_token: 0.05, end_to_end: 5}.
-            model: the model for requests that name none; the first model that the server lists when left out.
-            api_key_variable: the name of the environment variable that contains the API key of the server.
-            timeout: the time in seconds in which an answer must be complete.
             artifact_dir: the directory for the results. When left out: $ARTIFACT_DIR, else artifacts/toolbox.
         """
         fields = {
@@ -101,7 +116,7 @@ class Inference:
             "seed": seed,
             "objectives": objectives,
         }
-        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable)
+        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
         prepared = _inference_load.prepared(server, cases, fields=fields, timeout=timeout)
         return _inference_load.run_and_show(prepared, artifact_dir=artifact_dir, as_json=format == "json")
 
@@ -110,13 +125,13 @@ class Inference:
         *,
         cases: Path,
         output: Path,
-        url: str | None = None,
-        grpc: str | None = None,
+        url: Url = None,
+        grpc: Grpc = None,
         keys: Keys | None = None,
-        model: str | None = None,
-        api_key_variable: str | None = None,
-        ca_file: Path | None = None,
-        timeout: Seconds = 120,
+        model: Model = None,
+        api_key_variable: ApiKeyVariable = None,
+        ca_file: CaFile = None,
+        timeout: AnswerTimeout = 120,
         force: bool = False,
     ) -> int:
         """
@@ -127,13 +142,7 @@ class Inference:
         Args:
             cases: the case file whose requests are sent.
             output: the case file to write.
-            url: the address of a server with the API of OpenAI, as http://HOST:PORT.
-            grpc: the address of a server of TGIS's gRPC service, as HOST:PORT, or grpcs://HOST:PORT with TLS.
             keys: how the fields of responses of the gRPC service are written; as most fields of the file when left out.
-            model: the model for OpenAI requests that name none; the first model that the server lists when left out.
-            api_key_variable: the name of the environment variable that contains the API key of the server.
-            ca_file: the certificates (PEM) of the authorities to trust with TLS; those of the system when left out.
-            timeout: the time in seconds in which an answer must be complete.
             force: replace the output if it exists.
         """
         server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
