@@ -107,6 +107,7 @@ def test_a_server_that_cannot_be_reached_is_an_error(prompts: Workspace) -> None
     ("flags", "faults"),
     [
         ([], ["write --url=http://HOST:PORT or --grpc=HOST:PORT", "--rates, --concurrencies or both"]),
+        ([NOWHERE, "--grpc=127.0.0.1:9", "--rates=1"], ["write either --url or --grpc"]),
         ([NOWHERE, "--rates=1,-2"], ["--rates[1]: must be greater than 0"]),
         ([NOWHERE, "--rates=2,2"], ["the step rate=2 occurs more than once"]),
         ([NOWHERE, "--concurrencies=0", "--seed=-1"], ["--concurrencies[0]: must be", "--seed: must be"]),

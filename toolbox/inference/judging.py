@@ -85,6 +85,9 @@ def agree(
         keys = [(error.code, error.status) if error is not None else None for error in known]
         if keys[0] != keys[1]:
             mismatches.append(Mismatch(f"the server answers with {shown[1]}, the reference with {shown[0]}"))
+    elif expectation.protocol == "tokenize":
+        if reference.response != answer.response:
+            mismatches.append(Mismatch("the server splits the texts into other tokens than the reference"))
     elif len(reference.generations) != len(answer.generations):
         counts = f"{len(answer.generations)} answers, the reference has {len(reference.generations)}"
         mismatches.append(Mismatch(f"the batch has {counts}"))

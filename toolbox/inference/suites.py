@@ -221,10 +221,13 @@ def _expectation(case: Case, name: str, compare: Sequence[Mapping[str, Any]] | N
 def _comparators(case: Case, default: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
     """Return the comparators of a case: its own, those of the specification, or those that fit what it expects.
 
-    An expected error is only compared by the comparator `error`, and a text by all others.
+    An expected error is only compared by the comparator `error`, and a text by all others. The comparators of a
+    specification are those of texts, so the tokens of a text are compared by `exact`.
     """
     answers = case.expected or ()
     is_error = any(answer.error is not None for answer in answers)
+    if case.protocol == "tokenize":
+        default = _EXACT
     chosen = [spec for spec in case.compare or default or () if (spec.get(COMPARATORS.key) == _ERROR) is is_error]
     if is_error:
         return chosen or [{COMPARATORS.key: _ERROR}]

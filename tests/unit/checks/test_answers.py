@@ -415,6 +415,19 @@ def test_the_comparators_of_the_specification_are_used(
     assert row.outcome == outcome
 
 
+@pytest.mark.parametrize(("given", "outcome"), [({}, "passed"), ({"tokenCount": 1}, "failed")])
+def test_tokens_are_not_compared_by_the_comparators_of_texts(
+    judged: Judged, given: dict[str, Any], outcome: str
+) -> None:
+    case = """
+        - name: tokens
+          request: {returnTokens: true, requests: [{text: ""}]}
+          response: {responses: [{tokenCount: 0}]}
+        """
+    record = answer("f/tokens", generations=[], response={"responses": [given]})  # protobuf leaves out zeros
+    assert judged.row(case, record, compare=[{"comparator": "logprobs"}]).outcome == outcome
+
+
 def test_logprobs_that_the_case_gives_are_compared(judged: Judged) -> None:
     case = """
         - name: logprobs

@@ -15,6 +15,7 @@ from toolbox.runs import junit_files
 
 CASES = """
 - {name: greedy, request: {requests: [{text: a}]}}
+- {name: tokens, request_type: tokenize, request: {requests: [{text: a}]}}
 - {name: limits, request_type: model_info, request: {}}
 - {name: random, skip_check: true, request: {requests: [{text: a}]}}
 """
@@ -110,6 +111,15 @@ def test_descriptions_of_models_are_not_compared(tmp_path: Path) -> None:
     limits = {"case": "f/limits", "generations": [], "response": {"maxNewTokens": 9}}
     assert compared(tmp_path, limits, limits).passed is False
     assert [row[2] for row in rows(tmp_path)] == ["skipped"]
+
+
+@pytest.mark.parametrize(("count", "passed"), [(1, True), (2, False)])
+def test_the_tokens_of_a_text_must_be_equal(tmp_path: Path, count: int, passed: bool) -> None:
+    sides = [
+        {"case": "f/tokens", "generations": [], "response": {"responses": [{"tokenCount": each}]}}
+        for each in (1, count)
+    ]
+    assert compared(tmp_path, *sides).passed is passed
 
 
 @pytest.mark.parametrize(

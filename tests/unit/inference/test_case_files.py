@@ -209,6 +209,54 @@ def test_descriptions_of_models_are_expected_field_by_field(cases: dict[str, Cas
     assert not can_stream(cases["Models"])
 
 
+YAML_OF_TGIS = r"""
+  # A comment before the first case, with another indentation
+- name: Texts over several lines
+  request:
+    # A comment between the fields
+    requests:
+    - {"text":  "Titles.\n\nFuture:
+      👨🚗 \nBatman:"}  # in a mapping on one line
+    - text: >
+        one
+        two
+    - {"text": "\t'''x'''"}
+  response:
+    responses:
+    - inputTokens:
+        - logprob: NaN
+          text: ''''
+        - text: <0x0A>
+        - text: .
+        - text: (
+        - text: "\xEF\u013D\_"
+      text: '.1) and:
+
+        where'
+      stopReason: MAX_TOKENS
+#     seed: '1'
+    - text: '
+
+        The'
+    - text: "wasn\u2019\
+        t sure"
+
+ # A comment at the end
+"""
+
+
+def test_the_yaml_of_tgis_is_read() -> None:
+    (case,) = parse(YAML_OF_TGIS)
+    assert [each["text"] for each in case.request["requests"]] == [
+        "Titles.\n\nFuture: 👨🚗 \nBatman:",
+        "one two\n",
+        "\t'''x'''",
+    ]
+    first, second, third = case.expected or ()
+    assert [token.text for token in first.input_tokens or ()] == ["'", "<0x0A>", ".", "(", "\xef\u013d\xa0"]
+    assert (first.text, second.text, third.text) == (".1) and:\nwhere", "\nThe", "wasn\u2019t sure")
+
+
 def test_a_file_may_be_a_mapping_of_cases() -> None:
     (case,) = parse("seed_test:\n  name: Seeds\n  request: {requests: [{text: a}, {text: a}]}\n")
     assert (case.name, case.requests, case.location) == ("Seeds", 2, "f.yaml:1")
