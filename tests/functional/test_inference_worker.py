@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.servers import certificates
 from tests.servers.inference import grpc_server, http_server
 from toolbox.system import places
 
@@ -247,6 +248,29 @@ def test_the_path_is_asked_although_all_cases_use_the_other_protocol(tmp_path: P
         )
     assert worker.returncode == 0
     assert [request.path for request in health.requests] == ["/health"]
+
+
+def test_a_server_of_fmaas_with_tls_gets_the_key_in_each_request(tmp_path: Path) -> None:
+    keys = []
+
+    def script(_: bytes, context: grpc_server.Context) -> list[bytes]:
+        keys.append(dict(context.invocation_metadata())["authorization"])
+        return [b""]
+
+    certificate = certificates.make(tmp_path / "server.pem", "127.0.0.1")
+    with grpc_server.serving(script, certificate=certificate) as server:
+        address = {"grpc": f"grpcs://{server.address}", "ca_file": "server.pem", "api_key_variable": "TINY_API_KEY"}
+        (tmp_path / "cases.json").write_text(json.dumps({"cases": [{"name": "a", "protocol": "model_info"}]}))
+        (tmp_path / "settings.json").write_text(json.dumps({"server": address}))
+        worker = subprocess.run(
+            [sys.executable, "-m", "toolbox.inference_client", tmp_path / "settings.json"],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "TINY_API_KEY": KEY},
+            timeout=60,
+            check=False,
+        )
+    assert worker.returncode == 0
+    assert keys == [f"Bearer {KEY}"] * 2  # until the server is ready, and for the case
 
 
 def test_several_cases_can_be_sent_at_once(tmp_path: Path) -> None:
