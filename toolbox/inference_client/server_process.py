@@ -1,60 +1,23 @@
-"""Starts an inference server by its command on free ports, and ends it with all its processes."""
+"""Starts an inference server by its command, and ends it with all its processes."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
-import errno
 import os
-import secrets
 import signal
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from .ports import is_free
 from .server_log import LogPipe, ServerLog
 
-# Most systems take the ports of outgoing connections from 32768 upwards, so that they do not collide with these.
-_LOWEST_PORT: Final = 20_000
-_HIGHEST_PORT: Final = 32_767
-_MOST_TRIES: Final = 100
 _SIGNALLED: Final = 128
 _SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PORT_IN_USE: Final = ("address already in use", "address in use", "eaddrinuse", "port is already in use")
-
-
-def free_ports(count: int) -> Sequence[int]:
-    """Return different ports on which no program listens. Another program may take them at any time."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = _free_port()
-        ports += [port] if port not in ports else []
-    return ports
-
-
-def _free_port() -> int:
-    for _ in range(_MOST_TRIES):
-        port = _LOWEST_PORT + secrets.randbelow(_HIGHEST_PORT - _LOWEST_PORT)
-        if is_free(port):
-            return port
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-def is_free(port: int) -> bool:
-    """Tell whether a server could listen on a port of all addresses."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("", port))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            return False
-    return True
 
 
 def _die_with_worker() -> None:

@@ -30,9 +30,10 @@ from . import task_ends, worker_settings
 from .answer_format import FMAAS_KINDS, OPENAI_KINDS, Answer, Limits, SettingsError
 from .key_mask import KeyMask
 from .load_run import LoadRun
+from .ports import PortReservations
 from .sending import INVALID, Client, Sender
 from .server_log import ServerLog
-from .server_process import ServerProcess, free_ports
+from .server_process import ServerProcess
 from .server_readiness import NotReadyError, Probe, wait_until_ready
 from .worker_settings import Ports, ServerSettings, WorkerSettings
 
@@ -108,6 +109,7 @@ class Worker:
         self._key = settings.server.api_key
         self._masked = KeyMask(self._key)
         self._limits = Limits(seconds=settings.timeout)
+        self._reservations = PortReservations()
         self._process: ServerProcess | None = None
         self._openai: OpenAiClient | None = None
         self._fmaas: FmaasClient | None = None
@@ -162,7 +164,7 @@ class Worker:
         server = self._settings.server
         started = time.monotonic()
         for last_start in (*[False] * (_MOST_STARTS - 1), True):
-            http, grpc = free_ports(2)
+            http, grpc = self._reservations.choose(2)
             ports = Ports(http=http if server.needs_port else None, grpc=grpc if server.needs_grpc_port else None)
             await self._start_process(ports)
             self._connect(_with_ports(server, ports))
@@ -287,6 +289,7 @@ class Worker:
             self._openai = self._fmaas = None
             if self._process:
                 await self._process.stop(self._settings.server.grace)
+            self._reservations.release()
             self._write_report()
 
     def _write_report(self) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.inference_client import server_process
 from toolbox.inference_client.key_mask import KeyMask
 from toolbox.inference_client.server_log import ServerLog
 from toolbox.inference_client.server_process import ServerProcess
@@ -84,16 +83,9 @@ def test_a_taken_port_is_noticed_without_a_message(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert process.could_not_listen([port])
-        assert not server_process.is_free(port)
     assert not process.could_not_listen([port])
 
 
 def test_a_message_about_a_taken_port_is_noticed(tmp_path: Path) -> None:
     process = run(tmp_path / "log", "raise OSError(98, 'Address already in use')")
     assert process.could_not_listen([])
-
-
-def test_free_ports_are_below_those_of_outgoing_connections() -> None:
-    ports = server_process.free_ports(20)
-    assert len(set(ports)) == 20
-    assert all(20_000 <= port < 32_768 for port in ports)
