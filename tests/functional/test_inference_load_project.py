@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.conformance.sites import wait_for
-from tests.servers.reference_server import write_checkpoint
 from toolbox.system import processes
 from toolbox.testing import Workspace
 
@@ -20,22 +19,10 @@ STEPS = ["rate=30", "concurrency=2"]
 CHECKS = [{"check": "load", "max_client_delay": 60}, {"check": "exit_status"}]
 
 
-@pytest.fixture(scope="module", name="checkpoint")
-def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a small model with the context of the configs."""
-    path = tmp_path_factory.mktemp("model") / "tiny.npz"
-    write_checkpoint(path, context=64)
-    return path
-
-
-def flags(workspace: Workspace, checkpoint: Path, **overrides: Any) -> list[str]:
+def flags(workspace: Workspace, **overrides: Any) -> list[str]:
     """Return the command line that runs the load on one config. `__` in the name of an override stands for a dot."""
     values = {name.replace("__", "."): value for name, value in overrides.items()}
-    always = {
-        "host.capture_state.enabled": False,
-        "reference_server.checkpoint": str(checkpoint),
-        "matrix.checks": CHECKS,
-    }
+    always = {"host.capture_state.enabled": False, "matrix.checks": CHECKS}
     workspace.write({"overrides.yaml": json.dumps({**always, **values})})
     selection = ["--presets=load", "--cells=*config=float32,test=load", "--overrides=overrides.yaml"]
     return ["project", "run", "inference", *selection]
@@ -53,8 +40,8 @@ def steps(directory: Path) -> list[str]:
     return [step["name"] for step in json.loads(file.read_text())["steps"]] if file.exists() else []
 
 
-def test_the_preset_measures_each_step_and_shows_charts(workspace: Workspace, checkpoint: Path) -> None:
-    outcome = workspace.run(*flags(workspace, checkpoint))
+def test_the_preset_measures_each_step_and_shows_charts(workspace: Workspace) -> None:
+    outcome = workspace.run(*flags(workspace))
     assert outcome.exit_code == 0, str(outcome)
     measured = {metric["metric"]: metric["value"] for metric in cell(workspace)["metrics"]}
     assert measured["errors_at_rate_15"] == 0
@@ -67,9 +54,9 @@ def test_the_preset_measures_each_step_and_shows_charts(workspace: Workspace, ch
 
 
 @pytest.mark.parametrize("survives", [True, False], ids=["adopted", "lost"])
-def test_a_run_that_is_killed_in_a_load_is_resumed(workspace: Workspace, checkpoint: Path, *, survives: bool) -> None:
+def test_a_run_that_is_killed_in_a_load_is_resumed(workspace: Workspace, *, survives: bool) -> None:
     load = {"rates": [30], "concurrencies": [2], "seconds": 2, "warm_up": 0.5}
-    with workspace.start(*flags(workspace, checkpoint, **{"tests[0]__load": load})) as running:
+    with workspace.start(*flags(workspace, **{"tests[0]__load": load})) as running:
 
         def attempts() -> list[Path]:
             return sorted(workspace.artifacts.glob("inference/2*/*__test/*/attempt-*"))
