@@ -1,4 +1,4 @@
-"""The client of OpenAI's HTTP protocol. Only this module of the package imports httpx."""
+"""The client of OpenAI's HTTP protocol. Only this module and `http_transport` import httpx."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import httpx
 from . import openai_bodies
 from .answer_format import Answer, Case, FaultError, InvalidRequestError, Limits, SettingsError, merged
 from .event_stream import EventStreamError, EventStreamParser
+from .http_transport import LoadTransport
 from .json_values import decoded, excerpt, mapping, sequence, text
 from .server_addresses import tls_context
 
@@ -55,15 +56,15 @@ class OpenAiClient:
         headers = {"Accept-Encoding": "identity", "User-Agent": "topgallant"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
+        tls = tls_context(ca_file) if address.scheme == "https" else None  # HTTP needs no certificates
         self._http = httpx.AsyncClient(
             base_url=address,
             headers=headers,
-            verify=tls_context(ca_file) if address.scheme == "https" else False,  # HTTP needs no certificates
+            verify=tls or False,
+            transport=LoadTransport(tls, idle_seconds=_IDLE_SECONDS) if keeps_connections else None,
             trust_env=False,  # no proxies, and no passwords from .netrc
             timeout=None,  # noqa: S113  # the caller limits the time of the whole request
-            limits=httpx.Limits(
-                max_keepalive_connections=None if keeps_connections else 0, keepalive_expiry=_IDLE_SECONDS
-            ),
+            limits=httpx.Limits(max_keepalive_connections=0),
         )
 
     async def close(self) -> None:

@@ -119,7 +119,7 @@ class HttpServer:
             return False
         self.requests.append(request)
         if request.path == "/v1/models":
-            connection.sendall(response(MODELS))
+            connection.sendall(response(MODELS, headers="" if self._keeps_connections else "Connection: close\r\n"))
             return True
         try:
             for content in self._script(request):

@@ -8,13 +8,14 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.servers import certificates
-from tests.servers.inference import http_server
+from tests.servers.inference import asking, http_server
 from tests.servers.inference.asking import LIMITS, SOON, ask_openai
 from tests.servers.inference.http_server import (
     HttpRequest,
@@ -33,6 +34,12 @@ from toolbox.inference_client.openai_client import OpenAiClient
 STREAM = {"prompt": "a", "stream": True}
 WHOLE = {"prompt": "a"}
 DONE = event("[DONE]")
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["httpx", "load"])
+def _transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send the requests by both transports: that of httpx, and that of loads."""
+    monkeypatch.setattr(asking, "OpenAiClient", partial(OpenAiClient, keeps_connections=request.param))
 
 
 def ask(script: Script, request: dict[str, Any], limits: Limits = LIMITS, **options: Any) -> Answer:
@@ -158,7 +165,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        (b"", "is not HTTP, or is not complete: Server disconnected"),
+        (b"", "is not HTTP, or is not complete: .*erver disconnected"),
         (b"HTTP/1.1 200", "is not HTTP, or is not complete"),
         (b"\x00\xff\xfe" * 100 + b"\r\n\r\n", "is not HTTP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "is not HTTP"),

@@ -1,0 +1,107 @@
+"""The transport of loads uses a connection again exactly if the server accepts another request on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import httpx
+import pytest
+
+from tests.servers.inference.http_server import HttpServer, answering, response, serving
+from toolbox.inference_client.http_transport import LoadTransport
+
+WHOLE = response({"a": 1})
+
+
+def use(work: Callable[[httpx.AsyncClient], Awaitable[None]], idle_seconds: float = 60) -> None:
+    async def run() -> None:
+        transport = LoadTransport(None, idle_seconds=idle_seconds)
+        async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=None) as client:
+            await work(client)
+
+    asyncio.run(run())
+
+
+def connections(server: HttpServer, requests: int, idle_seconds: float = 60) -> int:
+    """Send some requests one after the other, and return the number of their connections."""
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for _ in range(requests):
+            assert (await client.get(server.url)).status_code == 200
+
+    use(work, idle_seconds)
+    return server.connections
+
+
+def test_a_connection_is_used_again() -> None:
+    with serving(answering(WHOLE), keeps_connections=True) as server:
+        assert connections(server, 3) == 1
+
+
+def test_a_connection_that_was_idle_is_not_used_again() -> None:
+    with serving(answering(WHOLE), keeps_connections=True) as server:
+        assert connections(server, 3, idle_seconds=0) == 3
+
+
+def test_a_connection_that_the_server_announces_to_close_is_not_used_again() -> None:
+    with serving(answering(response({"a": 1}, headers="Connection: Close\r\n"))) as server:
+        assert connections(server, 3) == 3
+
+
+def test_a_connection_with_more_than_the_response_is_not_used_again() -> None:
+    with serving(answering(WHOLE + b"HTTP/1.1 500 X\r\n\r\n"), keeps_connections=True) as server:
+        assert connections(server, 3) == 3
+
+
+def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
+    with serving(answering(WHOLE)) as server:
+
+        async def work(client: httpx.AsyncClient) -> None:
+            await client.get(server.url)
+            (connection,) = client._transport._idle  # type: ignore[attr-defined]
+            assert await connection.read() == b""  # the end of the connection has arrived
+            assert (await client.get(server.url)).json() == {"a": 1}
+
+        use(work)
+    assert server.connections == 2
+
+
+def test_a_response_that_is_not_read_closes_its_connection() -> None:
+    with serving(answering(response(b"a" * 1_000_000)), keeps_connections=True) as server:
+
+        async def work(client: httpx.AsyncClient) -> None:
+            for _ in range(2):
+                async with client.stream("GET", server.url) as answer:
+                    assert answer.status_code == 200
+
+        use(work)
+        assert server.connections == 2
+
+
+def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
+    with serving(answering(WHOLE), keeps_connections=True) as server:
+
+        async def work(client: httpx.AsyncClient) -> None:
+            await asyncio.gather(*(client.get(server.url) for _ in range(4)))
+
+        use(work)
+        assert server.connections == 4
+
+
+def test_a_large_response_is_whole() -> None:
+    content = bytes(range(256)) * 20_000
+    with serving(answering(response(content))) as server:
+
+        async def work(client: httpx.AsyncClient) -> None:
+            assert (await client.get(server.url)).content == content
+
+        use(work)
+
+
+def test_a_header_cannot_add_another_one() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
+        with pytest.raises(httpx.LocalProtocolError, match="line break"):
+            await client.get("http://127.0.0.1:1", headers={"X": "a\r\nY: b"})
+
+    use(work)
