@@ -17,7 +17,7 @@ from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import printable
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import ExitCode
-from toolbox.system import environ, extras, filesystem
+from toolbox.system import environ, extras, filesystem, redaction
 
 _ANSWERS: Final = "answers.jsonl"
 _MOST_NAMED: Final = 20  # cases in a message
@@ -28,14 +28,16 @@ def record(
 ) -> int:
     """Send the requests of a case file to a server, write the file with the answers, and return the exit code.
 
+    After an error, nothing is written.
+
     Args:
         keys: how the fields of new responses are written; None for the style of the file.
         timeout: the time in seconds in which an answer must be complete.
         may_replace: whether the output may exist.
 
     Raises:
-        UsageError: an option or a case is wrong. Nothing was sent, or the server was never asked about this case.
-        StepError: a case has no complete answer. Nothing was written.
+        UsageError: an option or a request is wrong.
+        StepError: a case has no answer that a case file could expect.
     """
     extras.require("inference", "inference record_cases")
     if faults := server.faults():
@@ -44,12 +46,13 @@ def record(
     _refuse_target(target, output, may_replace=may_replace)
     source = CaseFile.read(file, shown=str(cases), keys=keys)
     requests = source.requests(server.protocols)
+    redaction.current().add([server.api_key] if server.api_key is not None else [])
     with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
         settings = {"server": server.settings(timeout), "timeout": timeout}
         end = local_worker.run(Path(scratch), settings, requests, say=_say)
         answers, faults = _read(Path(scratch) / local_worker.FILES)
     if (error := end.error()) is not None and not answers:
-        raise error
+        raise error if isinstance(error, UsageError) else StepError(str(error))
     recorded = source.recorded(answers, str(output))
     if faults := [*recorded.faults, *faults] or _size_faults(recorded, output):
         raise _error(faults, len(source.cases), end, output)

@@ -77,7 +77,7 @@ class CaseFile:
         cases = case_files.parse(text, source=shown, suite=file.stem)
         content = _loaded(text)
         entries = list(content.values()) if isinstance(content, dict) else content
-        return cls(cases, entries, list(content) if isinstance(content, dict) else None, keys or _style(entries))
+        return cls(cases, entries, list(content) if isinstance(content, dict) else None, keys or _style(cases, entries))
 
     def requests(self, protocols: Sequence[ServerProtocol]) -> dict[str, Any]:
         """Return the content of `cases.json`, which sends each case once and not as a stream.
@@ -103,9 +103,10 @@ class CaseFile:
             source: the name of the new file in messages.
         """
         by_name = {answer.case: answer for answer in answers}
+        sent, _ = _described(self.cases, _PROTOCOLS)
         texts, entries, faults = [], [], []
         for index, case in enumerate(self.cases):
-            answer = by_name.get(f"{case.suite}/{case.name}")
+            answer = by_name.get(sent["cases"][index]["name"])
             try:
                 entry = _replaced(self.entries[index], recorded_responses.recorded(case, answer, self.keys))
                 text = filesystem.dump_yaml([entry] if self.labels is None else {self.labels[index]: entry})
@@ -155,19 +156,17 @@ def _loaded(text: str) -> Any:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # a safe loader
 
 
-def _style(entries: Sequence[Mapping[str, Any]]) -> Keys:
-    keys = [key for entry in entries for name in ("request", *_EXPECTED) for key in _keys_in(entry.get(name))]
+def _style(cases: Sequence[Case], entries: Sequence[Mapping[str, Any]]) -> Keys:
+    """Return the style of most fields of the messages of fmaas. OpenAI's API has only one style."""
+    of_fmaas = [entry for case, entry in zip(cases, entries, strict=True) if suites.SPOKEN[case.protocol] == "fmaas"]
+    keys = [key for entry in of_fmaas for name in ("request", *_EXPECTED) for key in _keys_in(entry.get(name))]
     snake = sum("_" in key for key in keys)
     camel = sum(key != key.lower() for key in keys)
     return "snake_case" if snake > camel else "camelCase"
 
 
 def _keys_in(value: Any) -> Iterator[str]:
-    """Yield the names of the fields of a message of fmaas. OpenAI's requests and responses have only one style."""
-    if isinstance(value, Mapping) and not value.keys() & {"prompt", "messages", "choices"}:
+    if isinstance(value, Mapping):
         yield from value
-        for item in value.values():
-            yield from _keys_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _keys_in(item)
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _keys_in(item)

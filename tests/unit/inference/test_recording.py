@@ -106,14 +106,26 @@ def test_two_cases_of_a_name_keep_their_name_and_their_answers(tmp_path: Path) -
     assert [each["response"]["responses"][0]["text"] for each in new.entries] == ["1", "2"]
 
 
+def test_a_case_whose_name_looks_repeated_gets_its_own_answer(tmp_path: Path) -> None:
+    text = GREEDY.replace("name: greedy", "name: 'greedy #2'") + GREEDY + GREEDY
+    names = [each["name"] for each in case_file(tmp_path, text).requests(["fmaas"])["cases"]]
+    answers = [answer(name.removeprefix("f/"), whole(name)) for name in names]
+    new = record(tmp_path, text, *answers)
+    assert len(set(names)) == 3
+    assert [each["response"]["responses"][0]["text"] for each in new.entries] == names
+
+
 def test_fields_have_the_style_of_the_file_or_the_chosen_one(tmp_path: Path) -> None:
     snake = GREEDY.replace("{requests", "{params: {truncate_input_tokens: 5}, requests")
+    models = "    - {name: m, request_type: models, request: {}, response: {data: [{id: a, owned_by: b}]}}"
     for text, options, name in (
         (GREEDY, {}, "stopReason"),
+        (GREEDY + models, {}, "stopReason"),
         (snake, {}, "stop_reason"),
         (snake, {"keys": "camelCase"}, "stopReason"),
     ):
-        new = record(tmp_path, text, answer("greedy", whole()), **options)
+        listed = answer("m", response={"data": []})
+        new = record(tmp_path, text, answer("greedy", whole()), listed, **options)
         assert new.faults == []
         assert name in new.entries[0]["response"]["responses"][0]
 
