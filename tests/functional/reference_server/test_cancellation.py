@@ -18,8 +18,9 @@ SHORT = {"model": "tiny", "prompt": "b", "max_tokens": 2}
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_disconnected_http_client_frees_its_place(slow_server: ReferenceServer, stream: bool) -> None:
-    body = json.dumps(LONG | {"stream": stream}).encode()
+@pytest.mark.parametrize("prompt", ["a", "a" * 90_000])
+def test_a_disconnected_http_client_frees_its_place(slow_server: ReferenceServer, stream: bool, prompt: str) -> None:
+    body = json.dumps(LONG | {"prompt": prompt, "stream": stream}).encode()
     head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", slow_server.http_port)) as connection:
         connection.sendall(head + body)

@@ -1,9 +1,10 @@
 """
 Continuous batching: which sequences the model works on in each step.
 
-A sequence joins the batch and leaves it between any two steps. A sequence that joins is read as a whole; each sequence
-that was in the batch before gets one more token. The batch has a slot of the cache for each of its sequences. If all
-slots are in use, further sequences wait, in the order of their arrival.
+A sequence joins the batch and leaves it between any two steps. In a step, each sequence whose prompt was read gets one
+more token, and the next part of each other prompt is read. So a long prompt does not stop the other sequences, and the
+memory for it is limited. The batch has a slot of the cache for each of its sequences. If all slots are in use, further
+sequences wait, in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from .generation import Detail, EngineError, Event, Expired, Failed, Generated, 
 from .sampling import Sampler, detail
 from .vocabulary import Vocabulary
 
+PART = 128  # number of tokens of a prompt that are read in one step
+
 
 class Forward(Protocol):
     """The forward pass of a model with a cache of several sequences. See `model.Model`."""
 
-    def prefill(self, slot: int, tokens: Sequence[int]) -> Array:
-        """Read the beginning of a sequence into a slot, and return the scores after each token."""
+    def prefill(self, slot: int, tokens: Sequence[int], start: int) -> Array:
+        """Read a part of a sequence into a slot, from a position on, and return the scores after each of its tokens."""
 
     def decode(self, slots: Sequence[int], tokens: Sequence[int], positions: Sequence[int]) -> Array:
         """Add a token to each of several sequences, and return the scores after each of these tokens."""
@@ -43,6 +46,8 @@ class Job:
         self.deadline = None if options.time_limit is None else arrival + options.time_limit
         self._vocabulary = vocabulary
         self._sampler = Sampler(options, request.tokens, len(vocabulary))
+        self._details: list[Detail | None] = [None] if options.input_details else []
+        self._read = 0  # number of tokens of the prompt
         self._count = 0  # of generated tokens
         self._tail = ""  # the end of the generated text, as long as the longest stop sequence
         self._tail_length = max(map(len, options.stop_sequences), default=0)
@@ -52,14 +57,21 @@ class Job:
         """The position of the last token in the sequence."""
         return len(self.request.tokens) + self._count - 1
 
-    def start(self, scores: Array) -> Event:
-        """Return the event for the prompt, from the scores after each of its tokens."""
-        details: list[Detail | None] = []
+    def read(self, model: Forward) -> Array:
+        """Read the next part of the prompt, and return the scores after its last token."""
+        start, tokens = self._read, self.request.tokens
+        scores = model.prefill(self.slot, tokens[start : start + PART], start)
+        self._read += len(scores)
         if self.request.options.input_details:
-            precise, following = scores.astype(np.float64), self.request.tokens[1:]
-            top_tokens = self.request.options.top_tokens
-            details = [None, *(detail(row, token, top_tokens) for row, token in zip(precise, following, strict=False))]
-        return Started(input_details=details)
+            following = tokens[start + 1 : self._read + 1]
+            pairs = zip(scores.astype(np.float64), following, strict=False)  # nothing follows the last token
+            self._details += [detail(row, token, self.request.options.top_tokens) for row, token in pairs]
+        last: Array = scores[-1]
+        return last
+
+    def started(self) -> Event | None:
+        """Return the event for the prompt, or None as long as parts of it are not read."""
+        return Started(input_details=self._details) if self._read == len(self.request.tokens) else None
 
     def advance(self, scores: Array, now: float) -> Event:
         """Choose the next token from the scores of its position, and return its event."""
@@ -102,12 +114,13 @@ class Batch:
         self._model = model
         self._free = list(range(slots))
         self._running: list[Job] = []
+        self._reading: list[Job] = []
         self._waiting: deque[Job] = deque()
 
     @property
     def has_jobs(self) -> bool:
         """Whether a step would do something."""
-        return bool(self._running or self._waiting)
+        return bool(self._running or self._reading or self._waiting)
 
     def add(self, job: Job) -> None:
         """Let a job join as soon as a slot is free."""
@@ -115,14 +128,15 @@ class Batch:
 
     def remove(self, job: Job) -> None:
         """Forget a job, if it has not ended yet."""
-        if job in self._running:
-            self._running.remove(job)
-            self._free.append(job.slot)
-        elif job in self._waiting:
+        if job in self._waiting:
             self._waiting.remove(job)
+        for with_slots in (self._running, self._reading):
+            if job in with_slots:
+                with_slots.remove(job)
+                self._free.append(job.slot)
 
     def step(self, now: float) -> list[tuple[Job, Event]]:
-        """Generate a token for each job in the batch, let others join, and return what happened, in this order."""
+        """Generate a token for each running job, let others join, and return what happened, in this order."""
         events: list[tuple[Job, Event]] = []
 
         def record(job: Job, event: Event) -> None:
@@ -130,7 +144,7 @@ class Batch:
             if event.is_last:
                 self.remove(job)
 
-        for job in list(self._waiting):
+        for job in [*self._reading, *self._waiting]:
             if job.deadline is not None and now >= job.deadline:
                 record(job, Expired())
         running = list(self._running)
@@ -143,8 +157,13 @@ class Batch:
         for _ in range(min(len(self._waiting), len(self._free))):
             job = self._waiting.popleft()
             job.slot = self._free.pop()
-            self._running.append(job)
-            scores = self._model.prefill(job.slot, job.request.tokens)
-            record(job, job.start(scores))
-            record(job, job.advance(scores[-1], now))
+            self._reading.append(job)
+        for job in list(self._reading):
+            last_scores = job.read(self._model)
+            started = job.started()
+            if started:
+                self._reading.remove(job)
+                self._running.append(job)
+                record(job, started)
+                record(job, job.advance(last_scores, now))
         return events

@@ -1,8 +1,8 @@
 """
 The forward pass of the model with a cache of keys and values, for all of its heads or for those of one shard.
 
-The values of all sequences have the shape (sequences, tokens, width): one prompt with all of its tokens, or the last
-token of each running sequence. So numpy computes a separate matrix product for each sequence, and the bits of a result
+The values of all sequences have the shape (sequences, tokens, width): a part of one prompt, or the last token of each
+running sequence. So numpy computes a separate matrix product for each sequence, and the bits of a result
 do not depend on the other sequences.
 
 `dtype_str` is the type of parameters, cache and activations. With float16, numpy multiplies matrices with sums in
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from transformer import Array, Arrays, Shape, Tokens, attention_weights, causal_attention, gelu, normalize
+from transformer import Array, Arrays, Shape, Tokens, attention_weights, gelu, normalize
 
 Sum = Callable[[Array], Array]  # adds up the parts of all shards
 Attention = Callable[[int, Array], Array]
@@ -52,35 +52,39 @@ class Model:
         dtype = parameters["tokens"].dtype
         self._keys, self._values = np.zeros(cache, dtype), np.zeros(cache, dtype)
 
-    def prefill(self, slot: int, tokens: Sequence[int]) -> Array:
-        """Read the beginning of a sequence into a slot, and return the scores after each token."""
-        count = len(tokens)
+    def prefill(self, slot: int, tokens: Sequence[int], start: int = 0) -> Array:
+        """Read a part of a sequence into a slot, from a position on, and return the scores after each of its tokens."""
+        end = start + len(tokens)
+        future = np.triu(np.full((len(tokens), end), -np.inf, self._keys.dtype), k=start + 1)
 
         def attention(block: int, inputs: Array) -> Array:
-            _, keys, values = self._split(inputs)
-            self._keys[slot, block, :, :count] = keys.swapaxes(0, 1)
-            self._values[slot, block, :, :count] = values.swapaxes(0, 1)
-            mixed, _ = causal_attention(inputs[0], count, self._heads)
-            return mixed[np.newaxis]
+            return self._attend(slot, block, self._split(inputs), start=start, mask=future)[np.newaxis]
 
-        scores: Array = self._forward(np.array([tokens]), np.arange(count)[np.newaxis], attention)[0]
+        scores: Array = self._forward(np.array([tokens]), np.arange(start, end)[np.newaxis], attention)[0]
         return scores
 
     def decode(self, slots: Sequence[int], tokens: Sequence[int], positions: Sequence[int]) -> Array:
         """Add a token to each of several sequences, and return the scores after each of these tokens."""
 
         def attention(block: int, inputs: Array) -> Array:
-            queries, new_keys, new_values = self._split(inputs)
-            mixed = np.empty((len(slots), 1, queries.shape[1] * queries.shape[2]), inputs.dtype)
-            for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
-                keys = self._keys[slot, block, :, : position + 1]
-                values = self._values[slot, block, :, : position + 1]
-                keys[:, position], values[:, position] = new_keys[row], new_values[row]
-                weights = attention_weights(queries[row, :, np.newaxis], keys)
-                mixed[row] = (weights @ values).reshape(1, -1)
-            return mixed
+            vectors = self._split(inputs)
+            return np.stack(
+                [
+                    self._attend(slot, block, vectors[:, row : row + 1], start=position)
+                    for row, (slot, position) in enumerate(zip(slots, positions, strict=True))
+                ]
+            )
 
         return self._forward(np.array(tokens)[:, np.newaxis], np.array(positions)[:, np.newaxis], attention)[:, 0]
+
+    def _attend(self, slot: int, block: int, vectors: Array, *, start: int, mask: Array | float = 0.0) -> Array:
+        """Add keys and values to the cache, from a position on, and return what their queries gather from it."""
+        queries, new_keys, new_values = vectors.swapaxes(1, 2)  # each of the shape (heads, tokens, vector)
+        end = start + queries.shape[1]
+        keys, values = self._keys[slot, block, :, :end], self._values[slot, block, :, :end]
+        keys[:, start:], values[:, start:] = new_keys, new_values
+        mixed = attention_weights(queries, keys, mask) @ values
+        return mixed.swapaxes(0, 1).reshape(end - start, -1)
 
     def _split(self, inputs: Array) -> Array:
         """Return queries, keys and values, each of the shape (tokens, heads, vector)."""

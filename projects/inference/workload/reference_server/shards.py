@@ -82,10 +82,10 @@ class ShardedModel:
         for rank, process in enumerate(self._processes, start=1):
             threading.Thread(target=wait, args=(rank, process), daemon=True).start()
 
-    def prefill(self, slot: int, tokens: Sequence[int]) -> Array:
+    def prefill(self, slot: int, tokens: Sequence[int], start: int = 0) -> Array:
         """See `Model.prefill`."""
-        self._command("prefill", slot, tokens)
-        return self._model.prefill(slot, tokens)
+        self._command("prefill", slot, tokens, start)
+        return self._model.prefill(slot, tokens, start)
 
     def decode(self, slots: Sequence[int], tokens: Sequence[int], positions: Sequence[int]) -> Array:
         """See `Model.decode`."""

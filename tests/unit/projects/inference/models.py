@@ -24,9 +24,11 @@ class CountingModel:
         self.vocabulary = vocabulary
         self.bad_token = bad_token  # has scores that are not numbers
         self.steps: list[Sequence[int]] = []
+        self.parts: list[tuple[int, int]] = []  # of prompts: the position and the number of tokens
         self.error: Exception | None = None
 
-    def prefill(self, slot: int, tokens: Sequence[int]) -> Array:
+    def prefill(self, slot: int, tokens: Sequence[int], start: int) -> Array:
+        self.parts.append((start, len(tokens)))
         return self.scores([slot], tokens)
 
     def decode(self, slots: Sequence[int], tokens: Sequence[int], positions: Sequence[int]) -> Array:

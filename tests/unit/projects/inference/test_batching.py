@@ -89,6 +89,53 @@ def test_sequences_join_and_leave_between_steps(counting: CountingModel) -> None
     ]
 
 
+LONG = Limits(max_sequence_length=1000, max_new_tokens=900)
+
+
+def long_job(text: str, **options: Any) -> Job:
+    return Job(LONG.prepare(LETTERS.encode(text), Options(**options)), LETTERS, 0.0)
+
+
+def test_a_long_prompt_does_not_stop_the_other_sequences(counting: CountingModel) -> None:
+    batch = Batch(counting, 2)
+    short = long_job("a", max_new_tokens=9)
+    batch.add(short)
+    batch.step(0)
+    batch.add(long_job("abcdefgh" * 40, max_new_tokens=1, input_details=True))
+    steps = [batch.step(0) for _ in range(3)]
+    assert [[type(event) for owner, event in step if owner is short] for step in steps] == [[Generated]] * 3
+    assert counting.parts[1:] == [(0, 128), (128, 128), (256, 64)]
+    started, generated = (event for owner, event in steps[2] if owner is not short)
+    assert isinstance(started, Started)
+    assert [detail and detail.rank for detail in started.input_details] == [None, *([1] * 7 + [2]) * 39, *[1] * 7]
+    assert text_of([generated]) == "i"
+
+
+def test_a_prompt_of_one_part_and_a_token_is_read_to_its_end(counting: CountingModel) -> None:
+    (events,) = finished(Batch(counting, 1), long_job("a" * 128 + "k", max_new_tokens=2))
+    assert counting.parts == [(0, 128), (128, 1)]
+    assert text_of(events) == "lm"
+
+
+def test_a_job_that_is_removed_while_its_prompt_is_read_frees_its_place(counting: CountingModel) -> None:
+    batch = Batch(counting, 1)
+    long = long_job("a" * 500)
+    batch.add(long)
+    batch.step(0)
+    batch.remove(long)
+    (events,) = finished(batch, job("k", max_new_tokens=1))
+    assert text_of(events) == "l"
+
+
+def test_a_time_limit_may_end_while_the_prompt_is_read(counting: CountingModel) -> None:
+    batch = Batch(counting, 1)
+    batch.add(long_job("a" * 500, time_limit=1.0))
+    assert batch.step(0.5) == []
+    ((_, event),) = batch.step(1.5)
+    assert event == Expired()
+    assert not batch.has_jobs
+
+
 def test_requests_are_served_in_the_order_of_their_arrival(counting: CountingModel) -> None:
     batch = Batch(counting, 1)
     jobs = [job(letter, max_new_tokens=2) for letter in "aks"]

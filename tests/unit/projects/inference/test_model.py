@@ -37,6 +37,12 @@ def test_one_token_at_a_time_gives_the_scores_of_the_whole_text(precise_model: M
         np.testing.assert_allclose(scores, whole[position], rtol=1e-10)
 
 
+def test_a_text_that_is_read_in_parts_gives_the_scores_of_the_whole_text(precise_model: Model, text: list[int]) -> None:
+    whole = precise_model.prefill(0, text)
+    parts = [precise_model.prefill(1, text[start : start + 7], start) for start in range(0, len(text), 7)]
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-10)
+
+
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.permutations(range(4)), st.lists(st.integers(1, 9), min_size=4, max_size=4))
 def test_no_bit_depends_on_the_other_sequences_or_on_the_slot(
