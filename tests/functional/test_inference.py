@@ -63,7 +63,6 @@ def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace) -> 
     answer = next(each for each in answers(workspace) if each["case"].endswith("/Greedy"))
     case: dict[str, Any] = {
         "name": "Wrong",
-        "stream": False,
         "request": {
             "requests": [{"text": "the "}],
             "params": {"stopping": {"maxNewTokens": 8}, "response": {"generatedTokens": True, "topNTokens": 2}},
@@ -77,9 +76,9 @@ def test_a_wrong_token_is_shown_between_its_neighbours(workspace: Workspace) -> 
     names = {"tests[0].cases": [str(other.directory / "cases.yaml")]}
     outcome = run(other, "--cells=*config=float32,*", **names)
     assert outcome.exit_code == 1, str(outcome)
-    (row,) = [line for line in outcome.stdout.splitlines() if "cases.Wrong: token 7 is " in line][:1]
-    assert "expected '~'" in row
-    assert "&gt;&gt;'~'&lt;&lt;" in (other.run_directory() / "junit.xml").read_text()
+    for name in ("Wrong", "Wrong (stream)"):
+        assert re.search(rf"cases\.{re.escape(name)}: token 7 is .*, expected '~'", outcome.stdout)
+    assert (other.run_directory() / "junit.xml").read_text().count("&gt;&gt;'~'&lt;&lt;") == 2
 
 
 def test_a_server_that_is_never_ready_is_an_error_of_the_infrastructure(workspace: Workspace) -> None:

@@ -22,6 +22,8 @@ _FROM_CLIENT: Final = re.compile(
     r"Stream removed \(|message larger than max|RST_STREAM|Received http2 header with status"
     r"|metadata size exceeds"
 )
+# Before this, the library names addresses and its own layers.
+_NO_CONNECTION: Final = "Failed to connect to remote host: "
 
 
 class FmaasClient:
@@ -128,4 +130,6 @@ def _server_error(error: grpc.aio.AioRpcError) -> ServerError:
 
 
 def _details(error: grpc.aio.AioRpcError) -> str:
-    return error.details() or ""
+    details = error.details() or ""
+    _, found, reason = details.partition(_NO_CONNECTION)
+    return f"no connection to the server: {reason}" if found else details
