@@ -240,12 +240,9 @@ def _stop_sequence(answer: AnswerRecord, index: int) -> str | None:
     """Return the stop sequence that the response names; None if there is none, or if the answer is a stream."""
     response = answer.response if isinstance(answer.response, Mapping) else {}
     items = response.get("responses") or response.get("choices")
-    item = items[index] if isinstance(items, list) and index < len(items) else None
-    values = (
-        [item.get("stopSequence"), item.get("stop_reason"), item.get("matched_stop")]
-        if isinstance(item, Mapping)
-        else []
-    )
+    choices = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    item = next((each for place, each in enumerate(choices) if each.get("index", place) == index), {})
+    values = [item.get(name) for name in ("stopSequence", "stop_reason", "matched_stop")]
     return next((value for value in values if isinstance(value, str)), None)
 
 

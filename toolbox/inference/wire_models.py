@@ -343,6 +343,7 @@ class _ChatMessage(_OpenPart):
 
 
 class _Choice(_OpenPart):
+    index: Count | None = None
     text: str | None = None
     message: _ChatMessage | None = None
     finish_reason: str | None = None
@@ -376,7 +377,11 @@ class OpenAiResponse(_OpenPart):
     usage: _Usage | None = None
 
     def generations(self) -> list[Generation]:
-        """Return each choice. The counts of tokens belong to all choices together, so several choices have none."""
+        """Return each choice in the order of their numbers.
+
+        The counts of tokens belong to all choices together, so several choices have none.
+        """
+        numbered = sorted(enumerate(self.choices), key=lambda item: item[0] if item[1].index is None else item[1].index)
         usage = self.usage if self.usage is not None and len(self.choices) == 1 else _Usage()
         return [
             Generation(
@@ -388,7 +393,7 @@ class OpenAiResponse(_OpenPart):
                 None,
                 choice.logprobs.as_tokens() if choice.logprobs is not None else None,
             )
-            for choice in self.choices
+            for _, choice in numbered
         ]
 
 

@@ -340,6 +340,13 @@ def test_the_stop_sequence_is_read_from_the_response(judged: Judged, given: str 
     assert judged.row(case, record).outcome == outcome
 
 
+@pytest.mark.parametrize("items", [{"0": 1}, [{"index": [], "stop_reason": "x"}], [5, None], "text"])
+def test_a_response_without_the_expected_structure_names_no_stop_sequence(judged: Judged, items: Any) -> None:
+    case = "- {name: stop, request: {prompt: a}, response: {choices: [{stop_reason: x}]}}"
+    record = answer("f/stop", generations=[{"text": "A"}], response={"choices": items})
+    assert judged.row(case, record, protocols=["openai"]).outcome == "failed"
+
+
 def test_skipped_cases_say_why(judged: Judged) -> None:
     cases = """
         - {name: shard, single_shard_only: true, request: {requests: [{text: a}]}}

@@ -178,11 +178,19 @@ def test_of_an_answer_of_openai_what_can_be_compared_is_recorded(tmp_path: Path)
     }
     new = record(tmp_path, COMPLETION, answer("c", response=BODY, generations=[generation]))
     assert new.faults == []
-    choice = {"text": "b", "finish_reason": "length", "logprobs": {"tokens": ["b"], "token_logprobs": [-0.5]}}
     assert new.entries[0]["response"] == {
-        "choices": [choice],
+        "choices": BODY["choices"],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1},
     }
+
+
+def test_choices_in_another_order_are_recorded(tmp_path: Path) -> None:
+    fields = {"finish_reason": "stop"}
+    choices = [{"index": n, "text": text, "stop_reason": text, **fields} for n, text in ((1, "b"), (0, "a"))]
+    generations = [{"text": text, "stop_reason": "STOP_SEQUENCE"} for text in ("a", "b")]
+    text = COMPLETION.replace("temperature", "n: 2, temperature")
+    new = record(tmp_path, text, answer("c", response={"choices": choices}, generations=generations))
+    assert new.faults == []
 
 
 @pytest.mark.parametrize(
