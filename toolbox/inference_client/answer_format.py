@@ -37,6 +37,14 @@ class FaultError(Exception):
     """The server did not give a complete answer that can be decoded. The message says what is wrong."""
 
 
+def unfinished_stream(indexes: Sequence[int], count: int) -> FaultError:
+    """Return the error of a stream that ended without the stop reasons of some of its answers."""
+    numbers = ", ".join(str(index + 1) for index in indexes)
+    return FaultError(
+        "the stream ended without a stop reason" + (f" for answer {numbers} of the batch" if count > 1 else "")
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """How much of a server's answer is accepted.
@@ -211,13 +219,12 @@ class Answer:
         """Put the chunks together. Raise FaultError if a generation has not ended."""
         self.generations = [merged(self._parts[index]) for index in self.generation_indexes]
         unfinished = [
-            str(index + 1)
+            index
             for index, generation in zip(self.generation_indexes, self.generations, strict=True)
             if generation.stop_reason == NOT_FINISHED
         ]
         if unfinished:
-            of = f" for answer {', '.join(unfinished)} of the batch" if len(self.generations) > 1 else ""
-            raise FaultError(f"the stream ended without a stop reason{of}")
+            raise unfinished_stream(unfinished, len(self.generations))
         if not self._parts:
             raise FaultError("the stream ended without a generation")
 

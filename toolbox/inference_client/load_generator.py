@@ -132,7 +132,7 @@ class _Load:
             is_late = not sending.done()
         finally:
             await task_ends.ended(sending)
-        error = f"no complete answer within {self.limits.seconds:g} s" if is_late else self._error(sending, answer)
+        error = f"the time limit of {self.limits.seconds:g} s was exceeded" if is_late else self._error(sending, answer)
         self.recorder.add(
             Sample(
                 case=case.name,

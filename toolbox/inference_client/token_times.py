@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from .answer_format import NOT_FINISHED, Answer, FaultError, Generation
+from .answer_format import NOT_FINISHED, Answer, FaultError, Generation, unfinished_stream
 
 # Fields of a chunk of a chat that contain generated tokens, besides `content`: thoughts (of vLLM, two names) and calls.
 _FURTHER_OUTPUT: Final = ("reasoning_content", "reasoning", "tool_calls")
@@ -85,8 +85,8 @@ class TimedAnswer(Answer):
 
     def end_stream(self) -> None:
         """Correct the numbers of tokens that the server told at the end. Raise FaultError if a text has not ended."""
-        if unfinished := [str(index) for index in self.generation_indexes if not self._texts[index].is_finished]:
-            raise FaultError(f"the stream ended without a stop reason for generation {', '.join(unfinished)}")
+        if unfinished := [index for index in self.generation_indexes if not self._texts[index].is_finished]:
+            raise unfinished_stream(unfinished, len(self._texts))
         if not self._texts:
             raise FaultError("the stream ended without a generation")
         for index, text in self._texts.items():

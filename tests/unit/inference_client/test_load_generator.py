@@ -135,7 +135,7 @@ def test_the_cases_are_repeated_in_their_order() -> None:
 def test_a_request_without_an_answer_ends_at_its_limit() -> None:
     samples = load(SlowServer(delay=1000), Limits(seconds=5), rate=1, seconds=2, arrivals="constant")
     assert times(samples) == [(0.0, 0.0, 5.0), (1.0, 1.0, 6.0)]
-    assert {sample.error for sample in samples} == {"no complete answer within 5 s"}
+    assert {sample.error for sample in samples} == {"the time limit of 5 s was exceeded"}
 
 
 def test_requests_beyond_the_limit_are_errors_and_not_delays() -> None:
