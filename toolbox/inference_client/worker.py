@@ -24,22 +24,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from . import task_ends, worker_settings
-from .answer_format import FMAAS_KINDS, OPENAI_KINDS, Answer, Limits, SettingsError
+from .answer_format import Answer, Limits, SettingsError
+from .connections import Connections
 from .key_mask import KeyMask
 from .load_run import LoadRun
 from .ports import PortReservations
-from .sending import INVALID, Client, Sender
+from .sending import INVALID, Sender
 from .server_log import ServerLog
 from .server_process import ServerProcess
-from .server_readiness import NotReadyError, Probe, wait_until_ready
+from .server_readiness import NotReadyError, wait_until_ready
 from .worker_settings import Ports, ServerSettings, WorkerSettings
-
-if TYPE_CHECKING:
-    from .fmaas_client import FmaasClient
-    from .openai_client import OpenAiClient
 
 ANSWERED: Final = 0
 INVALID_SETTINGS: Final = 2
@@ -54,7 +51,6 @@ REPORT: Final = "worker.json"
 
 _MOST_STARTS: Final = 4
 _LOG_LINES: Final = 20
-_GRPC_PROBE_SECONDS: Final = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -106,13 +102,11 @@ class Worker:
     def __init__(self, settings: WorkerSettings, directory: Path) -> None:
         self._settings = settings
         self._directory = directory
-        self._key = settings.server.api_key
-        self._masked = KeyMask(self._key)
+        self._masked = KeyMask(settings.server.api_key)
         self._limits = Limits(seconds=settings.timeout)
         self._reservations = PortReservations()
         self._process: ServerProcess | None = None
-        self._openai: OpenAiClient | None = None
-        self._fmaas: FmaasClient | None = None
+        self._connections = Connections(settings, self._limits)
         self._ready_seconds: float | None = None
         self._not_ready: str | None = None
         self._answers = 0
@@ -122,7 +116,7 @@ class Worker:
 
     async def run(self) -> int:
         """Do everything, and return the exit status."""
-        self._import_clients()
+        self._connections.import_libraries()
         try:
             await self._start()
             await (self._send_load() if self._settings.load else self._send_cases())
@@ -135,27 +129,6 @@ class Worker:
             await task_ends.completed(self._stop())
         return self._exit_status()
 
-    def _import_clients(self) -> None:
-        """Import the libraries of the protocols, so that a missing one ends the worker before the server starts."""
-        try:
-            if self._uses(OPENAI_KINDS):
-                from . import openai_client  # noqa: F401
-            if self._uses(FMAAS_KINDS):
-                from . import fmaas_client  # noqa: F401
-        except ModuleNotFoundError as error:
-            packages = {"httpx": "httpx", "grpc": "grpcio", "google": "protobuf"}
-            module = error.name or "?"
-            package = packages.get(module.split(".")[0], module)
-            raise SettingsError(f"{sys.executable} has no package {package} (module {module})") from error
-
-    def _uses(self, kinds: Sequence[str]) -> bool:
-        server = self._settings.server
-        protocols = {case.protocol for case in self._settings.cases}
-        if kinds is OPENAI_KINDS:
-            has_address = bool(server.url or server.needs_port)
-            return has_address and (server.ready_path is not None or not protocols or bool(protocols & set(kinds)))
-        return bool(server.grpc or server.needs_grpc_port) and (not protocols or bool(protocols & set(kinds)))
-
     async def _start(self) -> None:
         """Start the server, if it has a command, and wait until it is ready.
 
@@ -167,10 +140,10 @@ class Worker:
             http, grpc = self._reservations.choose(2)
             ports = Ports(http=http if server.needs_port else None, grpc=grpc if server.needs_grpc_port else None)
             await self._start_process(ports)
-            self._connect(_with_ports(server, ports))
+            self._connections.open(_with_ports(server, ports))
             try:
                 await wait_until_ready(
-                    self._probes(),
+                    self._connections.probes(),
                     server.ready_timeout,
                     server_end=self._process.ended if self._process else None,
                     say=lambda reason: self._say(f"waiting for the server: {reason}"),
@@ -200,33 +173,6 @@ class Worker:
             raise SettingsError(f"the server cannot be started: {command[0]}: {error.strerror}") from error
         self._say(f"started the server {Path(command[0]).name}" + "".join(f", port {p}" for p in ports.all))
 
-    def _connect(self, server: ServerSettings) -> None:
-        if server.url and self._uses(OPENAI_KINDS):
-            from .openai_client import OpenAiClient
-
-            self._openai = OpenAiClient(
-                server.url,
-                self._limits,
-                key=self._key,
-                model=server.model,
-                ca_file=server.ca_file,
-                keeps_connections=self._settings.load is not None,
-            )
-        if server.grpc and self._uses(FMAAS_KINDS):
-            from .fmaas_client import FmaasClient
-
-            self._fmaas = FmaasClient(server.grpc, self._limits, key=self._key, ca_file=server.ca_file)
-
-    def _probes(self) -> Mapping[str, Probe]:
-        probes: dict[str, Probe] = {}
-        path = self._settings.server.ready_path
-        openai, fmaas = self._openai, self._fmaas
-        if openai:
-            probes[f"GET {path or '/v1/models'}"] = lambda: openai.check_ready(path)
-        if fmaas:
-            probes["ModelInfo"] = lambda: fmaas.check_ready(_GRPC_PROBE_SECONDS)
-        return probes
-
     async def _send_cases(self) -> None:
         with (self._directory / ANSWERS).open("wb") as answers:
 
@@ -236,7 +182,7 @@ class Worker:
                 self._count(answer)
 
             sender = Sender(
-                self._clients(),
+                self._connections.clients,
                 self._limits,
                 receive=receive,
                 server_end=self._process.ended if self._process else None,
@@ -245,12 +191,11 @@ class Worker:
 
     async def _send_load(self) -> None:
         assert self._settings.load
-        if self._openai and any("model" not in case.request for case in self._settings.cases):
-            choosing = asyncio.ensure_future(self._openai.choose_model())  # else the first requests would wait for it
-            await asyncio.wait({choosing}, timeout=self._limits.seconds)
-            await task_ends.ended(choosing)
+        choosing = asyncio.ensure_future(self._connections.choose_model())
+        await asyncio.wait({choosing}, timeout=self._limits.seconds)
+        await task_ends.ended(choosing)
         self._load = LoadRun(
-            self._clients(),
+            self._connections.clients,
             self._limits,
             directory=self._directory,
             mask=self._masked,
@@ -258,14 +203,6 @@ class Worker:
             server_end=self._process.ended if self._process else None,
         )
         await self._load.run(self._settings.load, self._settings.cases)
-
-    def _clients(self) -> Mapping[str, Client]:
-        clients: dict[str, Client] = {}
-        if self._openai:
-            clients |= dict.fromkeys(OPENAI_KINDS, self._openai)
-        if self._fmaas:
-            clients |= dict.fromkeys(FMAAS_KINDS, self._fmaas)
-        return clients
 
     def _count(self, answer: Answer) -> None:
         self._answers += 1
@@ -282,11 +219,8 @@ class Worker:
     async def _stop(self) -> None:
         """Close the connections, end the server, and write the report."""
         try:
-            for client in (self._openai, self._fmaas):
-                if client:
-                    await client.close()
+            await self._connections.close()
         finally:
-            self._openai = self._fmaas = None
             if self._process:
                 await self._process.stop(self._settings.server.grace)
             self._reservations.release()
