@@ -15,7 +15,8 @@ _MOST_HEAD_BYTES: Final = 64 << 10
 _MOST_LINE_BYTES: Final = 4096  # of the size of a chunk with its extensions
 _HEAD_END: Final = b"\r\n\r\n"
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\x00\n]*)?")
-_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
+_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_IN_VALUES: Final = re.compile(rb"[\x00\r\n]")
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00]*)?")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _INFORMATIONAL: Final = range(100, 200)
@@ -158,10 +159,10 @@ def _head(lines: Sequence[bytes]) -> Head:
         raise HttpError("the response does not begin with HTTP/1")
     headers = []
     for line in lines[1:]:
-        header = _HEADER.fullmatch(line)
-        if not header:
+        name, colon, value = line.partition(b":")
+        if not colon or not _NAME.fullmatch(name) or _NOT_IN_VALUES.search(value):
             raise HttpError("the response has an invalid header")
-        headers.append((header[1], header[2]))
+        headers.append((name, value.strip(b" \t")))
     values = [(name.lower(), value.lower()) for name, value in headers]
     lengths = {value for name, value in values if name == b"content-length"}
     encodings = [value for name, value in values if name == b"transfer-encoding"]

@@ -109,6 +109,12 @@ def test_bytes_after_a_response_prevent_the_next_request() -> None:
     assert found == (200, [(b"content-length", b"1")], b"a", False)
 
 
+def test_a_header_of_spaces_takes_no_time() -> None:
+    value = b"a" + b" " * 60_000 + b"a"
+    found = parsed([b"HTTP/1.1 204 X\r\nX: " + value + b"\r\n\r\n"])
+    assert found == (204, [(b"x", value)], b"", True)
+
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
