@@ -22,6 +22,7 @@ FAULTS: Final = (
     "none",
     "never_ready",
     "dies",
+    "kills_its_worker",
     "slow",
     "sends_half_a_stream",
     "sends_nonsense",
@@ -147,6 +148,7 @@ def test_each_server_has_its_own_verdict_and_cause(ended: Ended) -> None:
         "none": ("passed", None),
         "never_ready": ("error", "infrastructure"),
         "dies": ("failed", "product"),
+        "kills_its_worker": ("error", "infrastructure"),
         "slow": ("failed", "product"),
         "sends_half_a_stream": ("failed", "product"),
         "sends_nonsense": ("failed", "product"),
@@ -154,7 +156,7 @@ def test_each_server_has_its_own_verdict_and_cause(ended: Ended) -> None:
         "rather_slow": ("failed", "check"),
     }
     assert ended.outcome.exit_code == 3, str(ended.outcome)
-    assert "of 9 cells: 2 passed, 1 error, 6 failed" in ended.outcome.stdout
+    assert "of 10 cells: 2 passed, 2 error, 6 failed" in ended.outcome.stdout
 
 
 def test_the_table_on_the_terminal_shows_each_verdict_with_its_checks_and_tests(ended: Ended) -> None:
@@ -172,7 +174,7 @@ def test_the_table_on_the_terminal_shows_each_verdict_with_its_checks_and_tests(
 def test_nothing_is_left_running(ended: Ended) -> None:
     assert processes.marked(ended.workspace.directory.resolve()) == []
     reports = [json.loads(path.read_text()) for path in ended.directory.glob("*__test/*/attempt-*/files/worker.json")]
-    assert len(reports) == len(FAULTS) + 2
+    assert len(reports) == len(FAULTS) + 1  # two of `never_ready`, and none of the worker that was killed
     assert None not in {report["server"]["exit_status"] for report in reports}
 
 
@@ -210,6 +212,14 @@ def test_a_server_that_dies_during_a_request(ended: Ended) -> None:
     assert "1 chunk arrived" in (error.get("message") or "")
     assert (error.text or "").endswith("the text that arrived: 'b'")
     assert ended.row("dies", "Last")[0].get("message") == f"no complete answer: the request was not sent: {DEATH}"
+
+
+def test_a_worker_that_is_killed_is_started_again(ended: Ended) -> None:
+    assert ended.message("kills_its_worker") == [
+        "exit_status: exit status 137 (SIGKILL), expected 0",
+        "the verdict of attempt 1 was error (infrastructure): exit_status: exit status 137 (SIGKILL), expected 0",
+    ]
+    assert ended.outcomes("kills_its_worker")["First"] == "passed"
 
 
 def test_a_server_that_is_too_slow(ended: Ended) -> None:

@@ -90,6 +90,13 @@ def dies(request: HttpRequest) -> Iterator[bytes]:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def kills_its_worker(request: HttpRequest) -> Iterator[bytes]:
+    """Kill the worker, as the system does if memory runs out."""
+    if request.path != "/health" and request.body.get("stream"):
+        os.kill(os.getppid(), signal.SIGKILL)
+    yield from none(request)
+
+
 def falls_silent(request: HttpRequest) -> Iterator[bytes]:
     """Accept requests and answer nothing."""
     if request.path == "/health":
