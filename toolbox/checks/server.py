@@ -56,10 +56,10 @@ class Check(BaseModel):
         except ValueError as error:
             return Judgement(False, str(error))
         seconds = server.ready_seconds
-        if server.fault is None:
-            return Judgement(
-                True, f"ready after {duration(seconds)}" if seconds is not None else "no server was needed"
-            )
+        if server.fault is None and seconds is not None:
+            return Judgement(True, f"ready after {duration(seconds)}")
+        if server.fault is None:  # the check `exit_status` says why
+            return Judgement(False, "the worker ended before the server was ready")
         fault = truncate(" ".join(clean(server.fault).split()), _LONGEST_FAULT)
         line, number = _last_line(evidence.directory / self.log)
         message = f"{fault}\nthe last line of {self.log}: {line}" if line else fault

@@ -32,6 +32,11 @@ def test_a_server_that_was_never_ready_is_an_error_of_the_infrastructure(tmp_pat
     assert judgement.message == "the server was not ready within 3 s\nthe last line of files/server.log: loading"
 
 
+def test_a_worker_that_ended_first_is_judged_by_its_exit_status(tmp_path: Path) -> None:
+    judgement = judge(tmp_path, ready=None)
+    assert judgement == Judgement(False, "the worker ended before the server was ready")
+
+
 def test_a_server_that_ended_early_is_at_fault(tmp_path: Path) -> None:
     judgement = judge(tmp_path, fault=FAULT)
     assert (judgement.passed, judgement.is_infrastructure, judgement.message) == (False, False, FAULT)
