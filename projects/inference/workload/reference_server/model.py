@@ -6,8 +6,8 @@ running sequence. So numpy computes a separate matrix product for each sequence,
 do not depend on the other sequences.
 
 `dtype_str` is the type of parameters, cache and activations. With float16, numpy multiplies matrices with sums in
-float32 and rounds each element once; it computes means with sums in float32; all else is rounded to float16 after
-each operation, also the sum of the parts of two shards. Probabilities are computed from the scores in float64.
+float32 and rounds each element once; norms are computed in float32; all else is rounded to float16 after each
+operation, also the sum of the parts of two shards. Probabilities are computed from the scores in float64.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ class Model:
             return self._linear("head", self._norm("norm", x))
 
     def _norm(self, name: str, x: Array) -> Array:
-        unit, _ = normalize(x)
-        return unit * self._parameters[f"{name}.scale"] + self._parameters[f"{name}.shift"]
+        # In float16, squares of values above 256 would overflow, and the result would be 0 without any sign of it.
+        unit, _ = normalize(x.astype(np.promote_types(x.dtype, np.float32), copy=False))
+        return unit.astype(x.dtype, copy=False) * self._parameters[f"{name}.scale"] + self._parameters[f"{name}.shift"]
 
     def _linear(self, name: str, x: Array) -> Array:
         return x @ self._parameters[f"{name}.weight"] + self._parameters[f"{name}.bias"]

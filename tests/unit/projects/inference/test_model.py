@@ -123,6 +123,16 @@ def test_float16_is_close_to_float32(checkpoint: Checkpoint, text: list[int]) ->
     assert 0 < np.abs(scores[0] - scores[1]).max() < 0.2
 
 
+def test_squares_that_are_too_large_for_float16_do_not_change_the_result(checkpoint: Checkpoint) -> None:
+    parameters = checkpoint.parameters | {"tokens": 2000 * checkpoint.parameters["tokens"]}
+    assert 300 < np.abs(parameters["tokens"]).max() < 65504
+    single, half = (
+        Model(checkpoint.shape, cast(parameters, dtype), slots=1, length=32).prefill(0, [1, 2, 3])
+        for dtype in ("float32", "float16")
+    )
+    np.testing.assert_allclose(half, single, atol=0.1)
+
+
 def test_parameters_that_are_too_large_for_a_type_are_refused(checkpoint: Checkpoint) -> None:
     parameters = checkpoint.parameters | {"norm.scale": np.full(16, 1e5)}
     with pytest.raises(ModelError, match=r"norm\.scale has values that are too large for float16"):
