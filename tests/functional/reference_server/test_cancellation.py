@@ -29,6 +29,19 @@ def test_a_disconnected_http_client_frees_its_place(slow_server: ReferenceServer
     assert post(slow_server, COMPLETIONS, json.dumps(SHORT).encode())[0] == 200
 
 
+def test_the_unread_part_of_a_stream_is_dropped_with_its_connection(slow_server: ReferenceServer) -> None:
+    body = json.dumps(LONG | {"max_tokens": 3000, "stream": True}).encode()
+    head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", slow_server.http_port))
+        connection.sendall(head + body)
+        connection.recv(100)
+        assert post(slow_server, COMPLETIONS, json.dumps(SHORT).encode())[0] == 200  # waits for the end of the stream
+    assert post(slow_server, COMPLETIONS, json.dumps(SHORT).encode())[0] == 200
+    assert slow_server.errors.read_text() == ""
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_cancelled_call_frees_its_place(slow_server: ReferenceServer, stream: bool) -> None:
     request = fmaas.GenerationRequest(text="a")

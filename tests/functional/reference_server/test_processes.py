@@ -6,13 +6,17 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import openai
 import psutil
 import pytest
 
+from tests.functional.reference_server.clients import Stub
 from tests.servers.reference_server import WORKLOADS, ReferenceServer, command, environment, serving
+from toolbox.inference_client.fmaas import generation_pb2 as fmaas
 
 LONG = {"model": "tiny", "prompt": "a", "max_tokens": 90_000}
 
@@ -61,16 +65,43 @@ def test_a_killed_server_leaves_no_shard(checkpoint: Path) -> None:
         assert not shard.is_running()
 
 
-def test_a_signal_ends_a_busy_server_after_some_seconds_of_grace(long_checkpoint: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_busy_server_after_some_seconds_of_grace(long_checkpoint: Path, number: int) -> None:
+    request = fmaas.GenerationRequest(text="a")
+    parameters = fmaas.Parameters(stopping=fmaas.StoppingCriteria(max_new_tokens=90_000))
+    with (
+        serving(long_checkpoint) as server,
+        openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+        grpc.insecure_channel(server.grpc_address) as channel,
+        ThreadPoolExecutor() as threads,
+    ):
+        call = Stub(channel).GenerateStream(fmaas.SingleGenerationRequest(request=request, params=parameters))
+        stream = client.completions.create(stream=True, **LONG)  # type: ignore[call-overload]
+        whole = threads.submit(lambda: client.completions.create(**LONG))  # type: ignore[call-overload]
+        next(call)
+        next(stream)
+        server.process.send_signal(number)
+        with pytest.raises(openai.APIError, match="the server is stopping"):
+            list(stream)
+        with pytest.raises(openai.InternalServerError, match="the server is stopping") as refused:
+            whole.result()
+        assert refused.value.status_code == 503
+        with pytest.raises(grpc.RpcError, match="the server is stopping") as ended:
+            list(call)
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert server.process.wait(30) == 0
+        assert server.errors.read_text() == ""
+
+
+def test_a_request_that_runs_when_a_signal_comes_is_finished(long_checkpoint: Path) -> None:
     with (
         serving(long_checkpoint) as server,
         openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
     ):
-        stream = client.completions.create(stream=True, **LONG)  # type: ignore[call-overload]
+        stream = client.completions.create(stream=True, **LONG | {"max_tokens": 200})  # type: ignore[call-overload]
         next(stream)
-        server.process.send_signal(signal.SIGINT)
-        with pytest.raises(openai.APIConnectionError):
-            list(stream)
+        server.process.terminate()
+        assert [chunk.choices[0].finish_reason for chunk in stream][-1] == "length"
         assert server.process.wait(30) == 0
 
 

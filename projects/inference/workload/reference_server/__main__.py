@@ -25,7 +25,7 @@ try:
 
     from . import fmaas_api, http_connections, openai_api, openai_requests
     from .engine import MOST_JOBS, Engine
-    from .generation import EngineError, Limits
+    from .generation import EngineError, Limits, StoppingError
     from .model import DTYPES, ModelError
     from .shards import ModelOptions, ShardedModel
     from .vocabulary import Vocabulary
@@ -34,6 +34,7 @@ except ModuleNotFoundError as error:
     sys.exit(2)
 
 SECONDS_TO_END = 3
+SECONDS_TO_REFUSE = 1  # after that
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,7 +142,7 @@ async def _listen(engine: Engine, options: argparse.Namespace) -> None:
         http_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         rpc_server, grpc_port = await _start_grpc(engine, name, options)
         application = openai_api.application(engine, name)
-        http_server = http_connections.Server(application, seconds_to_end=SECONDS_TO_END)
+        http_server = http_connections.Server(application, seconds_to_end=SECONDS_TO_END + SECONDS_TO_REFUSE)
         serving = asyncio.create_task(http_server.serve([http_socket]))
         port = http_socket.getsockname()[1]
         print(f"{name} is served on {options.host}, port {port} (HTTP) and {grpc_port} (gRPC)", flush=True)
@@ -149,9 +150,15 @@ async def _listen(engine: Engine, options: argparse.Namespace) -> None:
         ends: list[asyncio.Future[Any]] = [signalled, engine.failure, serving]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         signalled.cancel()
+        has_failed = engine.failure.done()
         http_server.should_exit = True
-        await asyncio.gather(serving, rpc_server.stop(SECONDS_TO_END))
-    if engine.failure.done():
+        stopping = StoppingError(
+            f"the server is stopping, and the request was not finished in {SECONDS_TO_END} seconds"
+        )
+        last_call = asyncio.get_running_loop().call_later(SECONDS_TO_END, engine.fail, stopping)
+        await asyncio.gather(serving, rpc_server.stop(SECONDS_TO_END + SECONDS_TO_REFUSE))
+        last_call.cancel()
+    if has_failed:
         engine.failure.result()
 
 

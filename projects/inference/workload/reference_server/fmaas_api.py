@@ -34,6 +34,7 @@ from .generation import (
     RequestError,
     Sampling,
     Started,
+    StoppingError,
     quoted,
 )
 from .visible_text import VisibleText
@@ -265,6 +266,7 @@ STATUS_CODES: Final[Mapping[type[Exception], grpc.StatusCode]] = {
     RequestError: grpc.StatusCode.INVALID_ARGUMENT,
     UnknownModelError: grpc.StatusCode.NOT_FOUND,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    StoppingError: grpc.StatusCode.UNAVAILABLE,
     EngineError: grpc.StatusCode.INTERNAL,
 }
 

@@ -40,6 +40,10 @@ class EngineError(Exception):
     """The server cannot carry out requests any more, or the model computed no usable result."""
 
 
+class StoppingError(EngineError):
+    """The server has no time left to finish the request, because it was told to end."""
+
+
 class StopReason(enum.Enum):
     """Why a generation ended. The names are those of TGIS."""
 

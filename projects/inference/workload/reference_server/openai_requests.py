@@ -16,7 +16,7 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 
-from .generation import MOST_QUOTED, Options, OverloadedError, RequestError, Sampling
+from .generation import MOST_QUOTED, Options, OverloadedError, RequestError, Sampling, StoppingError
 
 B = TypeVar("B", bound="Body")
 T = TypeVar("T")
@@ -211,4 +211,4 @@ def as_api_error(error: Exception) -> ApiError:
         return ApiError(429, str(error), code="overloaded")
     if isinstance(error, HTTPException):
         return ApiError(error.status_code, error.detail)
-    return ApiError(500, str(error))
+    return ApiError(503 if isinstance(error, StoppingError) else 500, str(error))

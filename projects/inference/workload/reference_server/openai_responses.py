@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import time
@@ -160,6 +161,7 @@ class Answer:
                     visible = self._choices[index].add(event)
                     if visible or event.is_last:
                         yield self._chunk([self._choices[index].chunk(visible)])
+                        await asyncio.sleep(0)  # else a queue of very many events keeps the loop from all other work
             if self._includes_usage:
                 yield _sent(self._content(self._format.chunk_object, []) | {"usage": self._usage()})
             yield "data: [DONE]\n\n"
