@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
 def read(path: Path) -> Checkpoint:
     """Return the checkpoint of the file `path`. Raise CheckpointError if it is missing, damaged or inconsistent."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = dict(archive)
+        arrays = _arrays(path)
         shape = Shape(**{field.name: int(arrays.pop(f"shape.{field.name}")) for field in dataclasses.fields(Shape)})
         characters = arrays.pop("characters").astype("<u4").tobytes().decode("utf-32-le")
     except Exception as error:  # a damaged file can raise an error of almost any class
@@ -54,6 +54,15 @@ def read(path: Path) -> Checkpoint:
     if faults:
         raise CheckpointError(f"the checkpoint {path} is inconsistent: {'; '.join(faults)}")
     return Checkpoint(shape=shape, parameters=parameters, characters=characters)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        if not zipfile.is_zipfile(file):  # NumPy would advise to load pickled objects from it
+            raise ValueError("it is not an .npz file, or its end is missing")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            return dict(archive)
 
 
 def _faults(shape: Shape, parameters: Arrays, characters: str) -> list[str]:

@@ -72,6 +72,13 @@ def test_a_damaged_file_is_refused(path: Path, damaged: bytes) -> None:
         read(path)
 
 
+@pytest.mark.parametrize("damaged", [b"", b"text", content()[:-100]])
+def test_a_file_of_another_kind_is_refused_without_advice_to_trust_it(path: Path, damaged: bytes) -> None:
+    path.write_bytes(damaged)
+    with pytest.raises(CheckpointError, match=r": it is not an \.npz file, or its end is missing$"):
+        read(path)
+
+
 def test_a_missing_file_is_refused(path: Path) -> None:
     with pytest.raises(CheckpointError, match="No such file"):
         read(path)
