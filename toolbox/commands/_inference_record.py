@@ -10,8 +10,8 @@ from typing import Final
 
 from toolbox.inference import answer_records, case_files, local_worker
 from toolbox.inference.answer_records import AnswerRecord, AnswersFault
-from toolbox.inference.case_recording import CaseFile, Recorded
 from toolbox.inference.local_worker import RunningServer, WorkerEnd
+from toolbox.inference.recorded_cases import CaseFile, Recorded
 from toolbox.inference.recorded_responses import Keys
 from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import printable

@@ -1,4 +1,4 @@
-"""Sends requests of httpx over connections of asyncio, for loads.
+"""Sends requests of httpx over connections of asyncio, for loads. h11 speaks HTTP/1.1, as it does below httpx.
 
 The transport of httpx needs about 0.1 ms of CPU time for each chunk of a response, so that a few thousand tokens per
 second would overload a load generator. Only what the client of OpenAI's protocol needs is here: HTTP/1.1, with or
@@ -12,20 +12,25 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import Final
 
+import h11
 import httpx
 
-from .http_body import HttpError, ResponseParser
-
 _MOST_UNREAD: Final = 256 << 10
+_MOST_HEAD_BYTES: Final = 64 << 10
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 class _Connection(asyncio.Protocol):
-    """A connection, of which one task reads at a time."""
+    """A connection, of which one task reads at a time.
+
+    Args:
+        http: the state of the requests and responses.
+    """
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
+        self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD_BYTES)
         self._received = bytearray()
         self._waiting: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -79,26 +84,17 @@ class _Connection(asyncio.Protocol):
 class _Body(httpx.AsyncByteStream):
     """The body of a response. Its connection is kept if the body was read to its end."""
 
-    def __init__(self, transport: LoadTransport, connection: _Connection, parser: ResponseParser, first: bytes) -> None:
+    def __init__(self, transport: LoadTransport, connection: _Connection) -> None:
         self._transport = transport
         self._connection = connection
-        self._parser = parser
-        self._first = first
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self._first:
-            yield self._first
-        while not self._parser.is_complete:
-            if content := await _feed(self._connection, self._parser):
-                yield content
+        while isinstance(event := await _event(self._connection), h11.Data):
+            yield bytes(event.data)
 
     async def aclose(self) -> None:
         """Give the connection back, or close it."""
-        head, parser = self._parser.head, self._parser
-        self._transport.end(
-            self._connection,
-            is_usable=bool(head and head.keeps_connection and parser.is_complete and not parser.has_rest),
-        )
+        self._transport.end(self._connection)
 
 
 class LoadTransport(httpx.AsyncBaseTransport):
@@ -115,23 +111,23 @@ class LoadTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, and return its response as soon as the head is there."""
-        content = _content(request)
         connection = self._idle_connection() or await self._connect(request.url)
-        parser = ResponseParser()
         try:
-            connection.transport.write(content)
-            first = b""
-            while parser.head is None:
-                first = await _feed(connection, parser)
+            connection.transport.write(_content(connection.http, request))
+            while isinstance(event := await _event(connection), h11.InformationalResponse):
+                pass  # the response follows
         except BaseException:
-            self.end(connection, is_usable=False)
+            connection.transport.abort()
             raise
-        body = _Body(self, connection, parser, first)
-        return httpx.Response(parser.head.status, headers=list(parser.head.headers), stream=body)
+        assert isinstance(event, h11.Response)  # all else would be an error of the protocol
+        return httpx.Response(event.status_code, headers=list(event.headers), stream=_Body(self, connection))
 
-    def end(self, connection: _Connection, *, is_usable: bool) -> None:
+    def end(self, connection: _Connection) -> None:
         """Keep a connection for another request, or close it."""
-        if is_usable and connection.is_usable:
+        http = connection.http
+        is_complete = http.our_state is http.their_state is h11.DONE and not http.trailing_data[0]
+        if is_complete and connection.is_usable:
+            http.start_next_cycle()
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
@@ -163,24 +159,26 @@ class LoadTransport(httpx.AsyncBaseTransport):
         return connection
 
 
-async def _feed(connection: _Connection, parser: ResponseParser) -> bytes:
-    """Return some bytes of the body, which may be none yet. Raise an error of httpx."""
+async def _event(connection: _Connection) -> object:
+    """Return the next event of the response, as h11 calls its parts. Raise an error of httpx."""
     try:
-        content = await connection.read()
-        if content:
-            return parser.feed(content)
-        parser.feed_end()
-    except HttpError as error:
+        while (event := connection.http.next_event()) is h11.NEED_DATA:
+            content = await connection.read()
+            if not content and connection.http.their_state is h11.SEND_RESPONSE:
+                raise httpx.RemoteProtocolError("the server disconnected without a response")
+            connection.http.receive_data(content)
+    except h11.RemoteProtocolError as error:
         raise httpx.RemoteProtocolError(str(error)) from error
     except OSError as error:
         raise httpx.ReadError(str(error)) from error
-    return b""
+    return event
 
 
-def _content(request: httpx.Request) -> bytes:
-    """Return the bytes of a request."""
-    lines = [f"{request.method} ".encode() + request.url.raw_path + b" HTTP/1.1"]
-    lines += [name + b": " + value for name, value in request.headers.raw]
-    if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
-        raise httpx.LocalProtocolError("a header of the request contains a line break")
-    return b"\r\n".join(lines) + b"\r\n\r\n" + request.content
+def _content(http: h11.Connection, request: httpx.Request) -> bytes:
+    """Return the bytes of a request. Raise an error of httpx."""
+    try:
+        head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+        events = [head, h11.Data(data=request.content), h11.EndOfMessage()]
+        return b"".join(http.send(event) or b"" for event in events)
+    except h11.LocalProtocolError as error:
+        raise httpx.LocalProtocolError(str(error)) from error

@@ -100,8 +100,37 @@ def test_a_large_response_is_whole() -> None:
 
 
 def test_a_header_cannot_add_another_one() -> None:
-    async def work(client: httpx.AsyncClient) -> None:
-        with pytest.raises(httpx.LocalProtocolError, match="line break"):
-            await client.get("http://127.0.0.1:1", headers={"X": "a\r\nY: b"})
+    with serving(answering(WHOLE)) as server:
 
-    use(work)
+        async def work(client: httpx.AsyncClient) -> None:
+            with pytest.raises(httpx.LocalProtocolError, match="header"):
+                await client.get(server.url, headers={"X": "a\r\nY: b"})
+
+        use(work)
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the server disconnected without a response"),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n", "the server disconnected without a response"),
+        (WHOLE[:-1], "without sending complete message body"),
+        (b"HTTP/1.1 200 X\r\nX: " + b"a" * 70_000, "too long"),
+        (b"HTTP/1.1 101 Switching\r\n\r\n", "without a pending proposal"),
+        (b"<html>\r\n\r\n", "illegal status line"),
+    ],
+)
+def test_a_response_that_is_not_whole_is_an_error(content: bytes, message: str) -> None:
+    with serving(answering(content)) as server:
+
+        async def work(client: httpx.AsyncClient) -> None:
+            with pytest.raises(httpx.RemoteProtocolError, match=message):
+                await client.get(server.url)
+
+        use(work)
+
+
+def test_an_informational_response_precedes_the_response() -> None:
+    with serving(answering(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + WHOLE)) as server:
+        assert connections(server, 1) == 1

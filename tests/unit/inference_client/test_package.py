@@ -12,7 +12,7 @@ import pytest
 from toolbox.system import places
 
 PACKAGE = places.builtin_root() / "toolbox/inference_client"
-LIBRARIES = {"fmaas_client.py": {"grpc"}, "openai_client.py": {"httpx"}, "http_transport.py": {"httpx"}}
+LIBRARIES = {"fmaas_client.py": {"grpc"}, "openai_client.py": {"httpx"}, "http_transport.py": {"h11", "httpx"}}
 PROTOBUF = {"fmaas_messages.py", "generation_pb2.py"}
 
 

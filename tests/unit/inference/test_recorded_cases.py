@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolbox.inference import case_files
 from toolbox.inference.answer_records import AnswerRecord
-from toolbox.inference.case_recording import CaseFile, Recorded
+from toolbox.inference.recorded_cases import CaseFile, Recorded
 from toolbox.model.errors import ConfigurationFaults
 
 GREEDY = """
