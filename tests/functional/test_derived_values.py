@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
 from typing import Any
 
 from tests.functional.grid import ORCHESTRATION, Grid
@@ -56,6 +57,22 @@ def test_faults_of_contracts_and_of_derive_are_reported_together(workspace: Work
         assert "`matrix.jobz` is an unknown field: did you mean jobs?" in outcome.stderr
         assert "`count` is too large" in outcome.stderr
     assert not grid.lines
+
+
+def test_a_condition_on_a_derived_axis_is_no_fault_if_the_axis_cannot_be_derived(workspace: Workspace) -> None:
+    grid_of(workspace, 4, skip=[{"when": {"n": 1}, "reason": "not now"}])
+    outcome = workspace.run("project", "plan", "grid")
+    assert outcome.exit_code == 2
+    assert "`count` is too large" in outcome.stderr
+    assert "no axis" not in outcome.stderr
+
+
+def test_a_project_without_a_matrix_derives_values_too(workspace: Workspace) -> None:
+    files = {"projects/plain/orchestration.py": '"""Counts."""' + dedent(DERIVE), "config/plain.yaml": "count: 4\n"}
+    outcome = workspace.write(files).run("config", "validate", "plain")
+    assert outcome.exit_code == 2
+    assert "a fault in the configuration" in outcome.stderr
+    assert "`count` is too large" in outcome.stderr
 
 
 def test_a_condition_may_name_a_derived_axis(workspace: Workspace) -> None:

@@ -23,6 +23,7 @@ from toolbox.runs.run_state import CLEANUP
 from toolbox.system import environ, places
 
 _DERIVED: Final = "orchestration.py"
+_AXES: Final = "matrix.axes"
 PHASES: Final = ("pre_cleanup", "prepare", "test", CLEANUP)
 
 
@@ -135,6 +136,7 @@ def derived(files: ProjectFiles, configuration: Configuration) -> Configuration:
             configuration = configuration.replaced(path, value, layer=_DERIVED)
     except ConfigurationError as error:
         faults = list(error.faults)
+        configuration = _with_unknown_axes(configuration)
     try:
         configuration.check_contracts()  # with the derived values, because other values may name them: `when` an axis
     except ConfigurationError as error:
@@ -142,6 +144,18 @@ def derived(files: ProjectFiles, configuration: Configuration) -> Configuration:
     if faults:
         raise ConfigurationFaults(faults)
     return configuration
+
+
+def _with_unknown_axes(configuration: Configuration) -> Configuration:
+    """Return the configuration with a value on each axis that is null, because `derive` did not compute its values."""
+    try:
+        axes = configuration.written(_AXES)
+    except ConfigurationError:  # the project has no matrix
+        return configuration
+    if not isinstance(axes, Mapping) or None not in axes.values():
+        return configuration
+    known = {name: ["unknown"] if values is None else values for name, values in axes.items()}
+    return configuration.replaced(_AXES, known, layer=_DERIVED)
 
 
 def _hook(files: ProjectFiles, name: str) -> Callable[[Configuration], Mapping[str, object]] | None:
