@@ -24,6 +24,7 @@ EVERYTHING = {
     "tokenRanks": True,
     "topNTokens": 2,
 }
+STOP_SEQUENCES = "can specify at most 6 non-empty stop sequences, each not more than 240 UTF8 bytes"
 
 
 def request(*texts: str, **parameters: Any) -> fmaas.BatchedGenerationRequest:
@@ -203,14 +204,18 @@ def test_the_model_is_described(stub: Stub) -> None:
     ("text", "parameters", "reason"),
     [
         ("", {}, "text must contain at least one character"),
-        ("a" * 32, {}, "text must be shorter than 32 tokens, not 32"),
+        ("a" * 32, {}, "input tokens (32) plus prefix length (0) must be < 32"),
         ("A", {}, "text contains the character 'A' at position 0"),
         ("a", {"stopping": {"maxNewTokens": 31}}, "max_new_tokens must be <= 30"),
         ("a", {"stopping": {"maxNewTokens": 2**32 - 1}}, "max_new_tokens must be <= 30"),
         ("a", {"stopping": {"minNewTokens": 20, "maxNewTokens": 10}}, "min_new_tokens must be <= max_new_tokens"),
-        ("a" * 20, {"stopping": {"minNewTokens": 13}}, "min_new_tokens must be <= 12 after a prompt of 20 tokens"),
-        ("a", {"stopping": {"stopSequences": ["b", ""]}}, "stop_sequences can have at most 6 non-empty texts"),
-        ("a", {"stopping": {"stopSequences": ["b"] * 7}}, "stop_sequences can have at most 6 non-empty texts"),
+        (
+            "a" * 20,
+            {"stopping": {"minNewTokens": 13}},
+            "input tokens (20) plus prefix length (0) plus min_new_tokens (13) must be <= 32",
+        ),
+        ("a", {"stopping": {"stopSequences": ["b", ""]}}, STOP_SEQUENCES),
+        ("a", {"stopping": {"stopSequences": ["b"] * 7}}, STOP_SEQUENCES),
         ("a", {"method": "SAMPLE", "sampling": {"temperature": 0.02}}, "temperature must be >= 0.05"),
         ("a", {"method": "SAMPLE", "sampling": {"temperature": -1.0}}, "temperature must be >= 0.05"),
         ("a", {"method": "SAMPLE", "sampling": {"temperature": "NaN"}}, "temperature must be >= 0.05"),
@@ -258,5 +263,5 @@ def test_unknown_models_and_prefixes_are_refused(stub: Stub) -> None:
 
 
 def test_a_stream_without_a_request_is_refused(stub: Stub) -> None:
-    with pytest.raises(grpc.RpcError, match="request is missing"):
+    with pytest.raises(grpc.RpcError, match="missing request"):
         list(stub.GenerateStream(fmaas.SingleGenerationRequest()))

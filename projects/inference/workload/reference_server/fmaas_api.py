@@ -80,7 +80,7 @@ class Service:
         """Continue a text, and yield the parts of the response."""
         self._check_model(message.model_id, message)
         if not message.HasField("request"):
-            raise RequestError("request", "is missing")
+            raise RequestError("request", "is missing", tgis_message="missing request")
         text = message.request.text
         reply = _Reply(self._request(text, message.params), text, message.params, self._engine)
         async with self._engine.generate([reply.request]) as events:
@@ -138,7 +138,8 @@ def _options(parameters: fmaas.Parameters, *, default_length: int) -> Options:
     stopping, shown = parameters.stopping, parameters.response
     shows_tokens = shown.generated_tokens or shown.input_tokens
     if (shown.token_logprobs or shown.token_ranks or shown.top_n_tokens) and not shows_tokens:
-        raise RequestError("response", "must request input and/or generated tokens to request extra token detail")
+        message = "must request input and/or generated tokens to request extra token detail"
+        raise RequestError("response", message, tgis_message=message)
     if shown.top_n_tokens > MOST_TOP_TOKENS:
         raise RequestError("top_n_tokens", f"must be <= {MOST_TOP_TOKENS}")
     penalty = parameters.decoding.length_penalty
@@ -280,7 +281,7 @@ def _decode(message: type[In], content: bytes) -> In:
 async def _abort(context: Context, error: Exception) -> None:
     text = str(error)
     if isinstance(error, RequestError):
-        text = f"{NAMES.get(error.parameter, error.parameter)} {error.problem}"
+        text = error.tgis_message or f"{NAMES.get(error.parameter, error.parameter)} {error.problem}"
     elif isinstance(error, DecodeError):
         text = f"the message cannot be decoded: {error}"
     code = next(code for kind, code in STATUS_CODES.items() if isinstance(error, kind))

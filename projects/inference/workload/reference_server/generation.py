@@ -24,12 +24,14 @@ class RequestError(Exception):
     Attributes:
         parameter: what is wrong, by the name of an attribute of `Options`, or `prompt`.
         problem: the rest of a sentence that begins with the name of the parameter.
+        tgis_message: what TGIS says instead, if it is not such a sentence.
     """
 
-    def __init__(self, parameter: str, problem: str) -> None:
+    def __init__(self, parameter: str, problem: str, *, tgis_message: str = "") -> None:
         super().__init__(f"{parameter} {problem}")
         self.parameter = parameter
         self.problem = problem
+        self.tgis_message = tgis_message
 
 
 class OverloadedError(Exception):
@@ -132,6 +134,8 @@ class Options:
             len(lengths) <= MOST_STOP_SEQUENCES and all(0 < length <= STOP_SEQUENCE_BYTES for length in lengths),
             "stop_sequences",
             f"can have at most {MOST_STOP_SEQUENCES} non-empty texts of at most {STOP_SEQUENCE_BYTES} UTF-8 bytes each",
+            tgis_message=f"can specify at most {MOST_STOP_SEQUENCES} non-empty stop sequences, "
+            f"each not more than {STOP_SEQUENCE_BYTES} UTF8 bytes",
         )
 
 
@@ -140,9 +144,9 @@ def quoted(text: str) -> str:
     return f"{text[:MOST_QUOTED]!a}{'...' * (len(text) > MOST_QUOTED)}"
 
 
-def _require(correct: bool, parameter: str, problem: str) -> None:
+def _require(correct: bool, parameter: str, problem: str, *, tgis_message: str = "") -> None:
     if not correct:
-        raise RequestError(parameter, problem)
+        raise RequestError(parameter, problem, tgis_message=tgis_message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +165,19 @@ class Limits:
         length = len(tokens)
         _require(length > 0, "prompt", "must contain at least one character")
         room = self.max_sequence_length - length
-        _require(room > 0, "prompt", f"must be shorter than {self.max_sequence_length} tokens, not {length}")
+        tgis_sum = f"input tokens ({length}) plus prefix length (0)"
+        _require(
+            room > 0,
+            "prompt",
+            f"must be shorter than {self.max_sequence_length} tokens, not {length}",
+            tgis_message=f"{tgis_sum} must be < {self.max_sequence_length}",
+        )
         _require(
             options.min_new_tokens <= min(room, wanted),
             "min_new_tokens",
             f"must be <= {min(room, wanted)} after a prompt of {length} tokens",
+            tgis_message=f"{tgis_sum} plus min_new_tokens ({options.min_new_tokens}) "
+            f"must be <= {self.max_sequence_length}",
         )
         reason = StopReason.TOKEN_LIMIT if room < wanted else StopReason.MAX_TOKENS
         return Request(tokens=tokens, length=min(room, wanted), length_reason=reason, options=options)
