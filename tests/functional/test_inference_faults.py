@@ -30,6 +30,7 @@ FAULTS: Final = (
     "wrong_token",
     "rather_slow",
 )
+FMAAS_FAULTS: Final = ("dies", "sends_half_a_stream", "sends_nonsense", "wrong_token")
 WRONG_TOKEN: Final = "token 7 is ' day' (logprob -0.1), expected ' night' (logprob -0.1)"
 DEATH: Final = "the server ended with status 137 (SIGKILL)"
 
@@ -51,6 +52,18 @@ def cases() -> list[dict[str, Any]]:
     return [case("First", "b"), sentence, case("Last", "b")]
 
 
+def fmaas_case() -> dict[str, Any]:
+    """Return a case of fmaas for the same text."""
+    options = {"generatedTokens": True, "tokenLogprobs": True, "topNTokens": 2}
+    tokens = [{"text": text, "logprob": -0.1} for text in SENTENCE]
+    response = {"text": "".join(SENTENCE), "stopReason": "MAX_TOKENS", "generatedTokenCount": 10, "tokens": tokens}
+    return {
+        "name": "Sentence",
+        "request": {"params": {"response": options}, "requests": [{"text": "Tell a story."}]},
+        "response": {"responses": [response]},
+    }
+
+
 def overrides(workspace: Workspace) -> dict[str, Any]:
     """Return the changes to the configuration: a framework and a config for each scripted server."""
     shipped = yaml.safe_load((ROOT / "config/inference.yaml").read_text())
@@ -64,13 +77,25 @@ def overrides(workspace: Workspace) -> dict[str, Any]:
         }
         for fault in FAULTS
     }
-    configs = [{"name": fault, "deployment_framework": fault, "resources": {"gpu": None}} for fault in FAULTS]
+    for fault in FMAAS_FAULTS:
+        command = ["@inference.python", "-m", "tests.servers.inference.fmaas_program", fault, "--grpc_port={grpc_port}"]
+        scripted[f"fmaas_{fault}"] = {**framework, "command": command, "protocols": ["fmaas"]}
+    configs = [{"name": fault, "deployment_framework": fault, "resources": {"gpu": None}} for fault in scripted]
     slow_start = {"check": "metric", "metric": "ready_seconds", "upper": 0.9, "when": {"config": "rather_slow"}}
     return {
         "frameworks": {**shipped["frameworks"], **scripted},
         "tests": [
             {**reference, "configs": reference["configs"][:1]},
-            {"model": "scripted", "configs": configs, "cases": [str(workspace.directory / "cases.yaml")]},
+            {
+                "model": "scripted",
+                "configs": configs[: len(FAULTS)],
+                "cases": [str(workspace.directory / "cases.yaml")],
+            },
+            {
+                "model": "scripted-fmaas",
+                "configs": configs[len(FAULTS) :],
+                "cases": [str(workspace.directory / "fmaas.yaml")],
+            },
         ],
         "inference.timeout": 4,
         "inference.concurrency": 1,
@@ -79,6 +104,13 @@ def overrides(workspace: Workspace) -> dict[str, Any]:
         "host.capture_state.enabled": False,
         "reference_server.checkpoint": str(workspace.directory / "model.npz"),
     }
+
+
+def classname(config: str) -> str:
+    """Return the name of the class of the cases of a config in `junit.xml`."""
+    if config.startswith("fmaas_"):
+        return f"model=scripted-fmaas,config={config},test=cases.fmaas"
+    return f"model=scripted,config={config},test=cases.cases"
 
 
 @dataclass(frozen=True)
@@ -114,15 +146,13 @@ class Ended:
     def row(self, config: str, name: str) -> Element:
         """Return the element of a case in `junit.xml`."""
         root: Element = ElementTree.fromstring((self.directory / "junit.xml").read_text())
-        (row,) = root.findall(
-            f".//testcase[@classname='model=scripted,config={config},test=cases.cases'][@name='{name}']"
-        )
+        (row,) = root.findall(f".//testcase[@classname='{classname(config)}'][@name='{name}']")
         return row
 
     def outcomes(self, config: str) -> dict[str, str]:
         """Return for each case of a config whether it passed, failed or was an error."""
         root: Element = ElementTree.fromstring((self.directory / "junit.xml").read_text())
-        rows = root.findall(f".//testcase[@classname='model=scripted,config={config},test=cases.cases']")
+        rows = root.findall(f".//testcase[@classname='{classname(config)}']")
         return {row.get("name", ""): row[0].tag if len(row) else "passed" for row in rows}
 
     def table(self, config: str) -> str:
@@ -139,12 +169,15 @@ class Ended:
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Run all servers, two at a time."""
     workspace = Workspace(tmp_path_factory.mktemp("faults") / "workspace")
-    workspace.write({"cases.yaml": yaml.safe_dump(cases()), "overrides.yaml": yaml.safe_dump(overrides(workspace))})
+    contents = {"cases": cases(), "fmaas": [fmaas_case()], "overrides": overrides(workspace)}
+    workspace.write({f"{name}.yaml": yaml.safe_dump(content) for name, content in contents.items()})
     return Ended(workspace, workspace.run("project", "run", "inference", "--overrides=overrides.yaml", "--jobs=2"))
 
 
 def test_each_server_has_its_own_verdict_and_cause(ended: Ended) -> None:
-    assert {config: ended.verdict(config) for config in ("float32", *FAULTS)} == {
+    assert {
+        config: ended.verdict(config) for config in ("float32", *FAULTS, *(f"fmaas_{fault}" for fault in FMAAS_FAULTS))
+    } == {
         "float32": ("passed", None),
         "none": ("passed", None),
         "never_ready": ("error", "infrastructure"),
@@ -155,9 +188,13 @@ def test_each_server_has_its_own_verdict_and_cause(ended: Ended) -> None:
         "sends_nonsense": ("failed", "product"),
         "wrong_token": ("failed", "check"),
         "rather_slow": ("failed", "check"),
+        "fmaas_dies": ("failed", "product"),
+        "fmaas_sends_half_a_stream": ("failed", "product"),
+        "fmaas_sends_nonsense": ("failed", "product"),
+        "fmaas_wrong_token": ("failed", "check"),
     }
     assert ended.outcome.exit_code == 3, str(ended.outcome)
-    assert "of 10 cells: 2 passed, 2 error, 6 failed" in ended.outcome.stdout
+    assert "of 14 cells: 2 passed, 2 error, 10 failed" in ended.outcome.stdout
 
 
 def test_the_table_on_the_terminal_shows_each_verdict_with_its_checks_and_tests(ended: Ended) -> None:
@@ -175,7 +212,9 @@ def test_the_table_on_the_terminal_shows_each_verdict_with_its_checks_and_tests(
 def test_nothing_is_left_running(ended: Ended) -> None:
     assert processes.marked(ended.workspace.directory.resolve()) == []
     reports = [json.loads(path.read_text()) for path in ended.directory.glob("*__test/*/attempt-*/files/worker.json")]
-    assert len(reports) == len(FAULTS) + 1  # two of `never_ready`, and none of the worker that was killed
+    assert (
+        len(reports) == len(FAULTS) + len(FMAAS_FAULTS) + 1
+    )  # two of `never_ready`, and none of the worker that was killed
     assert None not in {report["server"]["exit_status"] for report in reports}
 
 
@@ -216,7 +255,7 @@ def test_a_server_that_dies_during_a_request(ended: Ended) -> None:
 
 
 def test_a_worker_that_is_killed_is_started_again(ended: Ended) -> None:
-    assert ended.message("kills_its_worker") == [
+    assert ended.message("kills_its_worker")[:2] == [
         "exit_status: exit status 137 (SIGKILL), expected 0",
         "the verdict of attempt 1 was error (infrastructure): exit_status: exit status 137 (SIGKILL), expected 0",
     ]
@@ -262,9 +301,10 @@ def test_a_server_that_answers_nonsense(ended: Ended) -> None:
     assert "\x1b" not in ended.outcome.stdout
 
 
+@pytest.mark.parametrize("config", ["wrong_token", "fmaas_wrong_token"])
 @pytest.mark.parametrize("name", ["Sentence", "Sentence (stream)"])
-def test_a_wrong_token_at_position_7(ended: Ended, name: str) -> None:
-    failure = ended.row("wrong_token", name)[0]
+def test_a_wrong_token_at_position_7(ended: Ended, config: str, name: str) -> None:
+    failure = ended.row(config, name)[0]
     assert failure.get("message") == f"the text differs at character 26: {WRONG_TOKEN}"
     before = "'It' ' was' ' a' ' dark' ' and' ' stormy'"
     assert [line.strip() for line in (failure.text or "").splitlines()][1:6] == [
@@ -275,3 +315,25 @@ def test_a_wrong_token_at_position_7(ended: Ended, name: str) -> None:
         "top tokens, actual: ' day' (logprob -0.1), ' something' (logprob -2.5)",
     ]
     assert ended.outcomes("wrong_token")["Last"] == "passed"
+
+
+def test_a_server_of_fmaas_that_dies_during_a_stream(ended: Ended) -> None:
+    assert ended.message("fmaas_dies")[:2] == [
+        f"server: {DEATH}",
+        "the last line of files/server.log: out of memory",
+    ]
+    assert ended.outcomes("fmaas_dies") == {"Sentence": "passed", "Sentence (stream)": "error"}
+    message = ended.row("fmaas_dies", "Sentence (stream)")[0].get("message") or ""
+    assert message.startswith("no complete answer: UNAVAILABLE: ")
+    assert message.endswith(f"; {DEATH}")
+
+
+def test_a_server_of_fmaas_that_sends_half_a_stream(ended: Ended) -> None:
+    error = ended.row("fmaas_sends_half_a_stream", "Sentence (stream)")[0]
+    assert "the stream ended without a stop reason; 6 chunks arrived" in (error.get("message") or "")
+    assert (error.text or "").endswith("the text that arrived: 'It was a dark and'")
+
+
+def test_a_server_of_fmaas_that_answers_nonsense(ended: Ended) -> None:
+    message = ended.row("fmaas_sends_nonsense", "Sentence (stream)")[0].get("message") or ""
+    assert message.startswith("no complete answer: the answer is not a message GenerationResponse: ")

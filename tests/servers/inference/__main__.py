@@ -25,7 +25,7 @@ from tests.servers.inference.http_server import HttpRequest, HttpServer, choice,
 START: Final = time.monotonic()
 END: Final = threading.Event()
 SENTENCE: Final = ("It", " was", " a", " dark", " and", " stormy", " night", ";", " the", " rain")
-_WRONG: Final = 6  # the index of the token that `wrong_token` replaces
+WITH_WRONG_TOKEN: Final = (*SENTENCE[:6], " day", *SENTENCE[7:])
 
 
 def log(text: str) -> None:
@@ -40,7 +40,7 @@ def none(request: HttpRequest) -> Iterator[bytes]:
 
 def wrong_token(request: HttpRequest) -> Iterator[bytes]:
     """Answer with one wrong token at position 7."""
-    yield from _answer(request, (*SENTENCE[:_WRONG], " day", *SENTENCE[_WRONG + 1 :]))
+    yield from _answer(request, WITH_WRONG_TOKEN)
 
 
 def slow(request: HttpRequest) -> Iterator[bytes]:

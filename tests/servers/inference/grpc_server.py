@@ -29,6 +29,7 @@ class GrpcServer:
         unary: answers all methods but GenerateStream, with its first message.
         stream: answers GenerateStream.
         certificate: a file of `certificates.make`, for a server with TLS.
+        port: 0 for a free port.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class GrpcServer:
         unary: Script = no_answer,
         stream: Script = no_answer,
         *,
+        port: int = 0,
         compression: grpc.Compression | None = None,
         certificate: Path | None = None,
     ) -> None:
@@ -56,7 +58,7 @@ class GrpcServer:
             pair = (certificate.with_suffix(".key").read_bytes(), certificate.read_bytes())
             self.port = self._server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
         else:
-            self.port = self._server.add_insecure_port("127.0.0.1:0")
+            self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self.address = f"127.0.0.1:{self.port}"
         self._server.start()
 
