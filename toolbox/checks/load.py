@@ -99,7 +99,7 @@ class Check(BaseModel):
         names = [step.name for step in results.steps]
         if missing := [name for name in expected if name not in names]:
             steps = ", ".join(first_of(missing, _MOST_FAULTS))
-            yield f"{len(missing)} of {counted(len(expected), 'step')} did not run: {steps}"
+            yield f"{len(missing)} of {counted(len(expected), 'step')} did not end: {steps}"
         yield from (
             f"{self.file} has the step {name}, which the settings do not name" for name in names if name not in expected
         )

@@ -53,7 +53,7 @@ def test_some_errors_can_be_allowed(judged: Any) -> None:
 def test_steps_that_did_not_run_fail(judged: Any) -> None:
     judgement = judged(step(4), rates=(4, 0.5, 16))
     assert (judgement.passed, judgement.is_infrastructure) == (False, False)
-    assert judgement.message == "2 of 3 steps did not run: rate=0.5, rate=16"
+    assert judgement.message == "2 of 3 steps did not end: rate=0.5, rate=16"
 
 
 def test_a_step_that_the_settings_do_not_name_fails(judged: Any) -> None:
