@@ -11,6 +11,7 @@ limit of the sampling.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -95,20 +96,21 @@ class Service:
     async def tokenize(self, message: fmaas.BatchedTokenizeRequest) -> fmaas.BatchedTokenizeResponse:
         """Split each text of a batch into its characters."""
         self._check_model(message.model_id)
-        responses = []
+        # In a thread, because very long texts take seconds, and other requests should not wait for them.
+        return await asyncio.to_thread(self._tokenized, message)
+
+    def _tokenized(self, message: fmaas.BatchedTokenizeRequest) -> fmaas.BatchedTokenizeResponse:
+        found = fmaas.BatchedTokenizeResponse()
         for request in message.requests:
             tokens = self._vocabulary.encode(request.text)
             start = max(0, len(tokens) - message.truncate_input_tokens) if message.truncate_input_tokens else 0
-            places = range(start, len(tokens))
-            offset = fmaas.TokenizeResponse.Offset
-            responses.append(
-                fmaas.TokenizeResponse(
-                    token_count=len(places),
-                    tokens=request.text[start:] if message.return_tokens else (),
-                    offsets=[offset(start=place, end=place + 1) for place in places] if message.return_offsets else (),
-                )
-            )
-        return fmaas.BatchedTokenizeResponse(responses=responses)
+            single = found.responses.add(token_count=len(tokens) - start)
+            if message.return_tokens:
+                single.tokens.extend(request.text[start:])
+            if message.return_offsets:
+                for place in range(start, len(tokens)):
+                    single.offsets.add(start=place, end=place + 1)
+        return found
 
     async def model_info(self, message: fmaas.ModelInfoRequest) -> fmaas.ModelInfoResponse:
         """Describe the model and the limits of the server."""
