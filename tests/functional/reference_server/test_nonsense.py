@@ -1,11 +1,20 @@
-"""Any request gets an answer or an error that says what is wrong with it."""
+"""
+Any request gets an answer or an error that says what is wrong with it, and leaves the server as it was.
+
+FUZZ_EXAMPLES=20000 in the environment makes each test with random requests try this number of them.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import socket
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +24,25 @@ from tests.servers.reference_server import ReferenceServer
 from toolbox.inference_client.fmaas import generation_pb2 as fmaas
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+METHODS = ["Generate", "GenerateStream", "Tokenize", "ModelInfo"]
+fuzzed = settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unharmed(server: ReferenceServer) -> Iterator[None]:
+    """After all tests, check that the server still answers, and has neither threads nor connections left over."""
+    process = psutil.Process(server.process.pid)
+    threads, files, memory = process.num_threads(), process.num_fds(), process.memory_info().rss
+    yield
+    assert post(server, COMPLETIONS, json.dumps({"model": "tiny", "prompt": "a"}).encode())[0] == 200
+    # Some threads of an executor, and some memory, are kept. The channels of other tests are connections.
+    assert process.num_threads() < threads + 10
+    assert process.num_fds() < files + 20
+    assert process.memory_info().rss < memory + 200 * 2**20
+    assert "Traceback" not in server.errors.read_text()
 
 
 def raw_call(channel: grpc.Channel, method: str) -> Any:
@@ -80,7 +108,7 @@ plausible: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fuzzed
 @given(
     path=st.sampled_from([COMPLETIONS, CHAT]),
     fields=st.lists(st.sampled_from([*plausible, *other_fields]), unique=True),
@@ -101,12 +129,87 @@ def test_any_json_gets_an_answer_or_an_error(
         assert content["error"]["message"]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=60), method=st.sampled_from(["Generate", "GenerateStream", "Tokenize", "ModelInfo"]))
+@fuzzed
+@given(content=st.binary(max_size=60), method=st.sampled_from(METHODS))
 def test_any_bytes_get_an_answer_or_an_error(server: ReferenceServer, content: bytes, method: str) -> None:
     with grpc.insecure_channel(server.grpc_address) as channel:
         try:
             list(raw_call(channel, method)(content, timeout=30))
+        except grpc.RpcError as error:
+            assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)  # noqa: PT017
+
+
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    """Return a content with some bytes changed, added or removed."""
+    for _ in range(chance.randint(1, 4)):
+        place = chance.randint(0, len(content))
+        added = chance.randbytes(chance.choice([0, 1, 1, 8]))
+        content = content[:place] + added + content[place + chance.choice([0, 1, 1, 20]) :]
+    return content
+
+
+def sent(port: int, content: bytes) -> bytes:
+    """Send some bytes, and return what the server sends until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        received = b""
+        try:
+            connection.sendall(content)
+            connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(65536):
+                received += part
+        except ConnectionError:  # the server may close it before it has read all
+            pass
+        return received
+
+
+BODY = json.dumps({"model": "tiny", "prompt": "abc", "max_tokens": 3, "stream": True}).encode()
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+HTTP = [
+    HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY,
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY),
+    b"GET /health HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n" * 3,
+]
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+
+
+@fuzzed
+@given(request=st.sampled_from(HTTP), chance=st.randoms(use_true_random=False))
+def test_any_bytes_on_the_http_port_get_an_answer_or_an_end(
+    server: ReferenceServer, request: bytes, chance: random.Random
+) -> None:
+    received = sent(server.http_port, mutated(request, chance))
+    assert received == b"" or received.startswith(b"HTTP/1.1 ")
+    assert not received.startswith(b"HTTP/1.1 5")
+
+
+@fuzzed
+@given(begin=st.sampled_from([b"", HTTP2[:10], HTTP2]), content=st.binary(max_size=100))
+def test_any_bytes_on_the_grpc_port_end_only_their_connection(
+    server: ReferenceServer, stub: Stub, begin: bytes, content: bytes
+) -> None:
+    sent(server.grpc_port, begin + content)
+    assert stub.ModelInfo(fmaas.ModelInfoRequest(), timeout=30).max_sequence_length == 32
+
+
+MESSAGE = fmaas.SingleGenerationRequest(
+    request=fmaas.GenerationRequest(text="abc"),
+    params=fmaas.Parameters(
+        method=fmaas.SAMPLE,
+        sampling=fmaas.SamplingParameters(temperature=0.7, seed=3),
+        stopping=fmaas.StoppingCriteria(max_new_tokens=5, stop_sequences=["ab", "c"]),
+        response=fmaas.ResponseOptions(generated_tokens=True),
+    ),
+).SerializeToString()
+
+
+@fuzzed
+@given(method=st.sampled_from(METHODS), chance=st.randoms(use_true_random=False))
+def test_a_damaged_message_gets_an_answer_or_an_error(
+    server: ReferenceServer, method: str, chance: random.Random
+) -> None:
+    with grpc.insecure_channel(server.grpc_address) as channel:
+        try:
+            list(raw_call(channel, method)(mutated(MESSAGE, chance), timeout=30))
         except grpc.RpcError as error:
             assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)  # noqa: PT017
 
@@ -140,7 +243,7 @@ parameters = st.builds(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fuzzed
 @given(texts=st.lists(st.text("abc", max_size=40), max_size=3), parameters=parameters)
 def test_any_parameters_get_an_answer_or_an_error(stub: Stub, texts: list[str], parameters: fmaas.Parameters) -> None:
     requests = [fmaas.GenerationRequest(text=text) for text in texts]
