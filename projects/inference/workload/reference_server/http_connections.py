@@ -42,6 +42,15 @@ class Connection(H11Protocol):
         self._timer.cancel()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are not HTTP. uvicorn itself would fail if another response has begun, or begins later."""
+        if self.cycle:
+            self.cycle.disconnected = True  # drops what the application sends
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def _check(self) -> None:
         awaited = self._next_from_client()
         self._checks = self._checks + 1 if awaited == self._awaited else 1

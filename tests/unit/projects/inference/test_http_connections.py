@@ -91,6 +91,31 @@ def test_a_client_that_reads_nothing_is_disconnected() -> None:
     asyncio.run(main())
 
 
+async def respond_first(_: Any, receive: Any, send: Any) -> None:
+    await respond(send, b"done")
+    await receive()
+
+
+@pytest.mark.parametrize("responds_before", [True, False])
+def test_a_body_that_is_not_http_ends_its_connection_without_a_traceback(
+    responds_before: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    head, body = HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"not a length\r\n"
+
+    async def main() -> None:
+        async with connected(respond_first) as (reader, writer):
+            writer.write(head if responds_before else head + body)
+            if responds_before:
+                assert (await reader.readuntil(b"done")).startswith(b"HTTP/1.1 200 ")
+                writer.write(body)
+                assert await reader.read() == b""
+            else:
+                assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+
+    asyncio.run(main())
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_client_may_wait_long_for_its_response() -> None:
     async def main() -> None:
         async def think(_: Any, receive: Any, send: Any) -> None:
