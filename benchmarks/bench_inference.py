@@ -70,7 +70,7 @@ class Alone:
 
 
 class Clients:
-    """Clients of both protocols."""
+    """Clients of both protocols. All of them let the server generate the same texts, in a batch of the same size."""
 
     def __init__(self, server: ReferenceServer) -> None:
         self.server = server
@@ -78,29 +78,42 @@ class Clients:
         self.threads = ThreadPoolExecutor(TEXTS)
         self.parameters = fmaas.Parameters(stopping=fmaas.StoppingCriteria(max_new_tokens=LENGTH))
 
+    def completion(self) -> None:
+        """Send all texts in one request, over HTTP."""
+        assert self._complete(PROMPTS) == LENGTH * TEXTS
+
     def completions(self, *, stream: bool) -> None:
         """Send a request per text at the same time, over HTTP."""
+        found = self.threads.map(lambda prompt: self._complete(prompt, stream=stream), PROMPTS)
+        assert list(found) == [LENGTH] * TEXTS
 
-        def complete(prompt: str) -> int:
-            connection = http.client.HTTPConnection("127.0.0.1", self.server.http_port)
-            body = {"model": self.server.model, "prompt": prompt, "max_tokens": LENGTH, "temperature": 0}
-            connection.request("POST", "/v1/completions", json.dumps(body | {"stream": stream}))
-            content = connection.getresponse().read()
-            connection.close()
-            return content.count(b"data: ") - 1 if stream else json.loads(content)["usage"]["completion_tokens"]
-
-        assert list(self.threads.map(complete, PROMPTS)) == [LENGTH] * TEXTS
+    def _complete(self, prompt: str | list[str], *, stream: bool = False) -> int:
+        """Return the number of generated tokens."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.http_port)
+        body = {"model": self.server.model, "prompt": prompt, "max_tokens": LENGTH, "temperature": 0}
+        connection.request("POST", "/v1/completions", json.dumps(body | {"stream": stream}))
+        content = connection.getresponse().read()
+        connection.close()
+        return content.count(b"data: ") - 1 if stream else json.loads(content)["usage"]["completion_tokens"]
 
     def generate(self) -> None:
         """Send all texts in one request, over gRPC."""
-        requests = [fmaas.GenerationRequest(text=prompt) for prompt in PROMPTS]
+        assert self._generate(PROMPTS) == LENGTH * TEXTS
+
+    def generate_each(self) -> None:
+        """Send a request per text at the same time, over gRPC."""
+        assert list(self.threads.map(lambda prompt: self._generate([prompt]), PROMPTS)) == [LENGTH] * TEXTS
+
+    def _generate(self, prompts: list[str]) -> int:
+        """Return the number of generated tokens."""
+        requests = [fmaas.GenerationRequest(text=prompt) for prompt in prompts]
         call: Any = self.channel.unary_unary(
             "/fmaas.GenerationService/Generate",
             request_serializer=fmaas.BatchedGenerationRequest.SerializeToString,
             response_deserializer=fmaas.BatchedGenerationResponse.FromString,
         )
         found = call(fmaas.BatchedGenerationRequest(requests=requests, params=self.parameters))
-        assert [response.generated_token_count for response in found.responses] == [LENGTH] * TEXTS
+        return sum(response.generated_token_count for response in found.responses)
 
     def streams(self) -> None:
         """Send a request per text at the same time, over gRPC, and get each token in a message."""
@@ -131,9 +144,11 @@ def main() -> int:
         with serving(path, max_batch_size=TEXTS) as server:
             clients = Clients(server)
             for title, function in {
+                "HTTP, one response for all": clients.completion,
                 "HTTP, one response per text": lambda: clients.completions(stream=False),
                 "HTTP, a stream per text": lambda: clients.completions(stream=True),
                 "gRPC, one response for all": clients.generate,
+                "gRPC, one response per text": clients.generate_each,
                 "gRPC, a stream per text": clients.streams,
             }.items():
                 compare(f"{title} / the model alone", function, alone.generate, rounds=ROUNDS)
