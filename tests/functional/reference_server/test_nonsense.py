@@ -192,6 +192,28 @@ def test_any_bytes_on_the_grpc_port_end_only_their_connection(
     assert stub.ModelInfo(fmaas.ModelInfoRequest(), timeout=30).max_sequence_length == 32
 
 
+def test_calls_without_a_message_do_not_stop_other_clients(server: ReferenceServer, stub: Stub) -> None:
+    headers = [
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", b"/fmaas.GenerationService/Generate"),
+        (b":authority", b"x"),
+        (b"content-type", b"application/grpc"),
+        (b"te", b"trailers"),
+    ]
+    # HPACK: each name and each value with its length, without an index.
+    block = b"".join(b"\0%c%b%c%b" % (len(name), name, len(value), value) for name, value in headers)
+    begin = len(block).to_bytes(3, "big") + b"\1\4"  # the frame HEADERS, which ends the headers but not the stream
+    frames = b"".join(begin + number.to_bytes(4, "big") + block for number in range(1, 8000, 2))
+    with socket.create_connection(("127.0.0.1", server.grpc_port), timeout=30) as connection:
+        connection.sendall(HTTP2 + frames + b"\0\0\x08\6\0\0\0\0\0" + b"the ping")
+        received = b""
+        while b"the ping" not in received:  # the server has read all frames
+            received += connection.recv(65536)
+        batch = fmaas.BatchedGenerationRequest(requests=[fmaas.GenerationRequest(text="a")])
+        assert stub.Generate(batch, timeout=30).responses
+
+
 MESSAGE = fmaas.SingleGenerationRequest(
     request=fmaas.GenerationRequest(text="abc"),
     params=fmaas.Parameters(

@@ -171,8 +171,9 @@ async def _start_grpc(engine: Engine, name: str, options: argparse.Namespace) ->
         "grpc.max_connection_idle_ms": 600_000,
         "grpc.keepalive_time_ms": 20_000,
         "grpc.keepalive_timeout_ms": 20_000,
+        "grpc.max_concurrent_streams": MOST_JOBS,  # of each connection
     }
-    server = grpc.aio.server(options=list(options_of_grpc.items()), maximum_concurrent_rpcs=2 * MOST_JOBS)
+    server = grpc.aio.server(options=list(options_of_grpc.items()))
     server.add_generic_rpc_handlers([fmaas_api.handler(fmaas_api.Service(engine, name))])
     host = f"[{options.host}]" if ":" in options.host else options.host
     try:
