@@ -102,7 +102,9 @@ class LoadRun:
         step = summary.step
         loop = asyncio.get_running_loop()
         begin = loop.time()
-        self._say(f"step {step.name}: begins, {step.seconds:g} s, of which {step.warm_up_seconds:g} s are the warm-up")
+        self._say(
+            f"step {step.name}: begins, takes {step.seconds:g} s, including a warm-up of {step.warm_up_seconds:g} s"
+        )
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_LINES)
             time = f"after {loop.time() - begin:.0f} s"

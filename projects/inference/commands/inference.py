@@ -20,7 +20,8 @@ from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
 
 ImageTag = Annotated[
-    str | None, Help("the tag of the image of the servers; the field `inference.image_tag` when left out.")
+    str | None,
+    Help("the tag of the servers' image, for pods on Kubernetes. When left out, the field `inference.image_tag`."),
 ]
 
 # How to reach a running server
@@ -31,14 +32,14 @@ Grpc = Annotated[
 ]
 Model = Annotated[
     str | None,
-    Help("the model for OpenAI requests that name none; the first model that the server lists when left out."),
+    Help("the model of OpenAI requests without a field `model`. When left out, the first model that the server lists."),
 ]
 ApiKeyVariable = Annotated[
     str | None, Help("the name of the environment variable that contains the API key of the server.")
 ]
 CaFile = Annotated[
     Path | None,
-    Help("the certificates (PEM) of the authorities to trust with TLS; those of the system when left out."),
+    Help("a PEM file with the certificates of authorities to trust with TLS. When left out, those of the system."),
 ]
 AnswerTimeout = Annotated[Seconds, Help("the time in seconds in which an answer must be complete.")]
 
@@ -57,7 +58,7 @@ class Inference:
         artifact_dir: ArtifactDir = None,
         format: SummaryFormat = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
-        """Run the project inference, as `project run inference` does, with an image of the servers."""
+        """Run the project inference, as `project run inference` does, and choose the tag of the servers' image."""
         files, values = overrides_text.parse(overrides)
         if image_tag is not None:
             values[inference_cells.IMAGE_TAG] = image_tag
@@ -97,13 +98,14 @@ class Inference:
 
         Args:
             cases: the case files whose requests are sent, in order, again and again.
-            rates: numbers of requests per second, which arrive whether earlier requests are answered or not.
-            concurrencies: numbers of requests at the same time. These steps run after the steps of `--rates`.
+            rates: requests per second, one step for each rate. Requests arrive even if earlier ones have no answer yet.
+            concurrencies: numbers of requests that run at the same time, one step for each number. These steps run
+                after the steps of `--rates`.
             seconds: the time of each step in seconds, including its warm-up.
             warm_up: the time in seconds at the beginning of each step whose requests are not measured.
             arrivals: whether the times between the requests of a rate are random or equal.
-            seed: determines the random times.
-            objectives: the times in seconds that a good request does not exceed, as in
+            seed: the seed of the random times.
+            objectives: the upper limits in seconds for a good request, as in
                 {first_token: 0.5, per_token: 0.05, end_to_end: 5}.
             artifact_dir: the directory for the results. When left out: $ARTIFACT_DIR, else artifacts/toolbox.
         """
@@ -135,14 +137,15 @@ class Inference:
         force: bool = False,
     ) -> int:
         """
-        Send the requests of a case file to a trusted server, and write the file with its answers as expected responses.
+        Send the requests of a case file to a trusted server, and write the cases with its answers as the expected ones.
 
         Nothing is written unless the server answered all cases.
 
         Args:
             cases: the case file whose requests are sent.
             output: the case file to write.
-            keys: how the fields of responses of the gRPC service are written; as most fields of the file when left out.
+            keys: the spelling of field names in responses of the gRPC service. When left out, that of most fields of
+                the file.
             force: replace the output if it exists.
         """
         server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)

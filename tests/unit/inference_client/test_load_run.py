@@ -60,7 +60,7 @@ def test_steps_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 def test_a_long_step_says_at_least_every_ten_seconds_that_it_is_alive(tmp_path: Path) -> None:
     lines = run(tmp_path, Step(concurrency=1, seconds=55, warm_up_seconds=5))
-    assert lines[0] == "step concurrency=1: begins, 55 s, of which 5 s are the warm-up"
+    assert lines[0] == "step concurrency=1: begins, takes 55 s, including a warm-up of 5 s"
     times = [re.findall(r"after (\d+) s, \d+ answers, 0 of them errors", line) for line in lines[1:-1]]
     assert times == [["10"], ["20"], ["30"], ["40"], ["50"]]
     assert lines[-1] == "step concurrency=1: 25 requests, 0 errors, first token p50 2000.0 ms, end to end p50 2000.0 ms"
