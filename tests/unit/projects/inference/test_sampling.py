@@ -88,6 +88,16 @@ def test_more_best_tokens_than_the_vocabulary_has_are_all_of_it() -> None:
     assert len(detail(SCORES, 0, 20).top) == 5
 
 
+def test_the_probabilities_of_all_tokens_add_up_to_one_and_their_ranks_are_different() -> None:
+    scores = np.random.default_rng(0).normal(0, 5, 100)
+    details = [detail(scores, token, 100) for token in range(100)]
+    assert sum(math.exp(found.logprob) for found in details) == pytest.approx(1)
+    assert sorted(found.rank for found in details) == list(range(1, 101))
+    best, *others = details[0].top
+    assert best[0] == scores.argmax()
+    assert [logprob for _, logprob in others] == sorted((logprob for _, logprob in others), reverse=True)
+
+
 def test_large_scores_have_finite_logprobs() -> None:
     found = log_probabilities(np.array([1e300, -1e300]))
     assert np.isfinite(found).all()
