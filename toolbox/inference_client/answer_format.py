@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .key_mask import NO_KEY, KeyMask
+from .key_mask import NO_KEY, KeyMask, cut
 
 NOT_FINISHED: Final = "NOT_FINISHED"
 FMAAS_KINDS: Final = ("fmaas", "tokenize", "model_info")
@@ -172,8 +172,8 @@ class ServerError:
     status: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "code", self.code[:_CODE_CHARACTERS])
-        object.__setattr__(self, "message", self.message[:_MESSAGE_CHARACTERS])
+        object.__setattr__(self, "code", cut(self.code, _CODE_CHARACTERS))
+        object.__setattr__(self, "message", cut(self.message, _MESSAGE_CHARACTERS))
 
 
 @dataclass(kw_only=True)
@@ -262,7 +262,7 @@ class Answer:
             "stream": self.stream,
             "seconds": round(self.seconds, 6),
             "error": self.error and vars(self.error),
-            "fault": self.fault and self.fault[:_FAULT_CHARACTERS],
+            "fault": self.fault and cut(self.fault, _FAULT_CHARACTERS),
             "response": self.response,
             "generations": [_generation(generation) for generation in self.generations],
         }

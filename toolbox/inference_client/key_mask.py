@@ -6,13 +6,23 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final
+from typing import AnyStr, Final
 
 MASK: Final = "***"
+_CUT: Final = "..."
+_CUT_ENDS: Final = re.compile(r"""\\?['"]?\.\.\.""")  # also of a text in quotes
+_SHORTEST_PART: Final = 4  # less of a key tells nothing, and is often the end of a word
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text with at most this many characters. `KeyMask` also finds the beginning of a key at its end."""
+    return text if len(text) <= most else text[: most - len(_CUT)] + _CUT
 
 
 class KeyMask:
     """Replaces an API key by `***`, also where the key is escaped as in JSON.
+
+    Before `...`, which ends texts that were cut, the beginning of the key is replaced, too.
 
     Args:
         key: the key, of printable ASCII characters; None if there is none.
@@ -25,7 +35,17 @@ class KeyMask:
 
     def __call__(self, text: str) -> str:
         """Return a text without the key."""
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        return self._without_cut_keys(self._pattern.sub(MASK, text)) if self._pattern else text
+
+    def _without_cut_keys(self, text: str) -> str:
+        pieces = []
+        begin = 0
+        for end in _CUT_ENDS.finditer(text):
+            before = text[begin : end.start()]
+            part = max(_overlap(before, form) for form in self.forms)
+            pieces += [f"{before[:-part]}{MASK}" if part >= _SHORTEST_PART else before, end[0]]
+            begin = end.end()
+        return "".join([*pieces, text[begin:]])
 
     def is_in_parts(self, value: object) -> bool:
         """Return whether the key is in a JSON value, but not in one text: several texts have a part of it each.
@@ -86,7 +106,7 @@ def _texts(value: object, place: tuple[object, ...]) -> Iterator[tuple[tuple[obj
             yield from _texts(item, place)
 
 
-def _overlap(content: bytes, form: bytes) -> int:
+def _overlap(content: AnyStr, form: AnyStr) -> int:
     """Return the length of the longest end of the content that is a beginning of the form, but not all of it."""
     start = max(0, len(content) - len(form) + 1)
     while (start := content.find(form[:1], start)) >= 0:

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from .answer_format import NOT_FINISHED, FaultError, Generation, ServerError, Token, TopToken
 from .json_values import count, decoded, excerpt, finite_number, mapping, sequence, text
+from .key_mask import cut
 
 _MOST_CHOICES: Final = 1024
 _MOST_ID_DIGITS: Final = 18
 _REASON_CHARACTERS: Final = 100
+_SHOWN_CHARACTERS: Final = 1000  # of an error that is not JSON
 _ERROR_STATUSES: Final = range(400, 600)
 # Names of reasons, besides "stop", which needs a look at the stop string.
 _STOP_REASONS: Final[Mapping[str, str]] = {
@@ -221,5 +223,5 @@ def error_of_content(content: bytes, status: int) -> ServerError:
     try:
         body = decoded(content)
     except FaultError:
-        body = content[:1000].decode(errors="replace")
+        body = cut(content[: 8 * _SHOWN_CHARACTERS].decode(errors="replace"), _SHOWN_CHARACTERS)
     return error_of(body, status)

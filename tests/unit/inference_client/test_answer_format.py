@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toolbox.inference_client import json_values, openai_bodies
 from toolbox.inference_client.answer_format import (
     Answer,
     FaultError,
@@ -198,3 +199,18 @@ def test_the_fault_of_an_answer_with_the_key_in_parts_is_kept() -> None:
 def test_the_texts_of_an_error_are_cut() -> None:
     error = ServerError(code="c" * 10_000, message="m" * 100_000)
     assert (len(error.code), len(error.message)) == (200, 10_000)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(case="a", stream=False, fault="x" * 990 + KEY),
+        Answer(case="a", stream=False, fault=json_values.excerpt("x" * 190 + KEY)),
+        Answer(case="a", stream=False, error=openai_bodies.error_of_content(b"x" * 990 + KEY.encode(), 500)),
+        Answer(case="a", stream=False, error=ServerError(code="C", message="x" * 9990 + KEY)),
+    ],
+)
+def test_the_beginning_of_a_key_is_masked_where_a_fault_or_an_error_is_cut(answer: Answer) -> None:
+    line = answer.line(KeyMask(KEY))
+    assert "x***" in line
+    assert KEY[:3] not in line

@@ -20,6 +20,20 @@ def test_a_key_is_masked_in_a_text_plain_and_as_json() -> None:
     assert KeyMask(QUOTED)(r'a"b a\"b b') == "*** *** b"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a secr...", "a ***..."),
+        ("'a secre'... \"secr\"...", "'a ***'... \"***\"..."),
+        (r'{"fault": "\"a secr\"..."}', r'{"fault": "\"a ***\"..."}'),
+        ("these...", "these..."),
+        ("secr", "secr"),
+    ],
+)
+def test_the_beginning_of_a_key_is_masked_where_a_text_was_cut(text: str, expected: str) -> None:
+    assert KeyMask("secret")(text) == expected
+
+
 def test_without_a_key_nothing_changes() -> None:
     assert KeyMask(None)("a") == "a"
     assert streamed(None, [b"a", b"b"]) == b"ab"
