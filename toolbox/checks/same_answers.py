@@ -1,7 +1,7 @@
 """Compares the answers of a server with those of another cell, for example of float16 with float32.
 
-No answer needs to be known beforehand. Each case becomes a row of the cell. Cases whose output is random, and cases
-that only one of the two cells has sent, are skipped.
+No expected answers are needed. Each case becomes a row of the cell. A case is skipped if its output is random, or if
+only the judged cell has an answer. A case fails if only the reference cell has an answer.
 """
 
 from __future__ import annotations

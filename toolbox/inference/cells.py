@@ -92,7 +92,7 @@ def derive(configuration: Configuration) -> dict[str, object]:
 
 
 class _Test:
-    """A specification, whose cells are described.
+    """Describes the cells of a specification.
 
     Args:
         path: the path of the specification in the configuration.

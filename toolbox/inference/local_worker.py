@@ -44,7 +44,7 @@ class RunningServer:
     Args:
         url: the address of a server with the API of OpenAI.
         grpc: HOST:PORT of a server of `fmaas.GenerationService`, or grpcs://HOST:PORT with TLS.
-        model: the name of the model for OpenAI requests that name none; None for the first model that the server lists.
+        model: the model for OpenAI requests without a field `model`; None for the first model that the server lists.
         api_key_variable: the environment variable that contains the API key.
         ca_file: the certificates of the authorities that are trusted with TLS; None for those of the system.
     """

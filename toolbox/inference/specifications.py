@@ -89,7 +89,7 @@ class Config(_Strict):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The fields that are given, which identify the config, with its name."""
+        """The fields that the config gives, and its name. They identify the config."""
         given = self.model_dump(mode="json", exclude_unset=True)
         return {**given, "name": self.label}
 
@@ -104,7 +104,7 @@ class Config(_Strict):
         return isinstance(self.resources.gpu, dict) and any(self.resources.gpu.values())
 
     def placeholders(self) -> dict[str, str]:
-        """Return the texts that the placeholders of a framework stand for; a parameter that is None has none."""
+        """Return the text for each placeholder of a framework. Parameters that are None are left out."""
         parameters = self.model_dump(mode="json", exclude={"name", "resources"})
         return {name: _text(value) for name, value in parameters.items() if value is not None}
 
@@ -115,8 +115,8 @@ class Specification(_Strict):
     Args:
         model: the name or the path of the model.
         cases: the case files, relative to the directory that contains `config/`; None for a load only.
-        load: the load; None for none.
-        compare: the comparators of the cases that have none of their own; None for those that fit each case.
+        load: the load; None if the servers get no load.
+        compare: the comparators of cases without a field `compare`; None for the default comparators of each case.
         streams: whether cases with one text are also sent as a stream.
     """
 
@@ -140,7 +140,7 @@ class Specification(_Strict):
     def _names_are_distinct(cls, configs: list[Config]) -> list[Config]:
         counts = Counter(config.label for config in configs)
         if repeated := [name for name, count in counts.items() if count > 1]:
-            raise ValueError(f"several configs have the name {repeated[0]}: give them a `name`")
+            raise ValueError(f"several configs have the name {repeated[0]}: give each of them a `name` of its own")
         return configs
 
 

@@ -117,7 +117,7 @@ class Generation:
 
 
 def merged(parts: Sequence[Generation]) -> Generation:
-    """Return the whole of which a stream has sent the parts. Later counts replace earlier ones."""
+    """Join the parts of a stream to one generation. Later counts replace earlier ones."""
     reasons = [part.stop_reason for part in parts if part.stop_reason != NOT_FINISHED]
     tokens = _joined([part.tokens for part in parts])
     counted = None if tokens is None else len(tokens)
@@ -234,7 +234,7 @@ class Answer:
 
     @property
     def generation_indexes(self) -> Sequence[int]:
-        """The numbers of the generations of which the stream has sent parts."""
+        """The indexes of the generations that have parts in the stream."""
         return sorted(self._parts)
 
     def line(self, mask: KeyMask = NO_KEY) -> str:

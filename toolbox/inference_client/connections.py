@@ -62,7 +62,7 @@ class Connections:
             )
 
     def probes(self) -> Mapping[str, Probe]:
-        """Return what tells that the server is ready, by its name."""
+        """Return the functions that check whether the server is ready, by the name of the request that they send."""
         probes: dict[str, Probe] = {}
         path = self._settings.server.ready_path
         openai, fmaas = self._openai, self._fmaas

@@ -89,7 +89,7 @@ class Sample:
     Args:
         case: the name of the case.
         arrived: when the request should have been sent.
-        sent: when it was sent. A large difference to `arrived` is a fault of the client, or of `most_at_a_time`.
+        sent: when it was sent. If this is much later than `arrived`, the client was overloaded.
         ended: when its answer was complete, or the reason of the error was known.
         tokens: the tokens of the answer, in the order in which they came.
         error: why there is no complete answer, or the error of the server.

@@ -110,7 +110,7 @@ class OpenAiClient:
                 body = mapping(decoded(await self._content(response)), "the list of models")
             models = sequence(body.get("data"), "data")
             if not models:
-                raise FaultError("the server lists no model, and the request names none")
+                raise FaultError("the server lists no model, and the request has no field `model`")
             self._model = text(mapping(models[0], "data[0]").get("id"), "data[0].id")
         return self._model
 

@@ -1,4 +1,4 @@
-"""Waits until a server is ready, which its own answers tell."""
+"""Waits until a server is ready. A server is ready when its answers to some requests are right."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def wait_until_ready(
     """Repeat each probe until it succeeds.
 
     Args:
-        probes: by what they ask, each a function that raises FaultError while the server is not ready.
-        seconds: time for all of them together.
-        server_end: its result says how the server ended, which ends the wait at once.
-        say: called with the reason when the server is not ready for another reason than before.
+        probes: functions that raise FaultError while the server is not ready, by the name of the request.
+        seconds: the time limit for all probes together.
+        server_end: says how the server ended. When it has a result, the wait ends at once.
+        say: called with the reason why the server is not ready, each time the reason changes.
 
     Raises:
         NotReadyError: with the last fault.

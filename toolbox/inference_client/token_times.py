@@ -45,7 +45,7 @@ class _Text:
     is_finished: bool = False
 
     def count(self, part: Generation, output: int) -> int:
-        """Return the number of tokens in a part, of which `output` bytes are output."""
+        """Return the number of tokens in a part that contains `output` bytes of output."""
         self.is_finished = self.is_finished or part.stop_reason != NOT_FINISHED
         self.size += output
         before = self.counted
@@ -63,7 +63,7 @@ class _Text:
 
 @dataclass(kw_only=True)
 class TimedAnswer(Answer):
-    """An answer that is a stream, of which only the times of the tokens are kept.
+    """An answer that is a stream. Only the times of its tokens are kept.
 
     The number of tokens in a chunk is that of the listed tokens, else the growth of the server's count, else 1 for a
     chunk with output. If the server tells the count only at the end, and chunks contained more than one token, the
@@ -101,7 +101,7 @@ class TimedAnswer(Answer):
 
     @property
     def generation_indexes(self) -> Sequence[int]:
-        """The numbers of the texts of which the stream has sent parts."""
+        """The indexes of the texts that have parts in the stream."""
         return sorted(self._texts)
 
 

@@ -30,9 +30,9 @@ class ServerSettings:
         ca_file: the certificates of the authorities (PEM) that are trusted with https and grpcs; by default, those of
             the system.
         ready_timeout: seconds until the server must be ready.
-        ready_path: the path whose status 200 tells that the server is ready. By default, the list of models tells it.
-        env: variables for the command, besides those of the worker.
-        model: the name of the model for requests that name none.
+        ready_path: the path whose status 200 shows that the server is ready; by default, that of the list of models.
+        env: variables for the command, in addition to those of the worker.
+        model: the name of the model for OpenAI requests without a field `model`.
         api_key_variable: the environment variable of the worker that contains the API key.
         grace: seconds between SIGTERM and SIGKILL for the server, fewer than the workload itself has (10).
     """

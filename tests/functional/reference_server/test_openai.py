@@ -177,7 +177,7 @@ def test_parameters_of_vllm_are_known(client: openai.OpenAI) -> None:
         ({"prompt": ""}, "prompt", "must contain at least one character"),
         ({"prompt": []}, "prompt", "must not be empty"),
         ({"prompt": [[]]}, "prompt", "must contain at least one character"),
-        ({"prompt": [99]}, "prompt", "has a token that is not below 33"),
+        ({"prompt": [99]}, "prompt", "has a token id that is not below 33"),
         ({"prompt": "A"}, "prompt", "contains the character 'A' at position 0, which is not in the vocabulary"),
         ({"prompt": "a" * 32}, "prompt", "must be shorter than 32 tokens, not 32"),
         ({"max_tokens": 31}, "max_tokens", "must be <= 30"),

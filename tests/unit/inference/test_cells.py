@@ -176,7 +176,7 @@ def test_all_faults_of_all_configs_and_case_files_are_reported_together(configur
 
 def test_two_configs_of_a_name_are_refused(configuration: Any) -> None:
     (found, *_) = faults(configuration("{deployment_framework: tiny}", "{deployment_framework: tiny}"))
-    assert "several configs have the name tiny: give them a `name`" in found
+    assert "several configs have the name tiny: give each of them a `name` of its own" in found
 
 
 def test_an_image_that_needs_a_tag_is_refused_without_one(configuration: Any) -> None:

@@ -136,7 +136,7 @@ class Service:
         if not prompts:
             raise RequestError("prompt", "must not be empty")
         if any(token >= len(self._engine.vocabulary) for tokens in prompts for token in tokens):
-            raise RequestError("prompt", f"has a token that is not below {len(self._engine.vocabulary)}")
+            raise RequestError("prompt", f"has a token id that is not below {len(self._engine.vocabulary)}")
         return prompts
 
 
