@@ -108,7 +108,7 @@ class Sender:
                 await asyncio.wait({self._server_end}, timeout=_SECONDS_UNTIL_END)
             return str(error)
         # A mistake of this package must not end the sending of the other cases.
-        traceback.print_exception(type(error), error, error.__traceback__)
+        traceback.print_tb(error.__traceback__)  # without the message, which may contain the API key
         return f"the client cannot handle the answer: {type(error).__name__}: {error}"
 
 

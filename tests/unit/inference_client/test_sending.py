@@ -88,11 +88,13 @@ def test_a_fault_does_not_stop_the_others() -> None:
 
 def test_an_unexpected_error_of_the_client_is_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
     async def behaviour(_: Case) -> None:
-        raise ZeroDivisionError("ours")
+        raise ZeroDivisionError("sk-ours")
 
     (answer,) = send(ScriptedClient(behaviour), "a")
-    assert answer.fault == "the client cannot handle the answer: ZeroDivisionError: ours"
-    assert "Traceback" in capsys.readouterr().err
+    assert answer.fault == "the client cannot handle the answer: ZeroDivisionError: sk-ours"
+    place = capsys.readouterr().err
+    assert "in behaviour" in place
+    assert "Error: sk-ours" not in place  # only the worker masks the API key
 
 
 def test_after_three_timeouts_the_rest_is_not_sent() -> None:
