@@ -57,13 +57,17 @@ def record(
     if faults := [*recorded.faults, *faults] or _size_faults(recorded, output):
         raise _error(faults, len(source.cases), end, output)
     _refuse_target(target, output, may_replace=may_replace)
-    filesystem.write_text(target, recorded.text)
+    try:
+        filesystem.write_text(target, recorded.text)
+    except OSError as error:
+        raise UsageError(f"--output: {output} cannot be written: {error.strerror}") from error
     _show(recorded, output)
     return ExitCode.PASSED
 
 
 def _refuse_target(target: Path, output: Path, *, may_replace: bool) -> None:
-    if target.is_dir() or not target.parent.is_dir():
+    is_other = target.exists() and not target.is_file()  # a directory or a device, such as /dev/stdout
+    if is_other or not target.parent.is_dir():
         raise UsageError(f"--output: {output} must be a file in an existing directory")
     if target.exists() and not may_replace:
         raise UsageError(f"--output: {output} exists: choose another file, or add --force")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,21 @@ def test_nothing_is_written_if_a_case_has_no_complete_answer(
         first = GREEDY.splitlines()[0]
         assert record(workspace, first, f"--url={server.url}", "--api_key_variable=SOME_KEY").exit_code == 0
     assert "s3cret" not in (workspace.directory / "new.yaml").read_text() + str(outcome)
+
+
+def test_an_output_that_is_not_a_file_is_refused_and_left_alone(workspace: Workspace) -> None:
+    pipe = workspace.directory / "new.yaml"
+    os.mkfifo(pipe)
+    outcome = record(workspace, FMAAS, "--grpc=127.0.0.1:9", "--force")
+    assert outcome.exit_code == 2
+    assert "new.yaml must be a file in an existing directory" in outcome.stderr
+    assert pipe.is_fifo()
+
+
+def test_an_output_that_cannot_be_written_is_refused(workspace: Workspace, server: ReferenceServer) -> None:
+    outcome = record(workspace, FMAAS, f"--grpc={server.grpc_address}", output="/proc/new.yaml")
+    assert outcome.exit_code == 2
+    assert "--output: /proc/new.yaml cannot be written: No such file or directory" in outcome.stderr
 
 
 @pytest.mark.parametrize(
