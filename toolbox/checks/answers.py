@@ -100,7 +100,9 @@ class Check(BaseModel):
                 False, "; ".join(first_of(list(map(str, faults)), 1)), self.answers, faults[0].line, cases=report
             )
         if report.executed < self.min_cases:
-            message = f"{counted(report.executed, 'case')} judged ({report}), but at least {self.min_cases} must be"
+            message = (
+                f"{counted(report.executed, 'case')} judged ({report}), but at least {self.min_cases} must be judged"
+            )
             return Judgement(False, message, cases=report)
         return Judgement(True, str(report), cases=report)
 

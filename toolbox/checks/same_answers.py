@@ -81,7 +81,7 @@ class Check(BaseModel):
             return Judgement(False, "\n".join([f"{head} ({report})", *named]), cases=report)
         message = f"{counted(report.executed, 'answer')} compared with those of `{reference}` ({report})"
         if report.executed < self.min_cases:
-            return Judgement(False, f"{message}, but at least {self.min_cases} must be", cases=report)
+            return Judgement(False, f"{message}, but at least {self.min_cases} must be compared", cases=report)
         return Judgement(True, message, cases=report)
 
     def _records(self, directory: Path) -> Iterator[AnswerRecord]:

@@ -1,8 +1,8 @@
 """Judges whether an inference server became ready, and whether it ran until the worker ended it.
 
-The worker on the target writes how the server fared to `worker.json`, and the output of the server to `server.log`. A
-server that was never ready is an error of the infrastructure: no request was sent to it. The evidence is the end of the
-server's log.
+The worker on the target writes to `worker.json` when the server was ready and how it ended, and writes the output of
+the server to `server.log`. A server that was never ready is an error of the infrastructure: no request was sent to it.
+The evidence is the end of the server's log.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Check(BaseModel):
         try:
             return _Report.model_validate_json(content)
         except ValidationError:
-            raise ValueError(f"{self.file} does not describe how a server fared") from None
+            raise ValueError(f"{self.file} is not a report of the worker about its server") from None
 
 
 def _last_line(log: Path) -> tuple[str, int | None]:

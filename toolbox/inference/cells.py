@@ -191,7 +191,7 @@ def _of_loads(configuration: Configuration, loads: Mapping[str, Load]) -> dict[s
 
 
 def _time_faults(configuration: Configuration, load: Load, model: str, config: Config) -> Iterator[str]:
-    """Yield why the time limits of the cell of a load would end it: the whole time, and the time without output."""
+    """Yield a fault for each time limit, `run` or `silence`, that would end the cell of a load too early."""
     values = {"model": model, "config": config.label, "test": LOAD}
     for limit, seconds, what in (
         ("run", load.total, f"{counted(len(load.names), 'step')} of {load.seconds:g} s take {load.total:g} s"),

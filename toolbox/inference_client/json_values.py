@@ -91,7 +91,7 @@ def count(value: object, place: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_INTEGER:
-        raise _wrong(value, place, "a number of things")
+        raise _wrong(value, place, "a whole number that is not negative")
     return value
 
 

@@ -78,7 +78,7 @@ class LoadRun:
             samples.close()
 
     async def _run_step(self, step: Step, cases: Sequence[Case], recorder: _Recorder) -> bool:
-        """Run a step, and return whether the server is still there."""
+        """Run a step. Return false if the server has ended."""
         summary = recorder.summary
         running = asyncio.ensure_future(load_generator.run(self._client, cases, step, self._limits, recorder=recorder))
         progress = asyncio.ensure_future(self._say_progress(summary))

@@ -1,9 +1,10 @@
 """Computes the figures of a load from its samples: latencies, throughput, errors and goodput.
 
-Latencies and errors are those of the requests that arrived after the warm-up. What happens per second is counted in the
-time after the warm-up, whenever its request arrived: a server that answers half of its requests in time has half of
-their rate, although it answers the others later. A latency has the number of samples behind it, and a percentile is
-absent if fewer than one sample is expected beyond it: p99 needs 100 samples.
+Latencies and errors describe the requests that arrived after the warm-up. The figures per second count the events from
+the end of the warm-up to the end of the step, also those of requests that arrived earlier. So if a server answers half
+of its requests before the end of the step, its rate is half of the offered rate, even if it answers the others later.
+Each latency has its number of samples. A percentile is absent if fewer than one sample is expected above it: p99 needs
+100 samples.
 """
 
 from __future__ import annotations

@@ -379,7 +379,7 @@ def test_a_cell_whose_cases_were_all_skipped_has_tested_nothing(judged: Judged) 
     judged.write("- {name: chat, request: {messages: [{role: user}]}}")
     judgement = judged.judge()
     assert judgement.passed is False
-    assert judgement.message == "0 cases judged (1 skipped), but at least 1 must be"
+    assert judgement.message == "0 cases judged (1 skipped), but at least 1 must be judged"
 
 
 @pytest.mark.parametrize(("reason", "outcome"), [("EOS_TOKEN", "passed"), ("ERROR", "failed"), (None, "failed")])

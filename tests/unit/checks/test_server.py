@@ -72,7 +72,7 @@ def test_the_texts_of_a_server_are_made_safe(tmp_path: Path) -> None:
 def test_a_report_of_another_form_fails(tmp_path: Path, content: str) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files/worker.json").write_text(content)
-    message = "files/worker.json does not describe how a server fared"
+    message = "files/worker.json is not a report of the worker about its server"
     assert Check().judge(Evidence(tmp_path)) == Judgement(False, message)
 
 

@@ -191,7 +191,7 @@ def test_a_chunk_with_only_the_usage_has_the_counts() -> None:
         (["x"], r"choices\[0\] of the answer is not an object"),
         ([{"index": 0}], r"choices\[0\].text of the answer is not a text"),
         ([{"index": 0, "text": 7}], r"choices\[0\].text of the answer is not a text: '7'"),
-        ([{"index": -1, "text": ""}], "index of the answer is not a number of things"),
+        ([{"index": -1, "text": ""}], "index of the answer is not a whole number that is not negative"),
         ([{"index": 5000, "text": ""}], "index of the answer is 5000, which is not possible"),
         ([{"index": 0, "text": ""}] * 2, r"choices\[1\].index of the answer is 0"),
         ([{"message": []}], "message of the answer is not an object"),
