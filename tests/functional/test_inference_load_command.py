@@ -138,5 +138,5 @@ def test_missing_libraries_are_named_with_the_command_that_installs_them(prompts
     prompts.write({"hidden/sitecustomize.py": "import sys\nsys.modules.update(dict.fromkeys(['httpx', 'grpc']))\n"})
     outcome = load(prompts, NOWHERE, "--rates=1", env={"PYTHONPATH": str(prompts.directory / "hidden")})
     assert outcome.exit_code == 2, str(outcome)
-    assert "inference load needs httpx, grpc, which is not installed: " in outcome.stderr
+    assert "inference load needs httpx, grpc, which are not installed: " in outcome.stderr
     assert "[inference]" in outcome.stderr

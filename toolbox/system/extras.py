@@ -14,7 +14,7 @@ from toolbox.system import places
 Extra = Literal["inference", "kubernetes", "postgres", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
-    "inference": ("httpx", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
+    "inference": ("httpx", "h11", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "postgres": ("psycopg",),
     "tpu": ("google.cloud.tpu_v2",),
@@ -32,8 +32,8 @@ def require(extra: Extra, feature: str) -> None:
     """
     missing = [name for name in MODULES[extra] if not _is_installed(name)]
     if missing:
-        libraries = ", ".join(missing)
-        raise ConfigurationError(f"{feature} needs {libraries}, which is not installed: {install_command(extra)}")
+        libraries = f"{', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        raise ConfigurationError(f"{feature} needs {libraries}: {install_command(extra)}")
 
 
 def _is_installed(module: str) -> bool:
