@@ -66,7 +66,8 @@ def record(
 
 
 def _refuse_target(target: Path, output: Path, *, may_replace: bool) -> None:
-    is_other = target.exists() and not target.is_file()  # a directory or a device, such as /dev/stdout
+    # a directory, a device such as /dev/stdout, or a link to a file that does not exist
+    is_other = (target.exists() or target.is_symlink()) and not target.is_file()
     if is_other or not target.parent.is_dir():
         raise UsageError(f"--output: {output} must be a file in an existing directory")
     if target.exists() and not may_replace:

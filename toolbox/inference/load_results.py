@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from toolbox.model.bounds import Direction
 from toolbox.model.foreign_text import clean
@@ -134,6 +134,12 @@ class StepResult(_Record):
         if not name.isprintable():
             raise ValueError("must be printable")
         return name
+
+    @model_validator(mode="after")
+    def _errors_are_requests(self) -> Self:
+        if self.errors > self.requests:
+            raise ValueError("more errors than requests")
+        return self
 
     @property
     def error_share(self) -> float | None:

@@ -14,6 +14,7 @@ from toolbox.model.nearest import did_you_mean
 
 _MOST_STEPS: Final = 50  # of a kind
 _HIGHEST_RATE: Final = 10_000
+_LONGEST_SECONDS: Final = 1_000_000
 _HIGHEST_CONCURRENCY: Final = 1000
 
 
@@ -23,7 +24,7 @@ def _is_stored(name: str) -> str:
     return name
 
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=_LONGEST_SECONDS)]
 Rate = Annotated[float, Field(gt=0, le=_HIGHEST_RATE, allow_inf_nan=False)]
 Concurrency = Annotated[int, Field(ge=1, le=_HIGHEST_CONCURRENCY)]
 

@@ -155,6 +155,15 @@ def test_an_output_that_is_not_a_file_is_refused_and_left_alone(workspace: Works
     assert pipe.is_fifo()
 
 
+def test_an_output_that_is_a_link_to_nothing_is_refused_and_left_alone(workspace: Workspace) -> None:
+    link = workspace.directory / "new.yaml"
+    link.symlink_to("elsewhere.yaml")
+    outcome = record(workspace, FMAAS, "--grpc=127.0.0.1:9")
+    assert outcome.exit_code == 2
+    assert "new.yaml must be a file in an existing directory" in outcome.stderr
+    assert link.is_symlink()
+
+
 def test_an_output_that_cannot_be_written_is_refused(workspace: Workspace, server: ReferenceServer) -> None:
     outcome = record(workspace, FMAAS, f"--grpc={server.grpc_address}", output="/proc/new.yaml")
     assert outcome.exit_code == 2

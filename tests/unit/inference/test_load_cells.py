@@ -141,6 +141,7 @@ def test_each_figure_of_each_step_is_a_metric_of_the_models_with_this_step(confi
         ("{concurrencies: [2, 2]}", "the step concurrency=2 occurs more than once"),
         ("{rates: [4], seconds: 10, warm_up: 10}", "`warm_up` 10 leaves nothing to measure in `seconds` 10"),
         ("{rates: [4], seconds: -1}", "load.seconds` must be greater than 0"),
+        ("{rates: [4], seconds: 1.0e+308}", "load.seconds` must be less than or equal to 1000000"),
         ("{rates: [0.01]}", "the rate 0.01 sends less than one request in the 50 measured seconds"),
         ("{rates: [4], arrivals: uniform}", "load.arrivals` must be 'poisson' or 'constant'"),
         (

@@ -61,6 +61,7 @@ def test_a_step_that_has_not_ended_is_named_with_the_others(tmp_path: Path) -> N
         ("{}", "steps: Field required"),
         ("[" * 100_000, "Invalid JSON"),
         (json.dumps(results(step(requests=-1))), "steps.0.requests: must be greater than or equal to 0"),
+        (json.dumps(results(step(errors=201))), "steps.0: more errors than requests"),
         (json.dumps(results(step(seconds=float("nan")))), "steps.0.seconds"),
         (json.dumps(results(step(tokens_per_second=float("inf")))), "steps.0.tokens_per_second"),
         (json.dumps(results(step(requests="5"))), "steps.0.requests: must be a valid integer"),
