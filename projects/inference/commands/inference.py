@@ -39,7 +39,7 @@ ApiKeyVariable = Annotated[
 ]
 CaFile = Annotated[
     Path | None,
-    Help("a PEM file with the certificates of authorities to trust with TLS. When left out, those of the system."),
+    Help("a PEM file with the certificates of authorities to trust with TLS. When left out, the system's authorities."),
 ]
 AnswerTimeout = Annotated[Seconds, Help("the time in seconds in which an answer must be complete.")]
 
@@ -94,16 +94,17 @@ class Inference:
         format: options.Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> int:
         """
-        Measure a server that is running under load, and show times and throughput for each rate and concurrency.
+        Send a load to a running server, and show times and throughput for each rate and concurrency.
 
         Args:
             cases: the case files whose requests are sent, in order, again and again.
-            rates: requests per second, one step for each rate. Requests arrive even if earlier ones have no answer yet.
+            rates: requests per second, one step for each rate. Requests are sent even if earlier requests have no
+                answer yet.
             concurrencies: numbers of requests that run at the same time, one step for each number. These steps run
                 after the steps of `--rates`.
             seconds: the time of each step in seconds, including its warm-up.
-            warm_up: the time in seconds at the beginning of each step whose requests are not measured.
-            arrivals: whether the times between the requests of a rate are random or equal.
+            warm_up: the time in seconds at the beginning of each step. Its requests are not measured.
+            arrivals: whether the times between the requests of a rate are random (poisson) or equal (constant).
             seed: the seed of the random times.
             objectives: the upper limits in seconds for a good request, as in
                 {first_token: 0.5, per_token: 0.05, end_to_end: 5}.
@@ -137,15 +138,15 @@ class Inference:
         force: bool = False,
     ) -> int:
         """
-        Send the requests of a case file to a trusted server, and write the cases with its answers as the expected ones.
+        Send the requests of a case file to a trusted server, and write a case file that expects the server's answers.
 
         Nothing is written unless the server answered all cases.
 
         Args:
             cases: the case file whose requests are sent.
             output: the case file to write.
-            keys: the spelling of field names in responses of the gRPC service. When left out, that of most fields of
-                the file.
+            keys: the spelling of field names in responses of the gRPC service. When left out, the
+                spelling of most fields of the file.
             force: replace the output if it exists.
         """
         server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
