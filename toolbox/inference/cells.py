@@ -59,7 +59,7 @@ class InferenceBlock(BaseModel):
 
 
 def derive(configuration: Configuration) -> dict[str, object]:
-    """Return the axes, the descriptions of the cells, and the metrics and checks of loads, by path.
+    """Return values for the configuration by path: axes, descriptions of cells, and metrics and checks of loads.
 
     Raises:
         ConfigurationError: the message names every impossible config or load, and every fault of a case file.

@@ -219,10 +219,10 @@ def _expectation(case: Case, name: str, compare: Sequence[Mapping[str, Any]] | N
 
 
 def _comparators(case: Case, default: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
-    """Return the comparators of a case: its own, those of the specification, or those that fit what it expects.
+    """Return the comparators of a case: its own, else those of the specification, else the default ones.
 
-    An expected error is only compared by the comparator `error`, and a text by all others. The comparators of a
-    specification are those of texts, so the tokens of a text are compared by `exact`.
+    If the case expects an error, only the comparator `error` is used, otherwise all other comparators. The comparators
+    of the specification are made for generated texts, so they are not used for the responses to `tokenize` requests.
     """
     answers = case.expected or ()
     is_error = any(answer.error is not None for answer in answers)

@@ -226,7 +226,7 @@ def gaps(sample: Sample) -> Iterator[float]:
 
 
 def _waits(sample: Sample) -> Iterator[tuple[float, int]]:
-    """Yield the time before each chunk but the first one of its text, and the number of its tokens."""
+    """Yield, for each chunk after the first of a text, the time since the previous chunk, and its number of tokens."""
     last: dict[int, float] = {}
     for time, count, generation in sample.tokens:
         if generation in last:
