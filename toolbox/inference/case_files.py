@@ -61,7 +61,7 @@ _BY_TYPE: Final[Mapping[str, Mapping[str, type[BaseModel]]]] = {
 
 def _is_comparator(spec: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(spec.get(COMPARATORS.key), str):
-        raise ValueError("the field `comparator` with a name is missing")  # noqa: TRY004  # pydantic reports ValueError
+        raise ValueError("the field `comparator` is missing, or not a name")  # noqa: TRY004  # pydantic reports ValueError
     loading.parse(COMPARATORS, spec)
     return spec
 
@@ -204,7 +204,7 @@ def load(file: Path, *, shown: str = "") -> list[Case]:
 
 
 def parse(text: str, *, source: str, suite: str) -> list[Case]:
-    """Return the cases of the text of a file. The errors are those of `load`."""
+    """Return the cases in the text of a file. Raise the same errors as `load`."""
     parsed = document.parse_list(text, source=source, field=_FIELD, most_values=_MOST_VALUES)
     written = parsed.root[_FIELD]
     if not written:

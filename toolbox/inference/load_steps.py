@@ -55,7 +55,7 @@ class Load(_Strict):
         rates: requests per second, which arrive whether earlier requests are answered or not.
         concurrencies: requests at the same time; the next request is sent when an answer is complete.
         seconds: the time of each step, including its warm-up.
-        warm_up: the time at the beginning of each step whose requests are not measured.
+        warm_up: the time at the beginning of each step. Its requests are not measured.
         arrivals: `poisson` for random times between the requests of a rate, `constant` for equal times.
         seed: determines the random times.
         bounds: the figures that are compared with earlier runs, in each step.
@@ -83,7 +83,7 @@ class Load(_Strict):
         if slow := [rate for rate in self.rates if rate * measured < 1]:
             raise ValueError(f"the rate {slow[0]:g} sends less than one request in the {measured:g} measured seconds")
         if "goodput" in self.bounds and not self.has_objectives:
-            raise ValueError("the bounds of `goodput` need `objectives`")
+            raise ValueError("bounds of `goodput` need `objectives`")
         return self
 
     @property

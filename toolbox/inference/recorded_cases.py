@@ -135,7 +135,7 @@ def _check(text: str, entry: Mapping[str, Any], answer: AnswerRecord | None, sou
         raise NotRecorded(f"a case file cannot express the answer: {error.faults[0]}") from None
     content = _loaded(text)
     if entry not in (content.values() if isinstance(content, dict) else content):
-        raise NotRecorded("YAML cannot express the answer")
+        raise NotRecorded("the answer changes when it is written as YAML and read again")
     _, described = _described([case], _PROTOCOLS)
     (expectation,) = Expectations.model_validate(described).expectations.values()
     result = judging.judge(expectation, expectation.comparators(), answer)

@@ -33,7 +33,7 @@ def _not_a_number(value: object) -> object:
 
 def _not_infinite(value: float) -> float:
     if math.isinf(value):
-        raise ValueError("must be finite, because every logprob is within the tolerance of an infinite one")
+        raise ValueError("must be finite: an infinite tolerance accepts every logprob")
     return value
 
 

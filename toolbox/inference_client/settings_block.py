@@ -63,11 +63,11 @@ class Block:
 
     def not_negative(self, name: str, kind: type[int | float], default: float) -> Any:
         """Return a field that must be a number from 0 upwards."""
-        value = self._number(name, kind, "a not negative")
+        value = self._number(name, kind, "a non-negative")
         if value is None:
             return default
         if not 0 <= value <= _LARGEST:
-            raise SettingsError(f"{self.place}.{name} must be a not negative {kind.__name__}")
+            raise SettingsError(f"{self.place}.{name} must be a non-negative {kind.__name__}")
         return kind(value)
 
     def _number(self, name: str, kind: type[int | float], wanted: str) -> int | float | None:

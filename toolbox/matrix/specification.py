@@ -110,7 +110,7 @@ def _group(group: list[str], info: ValidationInfo) -> list[str]:
 
 def _named(spec: dict[str, Any], field: str) -> dict[str, Any]:
     if not isinstance(spec.get(field), str) or not spec[field]:
-        raise ValueError(f"the field `{field}` with a name is missing")
+        raise ValueError(f"the field `{field}` is missing, or not a name")
     return spec
 
 

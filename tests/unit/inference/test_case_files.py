@@ -320,7 +320,7 @@ def test_a_file_that_is_no_list_of_cases_is_a_fault(text: str, message: str) -> 
         ("{name: a, request: {}, response: {responses: [{stopReason: DONE}]}}", "must be 'NOT_FINISHED', 'MAX_TOKENS'"),
         ("{name: a, request: {}, error: {cod: X}}", "did you mean code?"),
         ("{name: a, request: {}, compare: [{comparator: exct}]}", "unknown comparator `exct`: did you mean exact?"),
-        ("{name: a, request: {}, compare: [{threshold: 1}]}", "the field `comparator` with a name is missing"),
+        ("{name: a, request: {}, compare: [{threshold: 1}]}", "the field `comparator` is missing, or not a name"),
         ("{name: a, request: {}, compare: [{comparator: regex, pattern: '('}]}", "is not an expression of RE2"),
         ("{name: a, request: {}, skip_check: true, compare: [{comparator: exact}]}", "has no effect"),
         ("{name: a, request: {}, response: {responses: [{tokens: [{text: a, logprob: -.inf}]}]}}", "must be finite"),

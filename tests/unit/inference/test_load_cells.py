@@ -148,7 +148,7 @@ def test_each_figure_of_each_step_is_a_metric_of_the_models_with_this_step(confi
             "{rates: [4], bounds: [first_token_p51]}",
             "no figure `first_token_p51`: did you mean first_token_p95 or first_token_p50",
         ),
-        ("{rates: [4], bounds: [goodput]}", "the bounds of `goodput` need `objectives`"),
+        ("{rates: [4], bounds: [goodput]}", "bounds of `goodput` need `objectives`"),
         ("{rates: [4], objectives: {first_token: 0}}", "load.objectives.first_token` must be greater than 0"),
         ("{rates: [4], objectives: {frist_token: 1}}", "did you mean first_token or per_token?"),
         ("{rate: [4]}", "load.rate` is an unknown field: did you mean rates?"),

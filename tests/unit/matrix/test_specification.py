@@ -163,11 +163,11 @@ def test_an_expected_failure_has_a_last_day() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"checks": [{}]}, "checks.0: the field `check` with a name is missing"),
-        ({"checks": [{"check": ""}]}, "checks.0: the field `check` with a name is missing"),
-        ({"checks": [{"check": 5}]}, "checks.0: the field `check` with a name is missing"),
+        ({"checks": [{}]}, "checks.0: the field `check` is missing, or not a name"),
+        ({"checks": [{"check": ""}]}, "checks.0: the field `check` is missing, or not a name"),
+        ({"checks": [{"check": 5}]}, "checks.0: the field `check` is missing, or not a name"),
         ({"checks": [{"check": "files", "when": ["model"]}]}, "checks.0: `when` must be a mapping from axes to values"),
-        ({"metrics": {"loss": {"file": "x"}}}, "metrics.loss: the field `source` with a name is missing"),
+        ({"metrics": {"loss": {"file": "x"}}}, "metrics.loss: the field `source` is missing, or not a name"),
         ({"metrics": {"loss": "x"}}, "metrics.loss: Input should be a valid dictionary"),
     ],
 )
