@@ -70,7 +70,7 @@ def test_each_step_has_its_figures_and_each_request_a_row(tmp_path: Path) -> Non
     assert {(row["tokens"], row["error"]) for row in rows} == {("1", "")}
     assert end.report["steps"] == 2
     assert end.report["server"]["exit_status"] == 0
-    assert "step concurrency=2: begins, 0.5 s" in end.output
+    assert "step concurrency=2: begins, takes 0.5 s" in end.output
     assert "step rate=20: 5 requests, 0 errors, first token p50" in end.output
     assert not (end.directory / "answers.jsonl").exists()
 

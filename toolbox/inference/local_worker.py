@@ -22,6 +22,7 @@ from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, filesystem, processes
 
 FILES: Final = "files"
@@ -152,7 +153,7 @@ def run(
         say: called with each line that the worker prints.
         program: the command line of the worker, without the settings.
     """
-    source = filesystem.make_directory(directory / "src")
+    source = filesystem.make_directory(AttemptDirectory(directory).sources)
     filesystem.write_json(source / "settings.json", {**settings, "cases": "cases.json"})
     filesystem.write_json(source / "cases.json", cases)
     output, errors = deque([""], maxlen=1), deque([""], maxlen=1)

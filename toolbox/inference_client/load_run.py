@@ -102,9 +102,8 @@ class LoadRun:
         step = summary.step
         loop = asyncio.get_running_loop()
         begin = loop.time()
-        self._say(
-            f"step {step.name}: begins, takes {step.seconds:g} s, including a warm-up of {step.warm_up_seconds:g} s"
-        )
+        warm_up = f", including a warm-up of {step.warm_up_seconds:g} s" if step.warm_up_seconds else ""
+        self._say(f"step {step.name}: begins, takes {step.seconds:g} s{warm_up}")
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_LINES)
             time = f"after {loop.time() - begin:.0f} s"
