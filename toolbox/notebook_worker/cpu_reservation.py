@@ -1,0 +1,60 @@
+"""Chooses the processors for the programs of a worker, such that concurrent workers use different ones.
+
+A worker locks a file for each processor that it uses. The system releases the locks when the worker ends, whatever
+ends it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+
+def available() -> list[int]:
+    """Return the numbers of the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@contextmanager
+def reserved(count: int, directory: Path) -> Iterator[list[int]]:
+    """Reserve processors while the context is active, and return their numbers.
+
+    Free processors are chosen first. If there are not enough of them, the result contains processors that other
+    workers use; the process ID decides which, so that workers share them evenly. The result has fewer than `count`
+    entries if the machine has fewer processors.
+
+    Args:
+        directory: contains the lock files of all workers of a user.
+    """
+    candidates = available()
+    with ExitStack() as locks:
+        with suppress(OSError):  # without a place for locks, the process ID decides about all processors
+            directory.mkdir(parents=True, exist_ok=True)
+        chosen: list[int] = []
+        for cpu in candidates:
+            if len(chosen) < count and _lock(directory / str(cpu), locks):
+                chosen.append(cpu)
+        rest = [cpu for cpu in candidates if cpu not in chosen]
+        missing = range(min(count - len(chosen), len(rest)))
+        chosen += [rest[(os.getpid() + offset) % len(rest)] for offset in missing]
+        yield sorted(chosen)
+
+
+def _lock(path: Path, locks: ExitStack) -> bool:
+    """Lock a file until the end of the stack, and return whether it was free."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return False
+    locks.callback(os.close, file)
+    return True

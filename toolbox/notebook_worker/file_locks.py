@@ -1,0 +1,53 @@
+"""Locks in files, which the system releases when the process that holds them ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+class FileLock:
+    """A lock in a file that may be removed by `remove`.
+
+    A process that waits for the lock of a removed file would hold a lock that no other process sees. So each lock is
+    only valid if the path still names the locked file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.file = -1
+
+    def acquire(self, *, exclusive: bool, wait: bool = True) -> bool:
+        """Take the lock, shared or exclusive, and return whether it was taken. It must not be held yet."""
+        mode = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
+        while True:
+            self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self.file, mode)
+            except BlockingIOError:
+                self.release()
+                return False
+            except BaseException:
+                self.release()
+                raise
+            if self._is_current():
+                return True
+            self.release()
+
+    def remove(self) -> None:
+        """Remove the file of an exclusive lock, and release the lock."""
+        self._path.unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Release the lock, if it is held."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+    def _is_current(self) -> bool:
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self.file), self._path.stat())
+        return False

@@ -1,0 +1,107 @@
+"""The engine with which papermill executes a notebook on a kernel of a place, and the injection of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nbformat import NotebookNode
+from papermill.engines import NBClientEngine, papermill_engines
+from papermill.exceptions import PapermillException
+from papermill.parameterize import parameterize_notebook
+
+from toolbox.notebook_worker.cell_outputs import StreamMerger
+from toolbox.notebook_worker.executed_notebook import ExecutedNotebook
+from toolbox.notebook_worker.execution_place import RunningKernel
+from toolbox.notebook_worker.failure_texts import one_line
+from toolbox.notebook_worker.kernel_connection import Connection
+from toolbox.notebook_worker.notebook_client import CellLimits, CellsClient
+from toolbox.notebook_worker.notebook_reading import NotebookFile, NotebookFileError
+
+ENGINE: Final = "topgallant"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The kernel, the limits and the numbers of the cells, which papermill does not pass to an engine.
+
+    Args:
+        numbers: the number of each code cell, by its index in the notebook.
+    """
+
+    kernel: RunningKernel
+    connection: Connection
+    limits: CellLimits
+    numbers: Mapping[int, int]
+
+
+class PlaceEngine(NBClientEngine):  # type: ignore[misc]
+    """Executes the cells on a kernel that a place has started."""
+
+    @classmethod
+    def execute_notebook(  # noqa: D102 - see Engine.execute_notebook
+        cls, nb: NotebookNode, kernel_name: str, output_path: str, execution: Execution, **_: Any
+    ) -> CellsClient:
+        merger = StreamMerger()
+        executed = ExecutedNotebook(nb, Path(output_path), merger.flush)
+        client = CellsClient(
+            executed,
+            kernel=execution.kernel,
+            connection=execution.connection,
+            limits=execution.limits,
+            numbers=execution.numbers,
+            merger=merger,
+            kernel_name=kernel_name,
+        )
+        executed.notebook_start()
+        try:
+            client.execute()
+        finally:
+            executed.notebook_complete()
+        return client
+
+
+papermill_engines.register(ENGINE, PlaceEngine)
+
+
+def prepare(file: NotebookFile, parameters: Mapping[str, Any], connection: Connection) -> dict[int, int]:
+    """Inject the parameters into the notebook, and return the number of each code cell by its index.
+
+    Raises:
+        NotebookFileError: papermill cannot write parameters in the language of the kernel.
+    """
+    notebook = file.notebook
+    numbers = {id(cell): number for number, cell in enumerate(file.code_cells, start=1)}
+    notebook.metadata.papermill = NotebookNode(parameters={}, version="", exception=None)
+    for cell in notebook.cells:
+        cell.metadata.setdefault("tags", [])
+    if parameters:
+        _inject(notebook, dict(parameters), connection.language)
+    notebook.metadata.language_info = NotebookNode(connection.language_info)
+    return {index: numbers.get(id(cell), 0) for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"}
+
+
+def _inject(notebook: NotebookNode, parameters: dict[str, Any], language: str) -> None:
+    try:
+        parameterize_notebook(notebook, parameters, kernel_name=language, language=language, engine_name=ENGINE)
+    except (PapermillException, NotImplementedError, ValueError) as error:
+        message = f"the parameters cannot be written in the language of the kernel: {one_line(str(error))}"
+        raise NotebookFileError(message) from None
+
+
+def execute(file: NotebookFile, path: Path, execution: Execution) -> CellsClient:
+    """Execute a prepared notebook, and keep it at `path`.
+
+    Raises:
+        CannotWriteError: the executed notebook cannot be written.
+    """
+    client: CellsClient = papermill_engines.execute_notebook_with_engine(
+        ENGINE,
+        file.notebook,
+        kernel_name=execution.connection.language,
+        output_path=str(path),
+        execution=execution,
+    )
+    return client

@@ -1,0 +1,62 @@
+"""Provides the libraries of the worker itself, in an environment that no test uses.
+
+The Python that starts the worker may lack papermill and nbclient. The worker must not install them into the runtime,
+because they would change the packages that are tested. So it makes an environment for itself and starts again with
+the Python of that environment.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from .environments import EnvironmentStore
+
+REQUIREMENTS: Final = (  # pinned, so that all targets execute notebooks in the same way
+    "papermill==2.6.0",
+    "nbclient==0.10.2",
+    "nbformat==5.10.4",
+    "jupyter_client==8.6.3",
+    "nvidia-ml-py==12.575.51",
+)
+NEEDED: Final = ("papermill", "nbclient", "nbformat", "jupyter_client")  # without NVML, only GPU samples are missing
+_LOCK_VARIABLE: Final = "TOPGALLANT_NOTEBOOK_WORKER_LOCK"
+
+
+def missing() -> list[str]:
+    """Return the modules that the worker needs and this Python lacks."""
+    return [name for name in NEEDED if importlib.util.find_spec(name) is None]
+
+
+def ensure(store: EnvironmentStore, arguments: Sequence[str]) -> None:
+    """Return if this Python has the libraries. Otherwise start the worker again with a Python that has them.
+
+    Args:
+        store: where the environment is made.
+        arguments: the command line after the interpreter.
+
+    Raises:
+        PlaceError: the libraries cannot be installed.
+    """
+    _keep_lock()
+    if not missing():
+        return
+    store.log.line(f"{sys.executable} lacks {', '.join(missing())}; the worker uses an environment of its own")
+    environment = store.acquire(REQUIREMENTS, sys.executable)
+    # The lock stays with the new program, so that no other worker removes the environment.
+    os.set_inheritable(environment.lock.file, True)
+    os.environ[_LOCK_VARIABLE] = str(environment.lock.file)
+    sys.stdout.flush()
+    os.execv(environment.python, [str(environment.python), *arguments])  # noqa: S606 - with an absolute path
+
+
+def _keep_lock() -> None:
+    """Keep the lock of the environment that runs this program, but do not pass it on to kernels and checks."""
+    file = os.environ.pop(_LOCK_VARIABLE, "")
+    if file.isdigit():
+        with suppress(OSError):
+            os.set_inheritable(int(file), False)

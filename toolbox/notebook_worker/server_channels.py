@@ -1,0 +1,344 @@
+"""The connection to a kernel of a Jupyter server: one websocket, over which the messages of all channels go.
+
+A thread reads and writes the websocket, so that pings are answered while nothing waits for messages. If the connection
+breaks, it is opened again with the same session, for which the server has kept the messages of the kernel.
+
+This is the protocol of https://jupyter-server.readthedocs.io/en/latest/developers/websocket-protocols.html, in its
+oldest form, which every server understands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+from queue import Empty
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jupyter_client.asynchronous.client import AsyncKernelClient
+
+from toolbox.notebook_worker.execution_place import PlaceError
+from toolbox.notebook_worker.failure_texts import one_line
+from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
+
+CONNECT_SECONDS: Final = 60.0
+"""How long a broken connection is opened again."""
+_PING_SECONDS: Final = 15.0
+_CLOSE_SECONDS: Final = 2.0
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+_LARGEST_MESSAGE: Final = 1 << 28
+_MOST_WAITING: Final = 256 << 20  # bytes of messages that nothing has read yet
+_ENDING: Final = frozenset({"restarting", "autorestarting", "dead"})
+_CHANNELS: Final = ("shell", "iopub", "stdin", "control")
+
+
+class Channel:
+    """The received messages of a channel. Threads and event loops may wait for them."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self._condition = threading.Condition()
+        self._messages: deque[tuple[dict[str, Any], int]] = deque()
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self.waiting_bytes = 0
+
+    def put(self, message: dict[str, Any], size: int) -> None:
+        """Add a message, and wake the threads that wait for messages."""
+        with self._condition:
+            self._messages.append((message, size))
+            self.waiting_bytes += size
+            self._condition.notify_all()
+            waiters, self._waiters = self._waiters, []
+        for loop, event in waiters:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(event.set)
+
+    def take(self, seconds: float) -> dict[str, Any]:
+        """Return the next message. Raise Empty if there is none in time."""
+        with self._condition:
+            if not self._condition.wait_for(lambda: bool(self._messages), seconds):
+                raise Empty
+            return self._pop()
+
+    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:
+        """Return the next message. Raise Empty if there is none in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            event = asyncio.Event()
+            with self._condition:
+                if self._messages:
+                    return self._pop()
+                self._waiters.append((asyncio.get_running_loop(), event))
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise Empty
+            try:
+                await asyncio.wait_for(event.wait(), left)
+            except (TimeoutError, asyncio.TimeoutError):
+                raise Empty from None
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the kernel."""
+        self._send(message)
+
+    def _pop(self) -> dict[str, Any]:
+        message, size = self._messages.popleft()
+        self.waiting_bytes -= size
+        return message
+
+    def is_alive(self) -> bool:
+        """Return True: the connection reports its end itself."""
+        return True
+
+    def start(self) -> None:
+        """Do nothing: the connection has begun already."""
+
+    def stop(self) -> None:
+        """Do nothing: the connection ends all channels."""
+
+
+class KernelSocket:
+    """A connection to a kernel.
+
+    Args:
+        session: the name of the session, under which the server keeps messages while the connection is broken.
+    """
+
+    def __init__(self, rest: ServerRest, kernel: str, session: str) -> None:
+        self._rest = rest
+        self._kernel = kernel
+        self._url = _websocket_url(rest, kernel, session)
+        self.has_ended = ""  # the state of the kernel that the server announced: it has died, or was restarted
+        self.lost = ""  # why the connection ended for good; empty while it exists
+        self.drops = 0
+        self._loop = asyncio.new_event_loop()
+        self._outgoing: asyncio.Queue[str] = asyncio.Queue()
+        self._is_closed = False
+        self._main: asyncio.Task[None] | None = None
+        self._is_connected = threading.Event()
+        self.channels: Mapping[str, Channel] = {name: Channel(self._sender(name)) for name in _CHANNELS}
+        self._thread = threading.Thread(target=self._run, name="kernel-socket", daemon=True)
+        self._thread.start()
+
+    def wait_until_connected(self, seconds: float = CONNECT_SECONDS) -> bool:
+        """Wait for the first connection, and return whether it exists."""
+        return self._is_connected.wait(seconds) and not self.lost
+
+    def close(self) -> None:
+        """Close the connection. The kernel continues to run."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._cancel)
+        self._thread.join()
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _sender(self, channel: str) -> Any:
+        def send(message: dict[str, Any]) -> None:
+            document = {**message, "channel": channel, "buffers": []}
+            text = json.dumps(document, default=_time)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._outgoing.put_nowait, text)
+
+        return send
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._main = self._loop.create_task(self._stay_connected())
+            if not self._is_closed:
+                self._loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:  # noqa: BLE001 - the waiting threads raise the error
+            self.lost = self.lost or f"the connection failed: {one_line(repr(error))}"
+        finally:
+            self._is_connected.set()
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    async def _stay_connected(self) -> None:
+        pause, since = _FIRST_PAUSE, time.monotonic()
+        while True:
+            try:
+                if await self._converse():
+                    self.drops += 1
+                    pause, since = _FIRST_PAUSE, time.monotonic()
+                reason = "the server has closed the connection"
+            except Exception as error:  # noqa: BLE001 - tornado raises errors of many kinds
+                reason = one_line(str(error)) or type(error).__name__
+            if self.has_ended:
+                return
+            if gone := await asyncio.to_thread(self._gone):
+                self.lost = gone
+                return
+            if time.monotonic() - since > CONNECT_SECONDS:
+                self.lost = f"the websocket of the kernel cannot be opened: {reason}".replace(
+                    self._rest.access.token, "***"
+                )
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _gone(self) -> str:
+        """Return why the kernel can no longer be reached; empty if it exists."""
+        try:
+            self._rest.json("GET", f"/api/kernels/{quoted(self._kernel)}", seconds=CONNECT_SECONDS)
+        except ReplyError as error:
+            return f"the Jupyter server no longer has the kernel: {error}"
+        except PlaceError as error:
+            return str(error)
+        return ""
+
+    async def _converse(self) -> bool:
+        """Exchange messages until the connection ends. Return True if it existed."""
+        from tornado.httpclient import HTTPRequest
+        from tornado.websocket import websocket_connect
+
+        access = self._rest.access
+        request = HTTPRequest(
+            self._url,
+            headers=access.headers,
+            connect_timeout=CONNECT_SECONDS,
+            request_timeout=CONNECT_SECONDS,
+            ca_certs=access.ca_file,
+            follow_redirects=False,
+        )
+        socket = await websocket_connect(
+            request, ping_interval=_PING_SECONDS, ping_timeout=_PING_SECONDS, max_message_size=_LARGEST_MESSAGE
+        )
+        self._is_connected.set()
+        writing = asyncio.ensure_future(self._write(socket))
+        try:
+            while (content := await socket.read_message()) is not None:
+                self._take(content)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            await _close(socket)
+        return True
+
+    async def _write(self, socket: Any) -> None:
+        while True:
+            text = await self._outgoing.get()
+            try:
+                await socket.write_message(text)
+            except Exception:
+                self._outgoing.put_nowait(text)  # for the next connection
+                raise
+
+    def _take(self, content: str | bytes) -> None:
+        """Pass a message on to its channel. A message that violates the protocol is ignored."""
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, struct.error):
+            message = _message(content)
+            channel = self.channels[message.pop("channel")]
+            header = message["header"]
+            message["msg_type"], message["msg_id"] = header["msg_type"], header["msg_id"]
+            if message["msg_type"] == "status" and message["content"].get("execution_state") in _ENDING:
+                self.has_ended = str(message["content"]["execution_state"])
+            if sum(each.waiting_bytes for each in self.channels.values()) <= _MOST_WAITING:
+                channel.put(message, len(content))
+
+
+class ServerKernelClient(AsyncKernelClient):
+    """A client of jupyter_client whose channels are those of a websocket.
+
+    Args:
+        kernel: the id of the kernel.
+    """
+
+    def __init__(self, rest: ServerRest, kernel: str) -> None:
+        super().__init__()
+        self.socket = KernelSocket(rest, kernel, self.session.session)
+        self.allow_stdin = False
+
+    def start_channels(self, *_: Any, **__: Any) -> None:
+        """Do nothing: the connection exists."""
+
+    def stop_channels(self) -> None:
+        """Close the connection."""
+        self.socket.close()
+
+    @property
+    def channels_running(self) -> bool:
+        """Whether the connection exists."""
+        return not self.socket.lost
+
+    @property
+    def shell_channel(self) -> Any:
+        """The channel for requests."""
+        return self.socket.channels["shell"]
+
+    @property
+    def iopub_channel(self) -> Any:
+        """The channel for outputs."""
+        return self.socket.channels["iopub"]
+
+    @property
+    def stdin_channel(self) -> Any:
+        """The channel for questions of the kernel."""
+        return self.socket.channels["stdin"]
+
+    @property
+    def control_channel(self) -> Any:
+        """The channel for requests that do not wait for a running cell."""
+        return self.socket.channels["control"]
+
+    async def _async_is_alive(self) -> bool:
+        return not (self.socket.lost or self.socket.has_ended)
+
+    is_alive = _async_is_alive
+
+
+async def _close(socket: Any) -> None:
+    """Close a websocket, and wait until the server has closed it too: only then is the connection closed."""
+    socket.close()
+
+    async def drain() -> None:
+        while await socket.read_message() is not None:
+            pass
+
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(drain(), _CLOSE_SECONDS)
+
+
+def _websocket_url(rest: ServerRest, kernel: str, session: str) -> str:
+    scheme, _, address = rest.access.url.partition("://")
+    websocket = {"http": "ws", "https": "wss"}[scheme]
+    return f"{websocket}://{address}/api/kernels/{quoted(kernel)}/channels?{urlencode({'session_id': session})}"
+
+
+def _message(content: str | bytes) -> dict[str, Any]:
+    """Return a message, whose buffers follow the JSON if it is binary."""
+    if isinstance(content, str):
+        message: dict[str, Any] = json.loads(content)
+        return message
+    (count,) = struct.unpack_from("!I", content)
+    offsets = [*struct.unpack_from(f"!{count}I", content, 4), len(content)]
+    parts = [content[start:end] for start, end in pairwise(offsets)]
+    message = json.loads(parts[0])
+    message["buffers"] = parts[1:]
+    return message
+
+
+def _time(value: Any) -> str:
+    return str(value.isoformat())

@@ -1,0 +1,179 @@
+"""Samples the CPU, memory and GPU use of a process and its descendants: `use_sampler.py PID FILE SECONDS`.
+
+The sampler is a process beside the kernel, so that a kernel that computes does not delay the samples. It ends when
+its standard input ends or when the process has ended. The file also works in a Python kernel on another machine, which
+executes its source and calls `sample`. So it imports only the standard library, and pynvml where that is installed.
+
+The columns: `time` in seconds since 1970, `cpu_percent` with 200 for two busy processors, `memory_bytes` as the sum of
+the resident memory, and for each GPU its use by all programs, `gpu0_percent` and `gpu0_memory_bytes`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_MOST_GPUS = 16
+_AFTER_NAME = 2  # the number of the first field of /proc/PID/stat after the name, counted from 0
+_UTIME, _STIME, _STARTED, _RSS = (field - _AFTER_NAME for field in (13, 14, 21, 23))
+
+
+def command(pid: int, path: Path, seconds: float) -> list[str]:
+    """Return the command that samples a process."""
+    return [sys.executable, "-I", str(Path(__file__)), str(pid), str(path), str(seconds)]
+
+
+class Use(NamedTuple):
+    """The use of a process: its start time tells it apart from a later process with the same ID."""
+
+    started: int
+    ticks: int
+    memory: int
+
+
+class ProcessTree:
+    """A process and all its descendants, also those whose parents have ended since an earlier call.
+
+    Args:
+        pid: the process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._root = pid
+        self._members: dict[int, Use] = {}
+        self._last = time.monotonic()
+        self.sample()
+
+    def sample(self) -> list[float] | None:
+        """Return the CPU use in percent since the last call and the memory in bytes; None if the root has ended."""
+        now = time.monotonic()
+        members: dict[int, Use] = {}
+        waiting = [self._root, *self._members]
+        while waiting:
+            pid = waiting.pop()
+            use = None if pid in members else _use(pid)
+            before = self._members.get(pid)
+            if use is not None and (before is None or before.started == use.started):
+                members[pid] = use
+                waiting += _children(pid)
+        ticks = sum(
+            use.ticks - (self._members[pid].ticks if pid in self._members else 0) for pid, use in members.items()
+        )
+        percent = 100 * ticks / _TICKS / max(now - self._last, 1e-3)
+        self._members, self._last = members, now
+        return [percent, self.memory] if self._root in members else None
+
+    @property
+    def memory(self) -> float:
+        """The memory of all members at the last sample, in bytes."""
+        return sum(use.memory for use in self._members.values())
+
+
+def _use(pid: int) -> Use | None:
+    """Return the use of a process; None if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib would triple the cost of a sample
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if not fields or fields[0] in b"ZX":
+        return None
+    memory = int(fields[_RSS]) * _PAGE
+    return Use(int(fields[_STARTED]), int(fields[_UTIME]) + int(fields[_STIME]), memory)
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Return the children of the threads of a process."""
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - see _use
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                yield from map(int, file.read().split())
+
+
+class Gpus:
+    """The NVIDIA GPUs of the machine; none without pynvml or without a driver."""
+
+    def __init__(self) -> None:
+        self._handles: list[Any] = []
+        try:
+            import pynvml  # type: ignore[import-untyped,unused-ignore]
+
+            pynvml.nvmlInit()
+            count = min(pynvml.nvmlDeviceGetCount(), _MOST_GPUS)
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+            self._nvml = pynvml
+        except Exception:  # noqa: BLE001 - pynvml raises an exception of its own for each reason
+            self._handles = []
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [f"gpu{index}_{part}" for index in range(len(self._handles)) for part in ("percent", "memory_bytes")]
+
+    def sample(self) -> list[float | None]:
+        """Return the values of the columns; None for a value that a GPU does not report."""
+        values: list[float | None] = []
+        for handle in self._handles:
+            values.append(_value(self._nvml.nvmlDeviceGetUtilizationRates, handle, "gpu"))
+            values.append(_value(self._nvml.nvmlDeviceGetMemoryInfo, handle, "used"))
+        return values
+
+
+def _value(query: Callable[[Any], Any], handle: Any, name: str) -> float | None:
+    """Return a value of a GPU; None if the GPU does not report it. A GPU with MIG does not report its use."""
+    try:
+        return float(getattr(query(handle), name))
+    except Exception:  # noqa: BLE001 - see Gpus
+        return None
+
+
+def sample(pid: int, file: TextIO, seconds: float, wait: Callable[[float], bool]) -> None:
+    """Write samples until the process has ended. The first one, at once, has no CPU use, which needs two moments.
+
+    Args:
+        file: gets the lines.
+        wait: waits for a number of seconds, and returns whether to stop.
+    """
+    gpus = Gpus()
+    file.write(",".join(["time", "cpu_percent", "memory_bytes", *gpus.columns]) + "\n")
+    tree = ProcessTree(pid)
+    due, is_last = time.monotonic(), False
+    _write(file, None, tree.memory, gpus)
+    while not is_last:
+        due = max(due + seconds, time.monotonic())
+        is_last = wait(max(0.0, due - time.monotonic()))
+        use = tree.sample()
+        if use is None:
+            break
+        _write(file, use[0], use[1], gpus)
+
+
+def _write(file: TextIO, percent: float | None, memory: float, gpus: Gpus) -> None:
+    values = [f"{time.time():.3f}", "" if percent is None else f"{percent:.1f}", f"{memory:.0f}"]
+    values += ["" if value is None else f"{value:.0f}" for value in gpus.sample()]
+    file.write(",".join(values) + "\n")
+    file.flush()
+
+
+def _input_ends(seconds: float) -> bool:
+    """Wait for the end of the standard input, and return whether it has ended."""
+    return bool(select.select([sys.stdin], [], [], seconds)[0])
+
+
+def main(arguments: list[str]) -> None:
+    """Sample the process of the arguments."""
+    pid, path, seconds = arguments
+    with suppress(OSError), open(path, "w", encoding="ascii") as file:  # noqa: PTH123 - OSError: the disk is full
+        sample(int(pid), file, float(seconds), _input_ends)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

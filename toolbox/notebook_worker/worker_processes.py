@@ -1,0 +1,177 @@
+"""Runs programs for the worker: with a time limit, a limit for the output, and an end of the whole process group.
+
+The worker starts each program except kernels here. It cannot use `toolbox.system`, because it is sent to targets
+alone.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from .notebook_results import Fault
+
+_CHUNK: Final = 1 << 16
+_END_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class ProgramEnd:
+    """How a program ended.
+
+    Args:
+        status: the exit status; negative for a signal.
+        fault: TIMEOUT or TOO_MUCH_OUTPUT if the worker killed the program; None if it ended by itself.
+    """
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+    fault: Fault | None = None
+
+
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    timeout: float | None = None,
+    output_bytes: int | None = None,
+    receive: Callable[[bytes], None] | None = None,
+    files: Sequence[int] = (),
+) -> ProgramEnd:
+    """Run a program in a new process group, and kill the group when the program has ended.
+
+    Args:
+        environment: the environment variables; by default, those of the worker.
+        output_bytes: the limit for stdout and stderr together.
+        receive: gets the output of both streams when it arrives. The result then contains no output.
+        files: open files that the program inherits.
+
+    Raises:
+        OSError: the program cannot be started.
+    """
+    process = subprocess.Popen(
+        list(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if receive is None else subprocess.STDOUT,
+        env=None if environment is None else dict(environment),
+        cwd=directory,
+        pass_fds=files,
+        start_new_session=True,
+    )
+    output = _Output(output_bytes, receive)
+    try:
+        fault = output.read(process, None if timeout is None else time.monotonic() + timeout)
+    finally:
+        process.wait()
+        for pipe in filter(None, (process.stdout, process.stderr)):
+            pipe.close()
+    return ProgramEnd(process.returncode, bytes(output.stdout), bytes(output.stderr), fault)
+
+
+def kill_group(group: int) -> None:
+    """Kill a process group, which may have ended."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+class _Output:
+    """The output of a program, read until the program ends or exceeds a limit. Then the process group is killed."""
+
+    def __init__(self, limit: int | None, receive: Callable[[bytes], None] | None) -> None:
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self._limit = limit
+        self._receive = receive
+
+    def read(self, process: subprocess.Popen[bytes], deadline: float | None) -> Fault | None:
+        """Read until the process has ended, although processes that it left may keep the pipes open."""
+        ended, inlet = os.pipe()
+        waiting = threading.Thread(target=_close_after, args=(process.pid, inlet), daemon=True)
+        waiting.start()
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(ended, selectors.EVENT_READ, None)
+                for pipe, kept in ((process.stdout, self.stdout), (process.stderr, self.stderr)):
+                    if pipe is not None:
+                        os.set_blocking(pipe.fileno(), False)
+                        selector.register(pipe, selectors.EVENT_READ, (pipe, kept))
+                return self._read_until_end(selector, ended, deadline, process.pid)
+        finally:
+            kill_group(process.pid)  # the process is not reaped yet, so its ID belongs to no other group
+            waiting.join()
+            os.close(ended)
+
+    def _read_until_end(
+        self, selector: selectors.BaseSelector, ended: int, deadline: float | None, group: int
+    ) -> Fault | None:
+        has_ended = False
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0 and not has_ended:
+                return Fault.TIMEOUT
+            events = selector.select(0 if has_ended else left)
+            readable = [key for key, _ in events if key.data is not None]
+            if has_ended and not readable:
+                return None
+            for key in readable:
+                if not self._take(*key.data):
+                    selector.unregister(key.fileobj)
+            if self._limit is not None and len(self.stdout) + len(self.stderr) > self._limit:
+                return Fault.TOO_MUCH_OUTPUT
+            if any(key.data is None for key, _ in events):
+                has_ended = True
+                kill_group(group)  # the processes that the program left would keep writing
+                selector.unregister(ended)
+
+    def _take(self, pipe: IO[bytes], kept: bytearray) -> bool:
+        """Read what a pipe has, and return whether the pipe is still open."""
+        try:
+            data = os.read(pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return True
+        if self._receive is None:
+            kept += data
+        elif data:
+            self._receive(data)
+        return bool(data)
+
+
+def _close_after(pid: int, inlet: int) -> None:
+    """Close a pipe when a process has ended, and leave the process to be reaped by the main thread."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    os.close(inlet)
+
+
+@contextmanager
+def background(command: Sequence[str]) -> Iterator[None]:
+    """Run a program while the context is active. The program must end when its standard input ends."""
+    process = subprocess.Popen(
+        list(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            kill_group(process.pid)
+            process.wait()
