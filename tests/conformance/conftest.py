@@ -9,13 +9,16 @@ from typing import Final
 
 import pytest
 
+from tests.conformance.hubs import HubSite
 from tests.conformance.pods import Pods
 from tests.conformance.sites import Bench, Orchestrator, Site
 from tests.conformance.tpus import Outage, Tpus
-from tests.servers import api_proxy, kubernetes, openssh, tpu
+from tests.servers import api_proxy, jupyterhub, kubernetes, openssh, tpu
+from toolbox.backends import jupyterhub as jupyterhub_backend
 from toolbox.backends import kubernetes as kubernetes_backend
 from toolbox.backends import local, ssh, tpu_vm
 from toolbox.extensions import discovery, loading, protocols
+from toolbox.jupyterhub import server_attempts
 from toolbox.kubernetes.pods import attempt_clock
 from toolbox.tpu import tpu_attempts
 
@@ -85,11 +88,20 @@ def _tpu_vm(directory: Path) -> Iterator[Site]:
         outage.stop()
 
 
+@contextmanager
+def _jupyterhub(directory: Path) -> Iterator[Site]:  # noqa: ARG001  # the hub has a directory of its own
+    """Yield a site whose servers start in a moment. The workloads run on this machine, and use no server."""
+    with jupyterhub.serving() as hub:
+        target = jupyterhub_backend.Target.model_validate({"url": hub.url, "token": hub.token, "profile": "bare"})
+        yield HubSite("jupyterhub", target, quick=20.0, hub=hub)
+
+
 SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
     "local": _local,
     "ssh": _ssh,
     "kubernetes": _kubernetes,
     "tpu_vm": _tpu_vm,
+    "jupyterhub": _jupyterhub,
 }
 
 
@@ -98,6 +110,7 @@ def _no_news_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the message about a long wait, so that a pod or a TPU that starts late causes no notification."""
     monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", float("inf"))
     monkeypatch.setattr(tpu_attempts.Attempts, "show_waiting", lambda *_: None)
+    monkeypatch.setattr(server_attempts.ServerAttempts, "show_waiting", lambda *_: None)
     monkeypatch.setattr(tpu_vm, "_SHUTDOWN_SECONDS", 1.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -186,6 +187,16 @@ def test_a_running_attempt_is_not_removed(bench: Bench, tmp_path: Path) -> None:
     wait_for(lambda: not attempt.left(), "the end of the workload")
 
 
+@pytest.fixture
+def background() -> Iterator[None]:
+    """Ignore the signals that a shell ignores for programs in the background."""
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("background")
 def test_a_workload_does_not_inherit_ignored_signals(bench: Bench) -> None:
     """Python ignores SIGPIPE: a workload that inherited that would not end with the reader of its pipe."""
     _, outcome = bench.run("python3", "-c", "import os; print(open('/proc/self/status').read())", silence=10)

@@ -17,9 +17,9 @@ PROJECTS = {name: projects.find(name) for name in places.projects()}
 
 
 def load(name: str, *applied: str) -> Configuration:
-    """Return the configuration of a project."""
+    """Return the configuration of a project, with the values that the project derives."""
     files = PROJECTS[name]
-    return Configuration.load(Request(files.config, applied, contracts=files.contracts))
+    return projects.derived(files, Configuration.load(Request(files.config, applied, contracts=files.contracts)))
 
 
 PRESETS = {name: presets.names(document.load(files.config)) for name, files in PROJECTS.items()}

@@ -14,9 +14,11 @@ from pydantic import ValidationError
 
 from tests.fakes import api_server
 from tests.fakes.stored_objects import StoredObjects
-from tests.servers import tpu
+from tests.servers import jupyterhub, tpu
 from toolbox.extensions import discovery, loading
 from toolbox.extensions.protocols import RESOURCES, RemoteResource
+from toolbox.jupyterhub import hub_tokens, server_request
+from toolbox.jupyterhub.hub_replies import LABELS
 from toolbox.kubernetes import owned_objects
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
@@ -111,8 +113,21 @@ def _tpus(directory: Path, fields: Mapping[str, object]) -> Iterator[ResourceSit
         yield ResourceSite(create, lambda: [name for name in server.leftovers() if kind in name])
 
 
+@contextmanager
+def _servers(directory: Path) -> Iterator[ResourceSite]:  # noqa: ARG001  # the hub has a directory of its own
+    with jupyterhub.serving() as hub, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(hub_tokens.VARIABLE, hub.token)
+
+        def create(owner: Owner) -> Resource:
+            hub.start_server("it", profile="bare", **{LABELS: owner.labels(60)})
+            return server_request.ledger_entry(hub.url, hub.user, "it", None, 60)
+
+        yield ResourceSite(create, lambda: list(hub.servers()))
+
+
 SITES: Final[dict[str, Callable[[Path], AbstractContextManager[ResourceSite]]]] = {
     "cluster": _clusters,
+    "jupyterhub_server": _servers,
     "kubernetes_namespace": lambda directory: _objects(directory, NAMESPACE),
     "kubernetes_owner": lambda directory: _objects(directory, CONFIG_MAP),
     "tpu_node": lambda directory: _tpus(directory, {}),

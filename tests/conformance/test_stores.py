@@ -22,7 +22,7 @@ from toolbox.model.bounds import Direction, Side
 from toolbox.model.errors import UsageError
 from toolbox.model.events import CheckJudged
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.results import case_recording, earlier_times, queries, recording, tables
+from toolbox.results import case_recording, earlier_results, earlier_times, queries, recording, tables
 from toolbox.results.queries import Filter
 from toolbox.results.records import AttemptRow, EarlierTime
 from toolbox.results.store import Store, StoreError
@@ -94,6 +94,25 @@ def test_a_run_is_recorded_with_all_its_data(store: Store, tmp_path: Path) -> No
 
 JUNIT = """<testsuite><testcase classname="m" name="a" time="0.5"/><testcase classname="m" name="a" time="1"/>
 <testcase classname="n" name="b"><failure message="1 != 2">at n.b</failure></testcase></testsuite>"""
+
+
+def test_a_run_is_compared_with_the_run_before_it(store: Store, tmp_path: Path) -> None:
+    passing = JUNIT.replace('<failure message="1 != 2">at n.b</failure>', "")
+    before = {SMALL: [Tried(junit=passing)], LARGE: [FAILED]}
+    recording.record(store, past(cells=before, presets=["nightly"]).write(tmp_path))
+    after = {SMALL: [replace(FAILED, junit=JUNIT)], LARGE: [Tried()]}
+    row = recording.record(store, past(days=1, cells=after, presets=["nightly"]).write(tmp_path)).row
+    with store.reading() as connection:
+        comparison = earlier_results.since_last_run(connection, row, {identity(SMALL)})
+    assert comparison is not None
+    assert [(change.name, change.kind) for change in comparison.cells] == [
+        (SMALL, "newly failing"),
+        (LARGE, "newly passing"),
+    ]
+    assert [(change.test, str(change), change.message) for change in comparison.tests] == [
+        ("n.b", "passed → failed", "1 != 2")
+    ]
+    assert comparison.gone == 1
 
 
 def test_the_test_cases_of_a_cell_are_recorded(store: Store, tmp_path: Path) -> None:

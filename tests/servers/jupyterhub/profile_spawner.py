@@ -1,0 +1,72 @@
+"""The spawner of the hub of the tests: starts single-user servers as processes, with profiles.
+
+The profile is the option `profile` of a start:
+
+- `small` and `large` are Jupyter servers, which know their profile by the variable `SERVER_PROFILE`;
+- `bare` is a web server without Jupyter, which starts in a tenth of a second;
+- `progress` is `bare` after three events of progress;
+- `fail` is a start that raises an error;
+- `full` is a start for which a cluster has no room, as KubeSpawner reports it, and which never ends;
+- `slow` never becomes ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from jupyterhub.spawner import SimpleLocalProcessSpawner
+
+_BARE: Final = "tests.servers.jupyterhub.bare_server"
+_NO_ROOM: Final = "0/3 nodes are available: 3 Insufficient memory."
+
+
+class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyterhub has no types
+    """Starts a server as its profile says."""
+
+    @property
+    def profile(self) -> str:
+        return str(self.user_options.get("profile") or "small")
+
+    @property
+    def cmd(self) -> list[str]:
+        if self.profile in ("bare", "progress"):
+            return [sys.executable, "-m", _BARE]
+        return [sys.executable, "-m", "jupyterhub.singleuser"]
+
+    def get_env(self) -> dict[str, str]:
+        environment: dict[str, str] = super().get_env()
+        image = str(self.user_options.get("image") or "")
+        return environment | {"SERVER_PROFILE": self.profile, "SERVER_IMAGE": image}
+
+    async def start(self) -> tuple[str, int]:
+        if self.profile == "fail":
+            raise RuntimeError("the image \x1b[31mno-such-image\x1b[0m cannot be pulled")
+        if self.profile in ("slow", "full"):
+            await asyncio.Event().wait()
+        if self.profile == "progress":
+            await asyncio.sleep(0.3)
+        address: tuple[str, int] = await super().start()
+        return address
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        if self.profile == "full":
+            event = {"reason": "FailedScheduling", "message": _NO_ROOM}
+            yield {"progress": 10, "raw_event": event, "message": f"[Warning] {_NO_ROOM}"}
+            return
+        if self.profile == "slow":
+            yield {"progress": 5, "message": "waiting for \x1b[31ma node"}
+            return
+        yield {"progress": 0, "message": "Server requested"}
+        if self.profile == "progress":
+            for number, message in enumerate(["pulling the image", "image pulled", "starting the server"], start=1):
+                yield {"progress": 25 * number, "message": message}
+                await asyncio.sleep(0.05)
+
+    async def poll(self) -> int | None:
+        if self.profile in ("slow", "full", "fail") and not getattr(self, "proc", None):
+            return 0
+        status: int | None = await super().poll()
+        return status

@@ -1,0 +1,59 @@
+"""Checks before a run whether a hub accepts the token, and whether the token may start servers for the user."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from toolbox.jupyterhub import hub_tokens
+from toolbox.jupyterhub.hub_api import HubAccess, HubApi
+from toolbox.jupyterhub.hub_errors import REQUIRED_SCOPES, HubError
+from toolbox.jupyterhub.hub_replies import TokenOwner
+from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.model.verdicts import Cause
+
+TIMEOUT: Final = 15.0
+"""How many seconds the hub may be unavailable."""
+
+
+def verify(label: str, access: HubAccess, user: str | None) -> None:
+    """Check that a hub accepts the token, and that the token has the required scopes.
+
+    Args:
+        label: what needs the hub, for messages.
+        user: the user whose servers are started; None for the owner of the token.
+
+    Raises:
+        ConfigurationError: the token or the user must be changed.
+        InfrastructureError: the hub does not answer.
+    """
+    try:
+        with HubApi(access) as api:
+            owner = api.run(api.token_owner(seconds=TIMEOUT))
+            api.run(api.servers(user or _name(api, owner), seconds=TIMEOUT))
+    except HubError as error:
+        if error.cause is Cause.CONFIGURATION or error.is_absent:
+            raise ConfigurationError(f"{label}: {error}") from error
+        raise InfrastructureError(f"{label}: {error}") from error
+    names = {scope.partition("!")[0] for scope in owner.scopes}
+    if names and (missing := [scope for scope in REQUIRED_SCOPES if scope not in names]):
+        raise ConfigurationError(
+            f"{label}: the token lacks the scopes {', '.join(missing)}: docs/jupyterhub.md says how to make a token"
+        )
+
+
+def user_of_token(api: HubApi, seconds: float = TIMEOUT) -> str:
+    """Return the name of the user to whom the token belongs.
+
+    Raises:
+        ConfigurationError: the token belongs to a service.
+        HubError: the hub does not answer, or refuses the token.
+    """
+    return _name(api, api.run(api.token_owner(seconds=seconds)))
+
+
+def _name(api: HubApi, owner: TokenOwner) -> str:
+    """Return the name of a token's user, and let deletions of servers of this user use the token."""
+    if not owner.name:
+        raise ConfigurationError("the token belongs to a service of the hub: set `user` in the target")
+    hub_tokens.remember(api.access.url, owner.name, api.access.token)
+    return owner.name
