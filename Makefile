@@ -6,6 +6,7 @@ BIN := .venv/bin
 PIP ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := .venv/.installed
 INFERENCE_STAMP := .venv/.installed-inference
+NOTEBOOKS_STAMP := .venv/.installed-notebooks
 DEV_STAMP := .venv/.installed-dev
 # What an installation reads: the dependencies, and a definition that it compiles.
 SOURCES := pyproject.toml hatch_build.py toolbox/inference_client/fmaas/generation.proto
@@ -30,10 +31,15 @@ $(INFERENCE_STAMP): $(SOURCES) | $(BIN)/python
 	@$(PIP) --editable '.[inference]'
 	@touch $(STAMP) $@
 
+$(NOTEBOOKS_STAMP): $(SOURCES) | $(BIN)/python
+	@echo 'installing Topgallant and what the project notebooks needs into .venv (about a minute, once)'
+	@$(PIP) --editable '.[notebooks]'
+	@touch $(STAMP) $@
+
 $(DEV_STAMP): $(SOURCES) | $(BIN)/python
 	@echo 'installing Topgallant and what develops it into .venv (about two minutes, once)'
 	@$(PIP) --editable '.[dev]'
-	@touch $(STAMP) $(INFERENCE_STAMP) $@
+	@touch $(STAMP) $(INFERENCE_STAMP) $(NOTEBOOKS_STAMP) $@
 
 demo: $(STAMP) ## train a matrix of six small models on this machine
 	@./run_toolbox.py project run training_e2e --presets=smoke
@@ -42,6 +48,10 @@ demo-inference: $(INFERENCE_STAMP) ## serve a small model with three configs, re
 	@./run_toolbox.py config validate inference --overrides='{"tests[0].configs[1].dtype_str": bfloat16}'; [ $$? -eq 2 ]
 	@echo 'as expected, this config is refused before anything starts; the other three are served now'
 	@./run_toolbox.py project run inference --presets=load
+
+demo-notebooks: $(NOTEBOOKS_STAMP) ## test two runtimes on two machines, with a notebook that fails on one of the runtimes
+	@./run_toolbox.py project run notebooks; [ $$? -eq 1 ]
+	@echo 'exit code 1 is expected: the notebook energy fails with the runtime current, whose NumPy has no trapz any more'
 
 test: $(DEV_STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n auto --dist=worksteal
@@ -64,4 +74,4 @@ bench: $(DEV_STAMP) ## run the benchmarks
 docs: ## say where to read
 	@echo 'README.md, then docs/architecture.md for the reading order of the code'
 
-.PHONY: help setup demo demo-inference test lint format bench docs
+.PHONY: help setup demo demo-inference demo-notebooks test lint format bench docs

@@ -37,13 +37,9 @@ def samples(end: Outcome) -> Sequence[Mapping[str, str]]:
         return list(csv.DictReader(stream, strict=True))
 
 
-def run_against(directory: Path, url: str, **settings: Any) -> Outcome:
-    """Run a worker against a server that it does not start."""
-    (directory / "cases.json").write_text(
-        json.dumps({"cases": [{"name": "a", "protocol": "completions", "request": {"prompt": "a", "model": "m"}}]})
-    )
-    (directory / "settings.json").write_text(json.dumps({"server": {"url": url, "ready": {"timeout": 5}}} | settings))
-    worker = subprocess.run(
+def ended(directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a worker with the settings in a directory, to its end."""
+    return subprocess.run(
         [sys.executable, "-m", "toolbox.inference_client", "settings.json"],
         cwd=directory,
         env=os.environ | {"PYTHONPATH": str(places.builtin_root())},
@@ -53,6 +49,15 @@ def run_against(directory: Path, url: str, **settings: Any) -> Outcome:
         timeout=60,
         check=False,
     )
+
+
+def run_against(directory: Path, url: str, **settings: Any) -> Outcome:
+    """Run a worker against a server that it does not start."""
+    (directory / "cases.json").write_text(
+        json.dumps({"cases": [{"name": "a", "protocol": "completions", "request": {"prompt": "a", "model": "m"}}]})
+    )
+    (directory / "settings.json").write_text(json.dumps({"server": {"url": url, "ready": {"timeout": 5}}} | settings))
+    worker = ended(directory)
     return Outcome(worker.returncode, worker.stdout, [], json.loads((directory / "worker.json").read_text()), directory)
 
 
@@ -177,16 +182,7 @@ def test_a_wrong_load_is_one_message(
         (tmp_path / "cases.json").write_text(json.dumps({"cases": default if cases is None else cases}))
         content = {"server": {"url": server.url}, "load": settings}
         (tmp_path / "settings.json").write_text(json.dumps(content))
-        worker = subprocess.run(
-            [sys.executable, "-m", "toolbox.inference_client", "settings.json"],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(places.builtin_root())},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        worker = ended(tmp_path)
     assert worker.returncode == 2, worker.stdout
     assert message in worker.stdout
     assert "Traceback" not in worker.stdout

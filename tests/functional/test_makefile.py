@@ -13,7 +13,7 @@ from toolbox.system import environ, places
 
 ROOT = places.builtin_root()
 PROTO = "toolbox/inference_client/fmaas/generation.proto"
-CORE, INFERENCE, DEV = "--editable .", "--editable '.[inference]'", "--editable '.[dev]'"
+CORE, DEV = "--editable .", "--editable '.[dev]'"
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -46,12 +46,13 @@ def test_the_demo_installs_neither_tests_nor_linters(checkout: Path) -> None:
     assert line.endswith(CORE)
 
 
-def test_the_demo_of_inference_installs_its_extra_once(checkout: Path) -> None:
+@pytest.mark.parametrize("name", ["inference", "notebooks"])
+def test_the_demo_of_a_project_installs_its_extra_once(checkout: Path, name: str) -> None:
     finish(checkout, ".installed")
-    (line,) = installed(checkout, "demo-inference")
-    assert line.endswith(INFERENCE)
-    (checkout / ".venv/.installed-inference").touch()
-    assert installed(checkout, "demo", "demo-inference") == []
+    (line,) = installed(checkout, f"demo-{name}")
+    assert line.endswith(f"--editable '.[{name}]'")
+    (checkout / f".venv/.installed-{name}").touch()
+    assert installed(checkout, "demo", f"demo-{name}") == []
 
 
 @pytest.mark.parametrize("target", ["test", "lint", "format", "bench", "setup"])
@@ -69,7 +70,9 @@ def test_development_tools_are_added_to_the_installation_of_the_demo(checkout: P
 
 def test_the_demo_needs_nothing_more_after_the_tests(checkout: Path) -> None:
     finish(checkout, ".installed", ".installed-dev")
-    assert installed(checkout, "demo", "test", "lint") == []
+    for name in ("inference", "notebooks"):
+        (checkout / f".venv/.installed-{name}").touch()
+    assert installed(checkout, "demo", "demo-inference", "demo-notebooks", "test", "lint") == []
 
 
 @pytest.mark.parametrize("source", ["pyproject.toml", PROTO])

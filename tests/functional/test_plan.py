@@ -30,7 +30,8 @@ def test_plan_prints_a_table_and_runs_nothing(grid: Grid) -> None:
     assert heading.split() == ["id", "x", "target", "takes", "time", "limits", "time", "cost", "expected"]
     assert first.split()[1:-1] == ["a", "local", "-", "3600", "s", "at", "most", "1", "h", "0", "min", "unknown"]
     assert "note: the cost on the target `local` is unknown: the target has no `cost_per_hour`" in outcome.stdout
-    assert second.rstrip().endswith("skipped: too slow")
+    assert second.rstrip().endswith("skipped")
+    assert "left out: x=b: too slow" in outcome.stdout.splitlines()
     assert closing == "2 cells: 1 to run, 1 skipped"
     assert (grid.lines, grid.workspace.artifacts.exists()) == ([], False)
 
@@ -107,6 +108,46 @@ def test_a_faulty_matrix_is_reported_with_its_line(
     assert message in outcome.stderr
     assert len(outcome.stderr.splitlines()) <= 5
     assert grid.workspace.runs() == []
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_plan_with_more_cells_than_the_limit_is_refused(grid: Grid, command: str) -> None:
+    grid.configure("abcd", max_cells=2, skip=[{"when": {"x": "d"}, "reason": "too slow"}])
+    outcome = grid.workspace.run("project", command, "grid")
+    assert outcome.exit_code == 2, str(outcome)
+    first, *hints = outcome.stderr.splitlines()
+    assert first.startswith("error: ")
+    line = first.removeprefix("error: ").split(": ")[0].rpartition(":")[2]
+    assert "max_cells" in (grid.root / "config/grid.yaml").read_text().splitlines()[int(line) - 1]
+    assert first.endswith(": a run would execute 3 cells, and `matrix.max_cells` allows only 2")
+    assert hints == [
+        "  to run them all, raise the limit: --overrides='{matrix.max_cells: 3}'",
+        "  to run a part, select cells with --cells or --shard; `project plan` lists the cells",
+    ]
+    assert ("4 cells: 3 to run, 1 skipped" in outcome.stdout) == (command == "plan")
+    assert (grid.workspace.runs(), grid.phases) == ([], [])
+
+
+@pytest.mark.parametrize("flag", ["--cells=x=[ab]", "--shard=1/2", "--overrides={matrix.max_cells: 3}"])
+def test_a_plan_within_the_limit_runs(grid: Grid, flag: str) -> None:
+    grid.configure("abc", max_cells=2)
+    assert plan(grid, flag).exit_code == 0
+    outcome = grid.run(flag)
+    assert outcome.exit_code == 0, str(outcome)
+
+
+def test_reused_results_do_not_count_for_the_limit(grid: Grid) -> None:
+    blocks = {"results": {"database": "team.sqlite", "revision": "0123456789" * 4}}
+    grid.configure("ab", reuse_results=1, blocks=blocks)
+    assert grid.run().exit_code == 0
+    grid.configure("abc", reuse_results=1, blocks=blocks, max_cells=1)
+    outcome = grid.run()
+    assert (outcome.exit_code, grid.lines.count("begin a")) == (0, 1), str(outcome)
+
+
+def test_without_the_phase_test_the_limit_does_not_matter(grid: Grid) -> None:
+    outcome = grid.configure("abc", max_cells=2).run("--phases=prepare")
+    assert (outcome.exit_code, grid.phases) == (0, ["prepare"]), str(outcome)
 
 
 def test_without_a_matrix_there_is_nothing_to_plan(small: Workspace) -> None:

@@ -50,7 +50,15 @@ _STUCK_SECONDS = 30.0
 # The connection of the agent. With these variables, a bash without a terminal reads startup files, in which the option
 # `nounset` causes errors on Debian.
 _SSH_VARIABLES = ("SSH_CLIENT", "SSH2_CLIENT", "SSH_CONNECTION")
-_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGXFSZ)
+_DEFAULT_SIGNALS = (
+    signal.SIGPIPE,
+    signal.SIGINT,
+    signal.SIGQUIT,  # a shell starts programs in the background with SIGINT and SIGQUIT ignored
+    signal.SIGHUP,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+    signal.SIGXFSZ,
+)
 
 
 class Supervisor:

@@ -20,9 +20,11 @@ from toolbox.extensions.protocols import Comparator
 from toolbox.inference import answer_records, judging, suites
 from toolbox.inference.answer_records import AnswerRecord, AnswersFault
 from toolbox.inference.suites import Expectation, Expectations, SentCases
+from toolbox.inference_client import worker_results
 from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, first_of, truncate
+from toolbox.model.verdicts import Cause
 from toolbox.runs import junit_files
 from toolbox.runs.evidence_files import RelativeFile
 
@@ -47,7 +49,7 @@ class Check(BaseModel):
 
     cases: RelativeFile = "src/cases.json"
     expectations: RelativeFile = "src/expectations.json"
-    answers: RelativeFile = "files/answers.jsonl"
+    answers: RelativeFile = f"files/{worker_results.ANSWERS}"
     fail_on: Annotated[list[CaseOutcome], Field(min_length=1)] = list(FAIL_ON)
     min_cases: int = Field(default=1, ge=1)
 
@@ -82,7 +84,7 @@ class Check(BaseModel):
         try:
             junit_files.write(directory / RESULTS, results)
         except OSError as error:  # the disk of this machine is full, for example
-            return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", is_infrastructure=True)
+            return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", cause=Cause.INFRASTRUCTURE)
         report = replace(
             junit_files.report(directory, RESULTS, self.fail_on, is_partial=is_partial), is_partial=is_partial
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import Final
+from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import abbreviated
+from toolbox.model.verdicts import Cause
 from toolbox.runs.evidence_files import RelativeFile, last_line
 from toolbox.runs.layout import AttemptDirectory
 
@@ -23,6 +24,7 @@ class Check(BaseModel):
     Args:
         infrastructure: the statuses with which the workload reports that it could not test the product, for example
             because a server did not answer.
+        internal: the statuses with which the workload reports that the test itself is broken, not the product.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -30,6 +32,13 @@ class Check(BaseModel):
     file: RelativeFile = AttemptDirectory.exit_code
     expected: int = 0
     infrastructure: tuple[int, ...] = ()
+    internal: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _have_one_cause(self) -> Self:
+        if common := set(self.infrastructure) & set(self.internal):
+            raise ValueError(f"the status {min(common)} is both in `infrastructure` and in `internal`")
+        return self
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Compare the recorded status with the expected status."""
@@ -45,12 +54,17 @@ class Check(BaseModel):
         message = f"exit status {text}{_signal(int(text))}, expected {self.expected}"
         if text == str(self.expected):
             return Judgement(True, message)
-        is_infrastructure = int(text) in self.infrastructure
+        cause = self._cause(int(text))
         last_error = last_line(evidence.directory / _ERRORS)
         if not last_error:
-            return Judgement(False, message, is_infrastructure=is_infrastructure)
+            return Judgement(False, message, cause=cause)
         message = f"{message}; the last line of stderr: {last_error}"
-        return Judgement(False, message, file=_ERRORS, is_infrastructure=is_infrastructure)
+        return Judgement(False, message, file=_ERRORS, cause=cause)
+
+    def _cause(self, status: int) -> Cause | None:
+        if status in self.internal:
+            return Cause.INTERNAL
+        return Cause.INFRASTRUCTURE if status in self.infrastructure else None
 
 
 def _signal(status: int) -> str:

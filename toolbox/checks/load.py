@@ -16,6 +16,7 @@ from toolbox.inference import load_results
 from toolbox.inference.load_results import LoadResults, StepResult
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, first_of
+from toolbox.model.verdicts import Cause
 from toolbox.runs.evidence_files import RelativeFile, read_document, readable
 
 _MOST_FAULTS: Final = 10
@@ -71,9 +72,8 @@ class Check(BaseModel):
         faults = [*self._missing(expected, results), *(text for step in results.steps for text in self._broken(step))]
         late = list(self._late(results))
         if faults or late:
-            return Judgement(
-                False, "\n".join(first_of([*faults, *late], _MOST_FAULTS)), self.file, is_infrastructure=not faults
-            )
+            cause = None if faults else Cause.INFRASTRUCTURE
+            return Judgement(False, "\n".join(first_of([*faults, *late], _MOST_FAULTS)), self.file, cause=cause)
         requests, errors = (
             sum(values) for values in zip(*((s.requests, s.errors) for s in results.steps), strict=True)
         )

@@ -19,9 +19,11 @@ from toolbox.inference import answer_records, judging, suites
 from toolbox.inference.answer_records import AnswerRecord, AnswersFault
 from toolbox.inference.case_files import Comparators
 from toolbox.inference.suites import Expectations
+from toolbox.inference_client import worker_results
 from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, truncate
+from toolbox.model.verdicts import Cause
 from toolbox.runs import junit_files
 from toolbox.runs.evidence_files import RelativeFile
 
@@ -47,7 +49,7 @@ class Check(BaseModel):
     to: dict[str, Any] = Field(min_length=1)
     compare: Comparators = [{COMPARATORS.key: "first_divergence"}]
     expectations: RelativeFile = "src/expectations.json"
-    answers: RelativeFile = "files/answers.jsonl"
+    answers: RelativeFile = f"files/{worker_results.ANSWERS}"
     min_cases: Annotated[int, Field(ge=1)] = 1
 
     def judge(self, evidence: Evidence) -> Judgement:
@@ -73,7 +75,7 @@ class Check(BaseModel):
         try:
             junit_files.write(directory / RESULTS, results)
         except OSError as error:
-            return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", is_infrastructure=True)
+            return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", cause=Cause.INFRASTRUCTURE)
         report = junit_files.report(directory, RESULTS, [CaseOutcome.FAILED])
         if report.failed:
             head = f"{report.failed} of {counted(report.total, 'answer')} differ from those of `{reference}`"

@@ -12,9 +12,11 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from toolbox.inference_client import worker_results
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import duration, truncate
+from toolbox.model.verdicts import Cause
 from toolbox.runs.evidence_files import RelativeFile, read_document, readable
 
 _LONGEST_FAULT: Final = 400
@@ -46,8 +48,8 @@ class Check(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: RelativeFile = "files/worker.json"
-    log: RelativeFile = "files/server.log"
+    file: RelativeFile = f"files/{worker_results.REPORT}"
+    log: RelativeFile = f"files/{worker_results.SERVER_LOG}"
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Read the report of the worker, and the end of the log if something is wrong."""
@@ -63,7 +65,8 @@ class Check(BaseModel):
         fault = truncate(" ".join(clean(server.fault).split()), _LONGEST_FAULT)
         line, number = _last_line(evidence.directory / self.log)
         message = f"{fault}\nthe last line of {self.log}: {line}" if line else fault
-        return Judgement(False, message, self.log if number else "", number, is_infrastructure=seconds is None)
+        cause = Cause.INFRASTRUCTURE if seconds is None else None
+        return Judgement(False, message, self.log if number else "", number, cause=cause)
 
     def _report(self, directory: Path) -> _Report:
         with readable(directory, self.file) as path:

@@ -13,13 +13,14 @@ from toolbox.inference.answer_records import AnswerRecord, AnswersFault
 from toolbox.inference.local_worker import RunningServer, WorkerEnd
 from toolbox.inference.recorded_cases import CaseFile, Recorded
 from toolbox.inference.recorded_responses import Keys
+from toolbox.inference_client import worker_results
 from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import printable
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import ExitCode
+from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, extras, filesystem, redaction
 
-_ANSWERS: Final = "answers.jsonl"
 _MOST_NAMED: Final = 20  # cases in a message
 
 
@@ -50,7 +51,7 @@ def record(
     with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
         settings = {"server": server.settings(timeout), "timeout": timeout}
         end = local_worker.run(Path(scratch), settings, requests, say=_say)
-        answers, faults = _read(Path(scratch) / local_worker.FILES)
+        answers, faults = _read(AttemptDirectory(Path(scratch)).results)
     if (error := end.error()) is not None and not answers:
         raise error if isinstance(error, UsageError) else StepError(str(error))
     recorded = source.recorded(answers, str(output))
@@ -79,7 +80,7 @@ def _read(directory: Path) -> tuple[list[AnswerRecord], list[str]]:
     answers: list[AnswerRecord] = []
     faults: list[str] = []
     try:
-        for answer in answer_records.read(directory, _ANSWERS):
+        for answer in answer_records.read(directory, worker_results.ANSWERS):
             if isinstance(answer, AnswersFault):
                 faults.append(str(answer))
             else:
@@ -104,7 +105,7 @@ def _error(faults: Sequence[str], cases: int, end: WorkerEnd, output: Path) -> T
     lines = [truncate(" ".join(printable(fault).split()), 300) for fault in faults]
     heading = f"{counted(len(faults), 'fault')} in the answers to {counted(cases, 'case')}: {output} was not written"
     message = "\n  ".join([heading, *first_of(lines, _MOST_NAMED)])
-    return UsageError(message) if end.status == local_worker.INVALID else StepError(message)
+    return UsageError(message) if end.status == worker_results.INVALID_SETTINGS else StepError(message)
 
 
 def _show(recorded: Recorded, output: Path) -> None:

@@ -14,16 +14,19 @@ from sqlalchemy import Connection
 from toolbox.commands import _moments
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.text import first_of
 from toolbox.orchestration import request, storing
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, rows
 from toolbox.reports.terminal.rows import Format, Row
-from toolbox.results import queries
+from toolbox.results import earlier_results, queries
+from toolbox.results.earlier_results import EarlierRun
 from toolbox.results.queries import Filter
 from toolbox.results.store import Store, default_location
 from toolbox.system import places
 
 _MOST_CASES: Final = 100  # rows of test cases in a table
+_MOST_CHANGES: Final = 20  # cells and test cases whose verdict changed
 _NO_RESULTS: Final = "the store {store} has no matching results"
 
 
@@ -100,6 +103,19 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
             return of_revision
         raise
     return replace(run_filter, project=run.project, run=run.id)
+
+
+def verdict_remarks(connection: Connection, old: Filter, new: Filter) -> list[str]:
+    """Return the lines on what newly fails and newly passes, if both sides of a comparison are single runs."""
+    if old.run is None or new.run is None:
+        return []
+    (before,) = queries.runs(connection, Filter(run=old.run))
+    compared = earlier_results.between(connection, EarlierRun(before.id, before.run, before.started), new.run)
+    if compared is None or not compared.has_news:
+        return []
+    changes = [*compared.cells, *compared.tests]
+    lines = [f"{change.kind}: {' '.join(filter(None, (change.name, change.test)))}: {change}" for change in changes]
+    return [f"since {compared.earlier}: {compared.tally}", *first_of(lines, _MOST_CHANGES)]
 
 
 def case_pattern(tests: bool | str) -> str | None:

@@ -20,7 +20,7 @@ from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable_json
 from toolbox.model.quantities import Cost, Count
-from toolbox.orchestration import project_run, projects, request, spending
+from toolbox.orchestration import cell_limit, project_run, projects, request, spending
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
@@ -72,7 +72,8 @@ class Project:
         Show the cells of the matrix of a project with their expected times and costs, and run nothing.
 
         The expected time of a cell is the mean of its latest 20 runs, of the last 90 days. A cell without earlier runs
-        counts with its time limit.
+        counts with its time limit. If a run would be refused because of its number of cells or its cost, the command
+        shows the plan, then says so, and ends with exit code 2, as the run would.
         """
         files, values = overrides_text.parse(overrides)
         selection = Selection(cells, _shard(shard))
@@ -86,6 +87,7 @@ class Project:
         else:
             with live_view.view(sys.stdout) as view:
                 plan_table.show(loaded.plan, costs, view.console)
+        cell_limit.verify(loaded.configuration, loaded.plan)
         if (limit := spending.limit(Options(max_cost=max_cost), loaded.plan)) is not None:
             spending.verify(costs, limit)
         return None

@@ -28,6 +28,7 @@ from toolbox.results import (
     changes,
     comparison,
     csv_series,
+    earlier_results,
     flakiness,
     observations,
     queries,
@@ -140,7 +141,9 @@ class Results:
         format: Format = "text",  # noqa: A002
     ) -> str | None:
         """
-        Show the results of the cells of a run. With --tests, show their test cases: failures first, then the slowest.
+        Show the results of the cells of a run, and which cells newly fail or newly pass since the run before it.
+
+        With --tests, show their test cases: failures first, then the slowest.
 
         Args:
             run: the name of the run, or the beginning of its name; `latest` is the newest run.
@@ -149,17 +152,21 @@ class Results:
         with _results.opened(database, Filter(project)) as (store, connection):
             stored = queries.run(connection, run, project)
             results = queries.results(connection, selection, [stored])
+            since = earlier_results.since_last_run(connection, stored.id)
             if (pattern := _results.case_pattern(tests)) is not None:
                 cases = result_rows.of_cases(queries.cases(connection, results, pattern))
+                result_rows.with_changes(cases, since.tests if since is not None else ())
                 return _results.render_cases(
-                    result_rows.worst_first(cases), result_rows.CASES, format, store=store.location
+                    result_rows.worst_first(cases), result_rows.SHOWN_CASES, format, store=store.location
                 )
             rows = result_rows.of_cells(results, queries.checks(connection, results))
+            result_rows.with_changes(rows, since.cells if since is not None else ())
             ended = f"{stored.project} {stored.run}: {stored.verdict or stored.state}"
             has_failed = any(result.verdict != Verdict.PASSED for result in results)
             flaky = queries.flaky_cells(connection, stored.project, stored.started) if has_failed else set()
             common = [f"what failed has in common: {text}" for text in observations.in_common(results, flaky=flaky)]
-            remarks = [*common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
+            news = [f"since {since.earlier}: {since.tally}"] if since is not None else []
+            remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
             return _results.render(rows, columns, format, store=store.location, remarks=remarks)
 
@@ -181,6 +188,7 @@ class Results:
         """
         Compare each metric of each cell between two runs, revisions or periods.
 
+        Two runs are also compared by their verdicts: the cells and test cases that newly fail or newly pass are listed.
         Prints a summary, then the metrics that are worse, better, new, gone or not measured. A metric is `same` if a
         change of 5% can be excluded, and `unsure` if more runs are needed to tell.
 
@@ -206,7 +214,11 @@ class Results:
             printed = [item for item in comparisons if all or format != "text" or item.change in comparison.MOVED]
             summary = result_rows.summary_of_comparisons(comparisons) if comparisons else ""
             rows = result_rows.of_comparisons(printed)
-            return _results.render(rows, result_rows.COMPARISONS, format, store=store.location, summary=summary)
+            remarks = _results.verdict_remarks(connection, old, new) if format == "text" else []
+            summary = summary or ("no metric was measured" if remarks else "")
+            return _results.render(
+                rows, result_rows.COMPARISONS, format, store=store.location, remarks=remarks, summary=summary
+            )
 
     def update_bounds(  # noqa: PLR0913  # one parameter per flag
         self,

@@ -33,6 +33,7 @@ _FORBIDDEN: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
     *((*_WORKLOAD, field) for field in ("command", "cwd", "env", "files", "write")),
     (references.MATRIX, "max_cost"),
+    (references.MATRIX, "max_cells"),
 )
 # References in these fields of the workload may refer to fields that a comment changes.
 _MAY_REFER: Final = ("env", "write")

@@ -13,13 +13,14 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from toolbox.inference_client import worker_results
 from toolbox.model.bounds import Direction
 from toolbox.model.foreign_text import clean
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import counted, truncate, without_kind
 from toolbox.runs.evidence_files import readable
 
-FILE: Final = "files/load.json"
+FILE: Final = f"files/{worker_results.LOAD}"
 """The file in the directory of an attempt."""
 TIMES: Final = ("first_token", "per_token", "between_tokens", "end_to_end")
 """The times of a request. `per_token` is the mean time between the tokens of a request."""

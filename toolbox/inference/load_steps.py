@@ -67,7 +67,7 @@ class Load(_Strict):
     seconds: Seconds = 60
     warm_up: float = Field(default=10, ge=0, allow_inf_nan=False)
     arrivals: Literal["poisson", "constant"] = "poisson"
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    seed: int = Field(default=0, ge=0, le=10**15)
     objectives: Objectives = Objectives()
     bounds: list[Annotated[str, AfterValidator(_is_stored)]] = []
 

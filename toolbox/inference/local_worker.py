@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from toolbox.inference import cells
 from toolbox.inference.suites import ServerProtocol
 from toolbox.inference_client.server_addresses import AddressError, GrpcAddress
+from toolbox.inference_client.worker_results import ANSWERED, INVALID_SETTINGS, NEVER_READY, SERVER_FAILED
 from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
@@ -25,12 +26,6 @@ from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, filesystem, processes
 
-FILES: Final = "files"
-"""The folder of the results in the directory of the worker."""
-INVALID: Final = 2
-SERVER_FAILED: Final = 70
-_ENDED: Final = 0
-_NEVER_READY: Final = 75
 _MOST_READY_SECONDS: Final = 10
 _LONGEST_LINE: Final = 300
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -125,13 +120,13 @@ class WorkerEnd:
         Args:
             directory: the directory with the evidence.
         """
-        if self.status == _ENDED:
+        if self.status == ANSWERED:
             return None
-        if self.status == INVALID:
+        if self.status == INVALID_SETTINGS:
             return UsageError(self.message)
         if self.status == SERVER_FAILED:
             return StepError(self.message, verdict=Verdict.FAILED, cause=Cause.PRODUCT, directory=directory)
-        if self.status == _NEVER_READY:
+        if self.status == NEVER_READY:
             return StepError(self.message, directory=directory)
         return StepError(f"the worker ended with status {self.status}: {self.message}", directory=directory)
 
@@ -166,7 +161,7 @@ def run(
     completed = processes.run(
         [*program, "../src/settings.json"],
         env=processes.environment(directory, {"PYTHONPATH": _python_path()}),
-        cwd=filesystem.make_directory(directory / FILES),
+        cwd=filesystem.make_directory(AttemptDirectory(directory).results),
         on_line=lambda line: receive(line, output),
         on_error_line=lambda line: receive(line, errors),
     )

@@ -11,9 +11,10 @@ from toolbox.inference import local_worker, suites
 from toolbox.inference.case_files import Case
 from toolbox.inference.load_steps import Load
 from toolbox.inference.local_worker import RunningServer
+from toolbox.inference_client import worker_results
 from toolbox.model.errors import UsageError
 
-SAMPLES: Final = f"{local_worker.FILES}/load_samples.csv"
+SAMPLES: Final = f"files/{worker_results.LOAD_SAMPLES}"
 """The file with one row for each request."""
 
 

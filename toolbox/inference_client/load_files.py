@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from .load_generator import Sample, Step
 from .load_summary import Distribution, Figures, Objectives
+from .worker_results import LOAD, LOAD_SAMPLES
 
-RESULTS: Final = "load.json"
-SAMPLES: Final = "load_samples.csv"
 COLUMNS: Final = ("step", "case", "arrived", "sent", "first_token", "ended", "tokens", "error")
 MOST_BYTES: Final = 64 << 20
 _CELL_CHARACTERS: Final = 200
@@ -29,7 +28,7 @@ class Results:
     """The results of the steps that have ended, in `load.json`. The file is complete at any time."""
 
     def __init__(self, directory: Path, objectives: Objectives) -> None:
-        self._path = directory / RESULTS
+        self._path = directory / LOAD
         self._objectives = objectives
         self._steps: list[dict[str, Any]] = []
         self._write()
@@ -42,7 +41,7 @@ class Results:
 
     def _write(self) -> None:
         content = {"objectives": vars(self._objectives), "steps": self._steps}
-        scratch = self._path.with_name(f"{RESULTS}.new")
+        scratch = self._path.with_name(f"{LOAD}.new")
         scratch.write_text(f"{json.dumps(content, allow_nan=False)}\n", encoding="utf-8")
         scratch.replace(self._path)
 
@@ -86,7 +85,7 @@ class Samples:
     """
 
     def __init__(self, directory: Path, steps: int, *, most_bytes: int = MOST_BYTES) -> None:
-        self._file = (directory / SAMPLES).open("w", encoding="utf-8", newline="")
+        self._file = (directory / LOAD_SAMPLES).open("w", encoding="utf-8", newline="")
         self._share = most_bytes // steps
         self._left = 0
         self.left_out = 0

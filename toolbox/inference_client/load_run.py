@@ -18,6 +18,7 @@ from .load_files import Results, Samples
 from .load_generator import LoadClient, Sample, Step
 from .load_settings import LoadSettings
 from .load_summary import Figures, Summary
+from .worker_results import LOAD_SAMPLES
 
 _SECONDS_BETWEEN_LINES: Final = 10.0
 # The connections break a moment before the end of the server is known.
@@ -116,7 +117,7 @@ class LoadRun:
         for message, number in list(figures.error_messages.items())[:3]:
             self._say(f"step {step.name}: {number} times: {message}")
         if left_out:
-            self._say(f"step {step.name}: load_samples.csv has no room for {left_out} of its requests")
+            self._say(f"step {step.name}: {LOAD_SAMPLES} has no room for {left_out} of its requests")
 
 
 class _Clients:

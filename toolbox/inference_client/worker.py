@@ -36,19 +36,19 @@ from .sending import INVALID, Sender
 from .server_log import ServerLog
 from .server_process import ServerProcess
 from .server_readiness import NotReadyError, wait_until_ready
+from .worker_results import (
+    ANSWERED,
+    ANSWERS,
+    CANNOT_WRITE,
+    INVALID_SETTINGS,
+    NEVER_READY,
+    REPORT,
+    SERVER_FAILED,
+    SERVER_LOG,
+)
 from .worker_settings import Ports, ServerSettings, WorkerSettings
 
-ANSWERED: Final = 0
-INVALID_SETTINGS: Final = 2
-SERVER_FAILED: Final = 70
-CANNOT_WRITE: Final = 74
-NEVER_READY: Final = 75
 _SIGNALLED: Final = 128
-
-ANSWERS: Final = "answers.jsonl"
-SERVER_LOG: Final = "server.log"
-REPORT: Final = "worker.json"
-
 _MOST_STARTS: Final = 4
 _LOG_LINES: Final = 20
 

@@ -93,6 +93,7 @@ def unmatched(block: MatrixBlock) -> list[str]:
         ("xfail", block.xfail),
         ("quarantine", block.quarantine),
         ("settings", block.settings),
+        ("owners", block.owners),
     ):
         whens += [(f"{name}[{index}]", entry.when, rows) for index, entry in enumerate(entries)]
     whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]

@@ -14,7 +14,7 @@ from toolbox.extensions.protocols import CaseCheck, Check, HistoryCheck, MetricS
 from toolbox.model.bounds import Direction
 from toolbox.model.cases import CaseReport
 from toolbox.model.errors import describe
-from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
+from toolbox.model.evidence import FAILING, PREVENTING, Evidence, Judgement, Metric, Reference
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
@@ -162,23 +162,34 @@ def outcome_without_checks(outcome: WorkloadOutcome) -> Outcome | None:
 
 
 def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
-    """Return the outcome that the judgements decide.
+    """Return the outcome that the judgements decide. The worst cause of the failed checks is the cause.
 
-    If the workload reports a failure of the infrastructure, the other checks had nothing to judge. If `exit_status`
-    failed for another reason, the cause is always `product`.
+    1. `internal`, then `infrastructure`, if a check names it: the verdict is `error`, and the message is only that of
+       this check, because the other checks had nothing to judge.
+    2. `product`, if a check names it, or if `exit_status` failed without a cause of its own.
+    3. `timeout`, if a check names it.
+    4. `regression`, if all failed checks found values out of the range of earlier runs, one of them worse.
+    5. `check` otherwise.
     """
     failed = [(name, judgement) for name, judgement in judgements if judgement.passed is False]
     if not failed:
         return Outcome(Verdict.PASSED)
-    if prevented := next(((name, judgement) for name, judgement in failed if judgement.is_infrastructure), None):
-        return Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, f"{prevented[0]}: {prevented[1].message}")
+    for cause in PREVENTING:
+        if prevented := next(((name, judgement) for name, judgement in failed if judgement.cause is cause), None):
+            return Outcome(Verdict.ERROR, cause, f"{prevented[0]}: {prevented[1].message}")
+    message = "\n".join(f"{name}: {judgement.message}" for name, judgement in failed)
+    return Outcome(Verdict.FAILED, _cause_of_failure(failed), message)
+
+
+def _cause_of_failure(failed: Sequence[tuple[str, Judgement]]) -> Cause:
+    default = {_EXIT_STATUS: Cause.PRODUCT}
+    causes = {judgement.cause or default.get(name) for name, judgement in failed}
+    if worst := next((cause for cause in FAILING if cause in causes), None):
+        return worst
     deviations = [judgement.deviation for _, judgement in failed]
-    cause = Cause.CHECK
-    if any(name == _EXIT_STATUS for name, _ in failed):
-        cause = Cause.PRODUCT
-    elif all(each is not None for each in deviations) and any(each and not each.improves for each in deviations):
-        cause = Cause.REGRESSION
-    return Outcome(Verdict.FAILED, cause, "\n".join(f"{name}: {judgement.message}" for name, judgement in failed))
+    if all(each is not None for each in deviations) and any(each and not each.improves for each in deviations):
+        return Cause.REGRESSION
+    return Cause.CHECK
 
 
 def without(judgements: Sequence[tuple[str, Judgement]], metrics: Iterable[str]) -> list[tuple[str, Judgement]]:

@@ -51,6 +51,7 @@ class Cell:
         note: a remark for the user about expired entries of `xfail` and `quarantine`.
         fingerprint: a hash of the workload, the checks and the metrics.
         reuse: the keys for the reuse of results, and the result that the cell reuses.
+        owner: the person or team that looks after the cell; empty if the configuration names none.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Cell:
     fingerprint: str
     bounds: Mapping[str, Bound] = field(default_factory=dict)
     reuse: Reuse = field(default_factory=Reuse)
+    owner: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the cell as it is written to `plan.json`."""
@@ -88,6 +90,7 @@ class Cell:
             "fingerprint": self.fingerprint,
             "bounds": {metric: _bound_json(bound) for metric, bound in self.bounds.items()},
             **({"reuse": self.reuse.as_json()} if self.reuse.keys else {}),
+            **({"owner": self.owner} if self.owner else {}),  # plans of earlier versions have no such field
         }
 
 
@@ -100,6 +103,7 @@ class Plan:
         pools: how much of each resource the run may take at once, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
         max_cost: the highest cost of the whole run; None for no limit.
+        max_cells: the largest number of cells that the run may execute; None for no limit.
         notes: remarks on parts of the matrix that have no effect.
         combinations: all combinations of the matrix, including those that were not selected.
         files: the digests of the files that are sent with the workloads, by path relative to the workspace.
@@ -114,14 +118,19 @@ class Plan:
     combinations: Sequence[Combination] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     max_cost: float | None = None
+    max_cells: int | None = None
+
+    @property
+    def to_execute(self) -> Sequence[Cell]:
+        """The cells that the run executes: those that are neither skipped nor reuse the result of an earlier run."""
+        return [cell for cell in self.cells if not cell.skip and not cell.reuse.run]
 
     def workloads(self) -> dict[str, list[Workload]]:
         """Return the workloads that may run on each target."""
         by_target: dict[str, list[Workload]] = {}
-        for cell in self.cells:
-            if not cell.skip and not cell.reuse.run:
-                for target in cell.targets:
-                    by_target.setdefault(target, []).append(cell.workload)
+        for cell in self.to_execute:
+            for target in cell.targets:
+                by_target.setdefault(target, []).append(cell.workload)
         return by_target
 
     def as_json(self) -> dict[str, Any]:

@@ -78,7 +78,18 @@ def make(
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
     sent = planner.sent.digests()
-    return Plan(cells, used, block.jobs, block.pools, block.deadline, notes, combinations, sent, block.max_cost)
+    return Plan(
+        cells,
+        used,
+        block.jobs,
+        block.pools,
+        block.deadline,
+        notes,
+        combinations,
+        sent,
+        max_cost=block.max_cost,
+        max_cells=block.max_cells,
+    )
 
 
 def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
@@ -215,7 +226,13 @@ class _Planner:
             fingerprint=digest[:_FINGERPRINT],
             reuse=self._reuse(combination, digest, workload, fitting),
             bounds={metric: bound for metric, bound in bounds.items() if bound is not None},
+            owner=self._owner(combination),
         )
+
+    def _owner(self, combination: Combination) -> str:
+        """Return the owner that the last matching entry names; empty if no entry matches."""
+        owners = [entry.owner for entry in self.block.owners if axes.matches(entry.when, combination)]
+        return owners[-1] if owners else ""
 
     def _reuse(self, combination: Combination, digest: str, workload: Workload, targets: Sequence[str]) -> Reuse:
         """Return the keys by which the cell finds a result to reuse; no keys if the cell must be executed."""

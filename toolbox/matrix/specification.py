@@ -37,6 +37,7 @@ from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits
 
 _TARGET = re.compile(r"[A-Za-z0-9._-]+")
+_LONGEST_OWNER = 200  # characters
 
 
 class Block(BaseModel):
@@ -248,6 +249,18 @@ class Quarantine(Excuse):
     word = "in quarantine"
 
 
+def _owner_name(name: str) -> str:
+    if not name.strip() or not name.isprintable() or len(name) > _LONGEST_OWNER:
+        raise ValueError(f"must be a name on one line, of at most {_LONGEST_OWNER} printable characters")
+    return name
+
+
+class Owner(Conditional):
+    """The person or team that looks after some combinations. Later entries win."""
+
+    owner: Annotated[Text, AfterValidator(_owner_name)]
+
+
 class Settings(Conditional):
     """Settings of some combinations, which replace the settings of the matrix. Later entries win, field by field."""
 
@@ -283,6 +296,7 @@ class MatrixBlock(Block):
         resources: the amount of each resource that a cell takes, by the label of the resource.
         deadline: the time limit of the whole run, in seconds.
         max_cost: the highest cost of the whole run, in the currency of `results.currency`.
+        max_cells: the largest number of cells that a run may execute; None for no limit. A larger plan is refused.
         reuse_results: for how many days the result of a passed cell may be reused for equal cells of other runs; None
             to execute all cells.
         metrics: the sources of metrics, by the name of the metric. A metric with `when` belongs only to some cells.
@@ -297,6 +311,7 @@ class MatrixBlock(Block):
     xfail: list[Annotated[Xfail, AfterValidator(_when)]] = []
     quarantine: list[Annotated[Quarantine, AfterValidator(_when)]] = []
     settings: list[Annotated[Settings, AfterValidator(_when)]] = []
+    owners: list[Annotated[Owner, AfterValidator(_when)]] = []
     target: Text | Annotated[list[Text], Field(min_length=1)] = "local"
     jobs: int | None = Field(default=None, ge=1)
     pools: dict[str, Annotated[int, Field(ge=1)]] = {}  # with a limit of 0, no cell could ever run
@@ -304,6 +319,7 @@ class MatrixBlock(Block):
     timeouts: Timeouts = Timeouts()
     deadline: Seconds | None = None
     max_cost: float | None = Field(default=None, ge=0, le=HIGHEST_COST, allow_inf_nan=False)
+    max_cells: int | None = Field(default=None, ge=1)
     retries: Retries = Retries()
     reuse_results: float | None = Field(default=None, gt=0, le=366)
     workload: WorkloadBlock

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Self, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -48,6 +49,11 @@ def _variable(name: str) -> str:
     return name
 
 
+def _files(files: object) -> object:
+    """Return no files for a reference to the files of a cell, which only the configuration of a cell can resolve."""
+    return {} if isinstance(files, str) and files.startswith("@") else files
+
+
 def _inside(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or not name.isprintable():
@@ -75,7 +81,8 @@ class WorkloadBlock(BaseModel):
         command: a list of arguments, or a command line for bash.
         env: environment variables; a value is text, a number, true, false, null or a secret.
         cwd: the working directory.
-        files: local files or directories to send: a mapping from the path below `src/` to the local path.
+        files: local files or directories to send: a mapping from the path below `src/` to the local path, or before
+            the cells are known a reference to such a mapping.
         write: files to generate: a mapping from the path below `src/` to the content. A value that is not text is
             written as JSON or YAML, depending on the ending of the path.
         collect: patterns of the files to fetch.
@@ -88,7 +95,7 @@ class WorkloadBlock(BaseModel):
     command: Annotated[list[Word], Field(min_length=1)] | str
     env: dict[Annotated[str, AfterValidator(_variable)], Annotated[Any, AfterValidator(_word_or_secret)]] = {}
     cwd: Text | None = None
-    files: dict[Inside, Text] = {}
+    files: Annotated[dict[Inside, Text], BeforeValidator(_files)] = {}
     write: dict[Inside, Any] = {}
     collect: list[Inside] = ["**"]
     log_bytes: int = Field(default=64 * 2**20, ge=4096)

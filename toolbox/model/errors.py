@@ -122,8 +122,8 @@ class FilesLost(StepError):
 class CheckFailed(StepError):
     """The workload ran, and a check of its results failed."""
 
-    def __init__(self, message: str, *, directory: Path | None = None) -> None:
-        super().__init__(message, verdict=Verdict.FAILED, cause=Cause.CHECK, directory=directory)
+    def __init__(self, message: str, *, cause: Cause = Cause.CHECK, directory: Path | None = None) -> None:
+        super().__init__(message, verdict=Verdict.FAILED, cause=cause, directory=directory)
 
 
 class Cancelled(BaseException):

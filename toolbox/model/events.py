@@ -215,6 +215,7 @@ class CheckJudged:
         side: the side of the range on which the value of `metric` is.
         improves: whether a value on `side` is better than the range.
         out_of_range: whether the check failed only because a measured value is out of its range.
+        cause: the cause that the check itself names; None if it names none. A resumed run judges by it.
     """
 
     step: str
@@ -227,12 +228,15 @@ class CheckJudged:
     side: Side | None = None
     improves: bool = False
     out_of_range: bool = False
+    cause: Cause | None = None
 
     @classmethod
     def from_judgement(cls, step: str, check: str, judgement: Judgement) -> Self:
         """Return the event for a check's judgement on a step."""
         passed, message, file, line = judgement.passed, judgement.message, judgement.file, judgement.line
-        event = cls(step, check, passed, message, file, line, out_of_range=judgement.out_of_range)
+        event = cls(
+            step, check, passed, message, file, line, out_of_range=judgement.out_of_range, cause=judgement.cause
+        )
         if (deviation := judgement.deviation) is None:
             return event
         return replace(event, metric=deviation.metric, side=deviation.side, improves=deviation.improves)
@@ -241,7 +245,9 @@ class CheckJudged:
     def judgement(self) -> Judgement:
         """The judgement of the check."""
         deviation = Deviation(self.metric, self.side, self.improves) if self.side is not None else None
-        return Judgement(self.passed, self.message, self.file, self.line, deviation, self.out_of_range)
+        return Judgement(
+            self.passed, self.message, self.file, self.line, deviation, self.out_of_range, cause=self.cause
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from toolbox.model.bounds import Bound, Direction, Side
 from toolbox.model.cases import CaseReport
+from toolbox.model.verdicts import Cause
+
+PREVENTING: Final = (Cause.INTERNAL, Cause.INFRASTRUCTURE)
+"""The causes with which a check says that nothing could be tested, the worst one first."""
+FAILING: Final = (Cause.PRODUCT, Cause.TIMEOUT)
+"""The causes with which a check says how the product failed, the worst one first."""
+CAUSES: Final = (*PREVENTING, *FAILING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,12 @@ class Judgement:
         out_of_range: whether the check failed only because a value is out of a configured range or the range of
             earlier runs.
         cases: the test cases that the check has counted; None if the check does not judge test cases.
-        is_infrastructure: whether the attempt could not test the product, because its infrastructure failed.
+        cause: why the check failed; None if the check does not know more than that it failed. `infrastructure` and
+            `internal` mean that the attempt could not test the product, so the verdict is `error`. `product` and
+            `timeout` are causes of a failure. `toolbox.matrix.judgement.verdict` combines the causes of several checks.
+
+    Raises:
+        ValueError: a check cannot have this cause.
     """
 
     passed: bool | None
@@ -104,7 +117,11 @@ class Judgement:
     deviation: Deviation | None = None
     out_of_range: bool = False
     cases: CaseReport | None = None
-    is_infrastructure: bool = False
+    cause: Cause | None = None
+
+    def __post_init__(self) -> None:
+        if self.cause is not None and self.cause not in CAUSES:
+            raise ValueError(f"the cause of a failed check is one of {', '.join(CAUSES)}, not {self.cause}")
 
 
 def deviations_of(judgements: Iterable[Judgement]) -> dict[str, Deviation]:

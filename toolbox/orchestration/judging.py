@@ -50,7 +50,7 @@ def judge(
     Raises:
         ConfigurationError: the description of a check or a metric is wrong.
         CheckFailed: checks did not pass. The message names each failed check with its reason.
-        StepError: the workload has reported that its infrastructure failed.
+        StepError: a check reports that nothing could be tested, because the infrastructure or the test itself failed.
     """
     try:
         named = tuple(NamedCheck.parse(spec) for spec in checks)
@@ -75,7 +75,7 @@ def judge(
         "checks": [
             {
                 "check": name,
-                **_without_empty(replace(judgement_, cases=None), "deviation", "cases", "is_infrastructure"),
+                **_without_empty(replace(judgement_, cases=None), "deviation", "cases", "cause"),
             }
             for name, judgement_ in results
         ],
@@ -84,10 +84,11 @@ def judge(
         StepDirectory(step.directory).checks, step.recorder.redactor.redact_nested(content, keep_keys=True)
     )
     outcome = judgement.verdict(results)
+    if outcome.cause is None:
+        return
     if outcome.verdict is Verdict.ERROR:
-        raise StepError(outcome.message, directory=directory)
-    if failed := [f"{name}: {result.message}" for name, result in results if result.passed is False]:
-        raise CheckFailed("\n".join(failed), directory=directory)
+        raise StepError(outcome.message, cause=outcome.cause, directory=directory)
+    raise CheckFailed(outcome.message, cause=outcome.cause, directory=directory)
 
 
 def _without_empty(value: Metric | Judgement, *names: str) -> dict[str, Any]:

@@ -43,7 +43,16 @@ from toolbox.model.events import AttemptAbandoned, Note, RunFinished, RunStarted
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, Verdict, exit_code
-from toolbox.orchestration import clusters, leftovers, projects, remote_resources, session, spending, storing
+from toolbox.orchestration import (
+    cell_limit,
+    clusters,
+    leftovers,
+    projects,
+    remote_resources,
+    session,
+    spending,
+    storing,
+)
 from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.created_clusters import creation_steps
@@ -187,6 +196,7 @@ def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
     """Check that the targets can run the cells and that the run can be recorded, before the run directory exists."""
     storing.verify(loaded.configuration)
     if loaded.plan is not None and _TESTS in phases:
+        cell_limit.verify(loaded.configuration, loaded.plan)
         if (limit := spending.limit(loaded.request.options, loaded.plan)) is not None:
             spending.verify(spending.expected(loaded.configuration, loaded.request.project, loaded.plan), limit)
         targets.verify(loaded.plan.targets, clusters.known_access(loaded.configuration), loaded.plan.workloads())

@@ -1,17 +1,24 @@
-"""Copies the results of a finished run into the store. An error of the store never changes the verdict of the run."""
+"""Copies the results of a finished run into the store, and compares the run with earlier runs there.
+
+An error of the store never changes the verdict of the run.
+"""
 
 from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract as Results
 from toolbox.model.errors import describe
 from toolbox.model.secrets import Secret
+from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, extras, modules
+
+if TYPE_CHECKING:
+    from toolbox.results.store import Store
 
 BLOCK: Final = "results"
 
@@ -78,7 +85,32 @@ def record(configuration: Configuration, directory: Path) -> None:
             from toolbox.results.store import Store
 
         with Store(location(configuration)) as store:
-            recording.record(store, directory, is_reusable=True)
+            recorded = recording.record(store, directory, is_reusable=True)
+            _compare(store, recorded.row, directory)
     except Exception as error:  # noqa: BLE001  # an error here must not change the verdict of the run
         hint = f"record it later with `{environ.program()} results import {directory}`"
         log.warning("the run is not in the store: %s; %s", describe(error), hint)
+
+
+def _compare(store: Store, row: int, directory: Path) -> None:
+    """Write how the results of a run differ from those of the run before it into the directory of the run.
+
+    Args:
+        row: the id of the row of the run in the store.
+    """
+    from toolbox.results import earlier_results, since_last_run
+
+    try:
+        with store.reading() as connection:
+            comparison = earlier_results.since_last_run(connection, row, _planned_cells(directory))
+        since_last_run.write(directory, comparison)
+    except Exception as error:  # noqa: BLE001  # an error here must not change the verdict of the run
+        log.warning("the run is not compared with earlier runs: %s", describe(error))
+
+
+def _planned_cells(directory: Path) -> set[str] | None:
+    """Return the ids of all cells of the matrix of a run; None if the run selected some of them."""
+    request, plan = RunDirectory(directory).read_request(), RunDirectory(directory).read_plan()
+    if not plan or request.get("cells") is not None or request.get("shard") is not None:
+        return None
+    return {str(cell["id"]) for cell in plan["cells"]}

@@ -86,7 +86,7 @@ def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], ico
     Args:
         template: the path of the template, which extends `base.html`.
         styles: the names of files in `assets/` beside the folder of the template. They follow `base.css`.
-        scripts: the names of files in the same `assets/`.
+        scripts: the names of files in the same `assets/`. If there are none, the page forbids all scripts.
         context: the variables of the template. The scripts read the variable `data` from the element `#data`.
     """
     assets = template.parents[1] / "assets"
@@ -140,8 +140,9 @@ def _assets(*files: Path) -> Markup:
 
 
 def _policy(style: str, script: str) -> str:
+    scripts = _digest(script) if script else "'none'"
     return (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; img-src data:; "
+        f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
 

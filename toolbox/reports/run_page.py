@@ -22,9 +22,13 @@ from toolbox.reports.page import (
     load_charts,
     matrix_grid,
     metrics_table,
+    notebook_pages,
+    notebook_pdfs,
+    owner_pages,
     provenance,
     step_details,
     time_line,
+    verdict_changes,
 )
 from toolbox.reports.page.step_details import StepCard
 from toolbox.results import run_cost
@@ -38,12 +42,15 @@ _MOST_REMARKS: Final = 50
 _OPEN: Final = 3  # failures that are unfolded when the page is opened
 _OWN_FILES: Final = (
     *(RunDirectory.summary, RunDirectory.junit, RunDirectory.plan),
-    *(RunDirectory.configuration, RunDirectory.journal, RunDirectory.request),
+    *(RunDirectory.configuration, RunDirectory.journal, RunDirectory.request, RunDirectory.since_last_run),
 )
 
 
 def write(summary: RunState) -> Path:
-    """Write the report of a run into its directory, and return its path."""
+    """Write the report of a run into its directory, after the pages to which it links, and return its path."""
+    notebook_pages.make_missing(summary)
+    notebook_pdfs.make_missing(summary)
+    owner_pages.write(summary)  # after the pages of notebooks, to which they link
     return filesystem.write_derived(RunDirectory(summary.directory).html, partial(render, summary))
 
 
@@ -78,6 +85,9 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
         nothing_in_common=_remarks.NOTHING_IN_COMMON if _remarks.has_nothing_in_common(summary) else "",
         remarks=remarks[:_MOST_REMARKS],
         more_remarks=max(0, len(remarks) - _MOST_REMARKS),
+        owners=owner_pages.overview(summary),
+        owner_links=owner_pages.links(summary),
+        since=verdict_changes.make(summary.directory, steps.cells),
         opened={card.anchor for card in failures[:_OPEN]},
         steps=steps,
         most_in_full=step_details.MOST_IN_FULL,

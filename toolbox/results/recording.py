@@ -40,6 +40,7 @@ class Recorded:
         samples: the number of samples that were written.
         is_new: whether this is the first recording of the run.
         is_outdated: whether the store has a newer state of the run, and was not changed.
+        row: the id of the row of the run.
     """
 
     run: str
@@ -48,6 +49,7 @@ class Recorded:
     samples: int = 0
     is_new: bool = False
     is_outdated: bool = False
+    row: int = 0
 
 
 def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recorded:
@@ -65,7 +67,7 @@ def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recor
         run = run_reader.read(directory)
         stored = _stored(connection, run)
         if stored is not None and run.updated is not None and stored.updated > run.updated:
-            return Recorded(run.run, run.project, is_outdated=True)
+            return Recorded(run.run, run.project, is_outdated=True, row=stored.id)
         run_id = _put_run(
             connection, run, RunDirectory(directory).read_request(), stored.id if stored is not None else None
         )
@@ -75,7 +77,7 @@ def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recor
         writer = _Writer(connection, run.project, run_id, is_newest=is_newest)
         judged = [step for step in run.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
         samples = writer.write(run, judged, RunDirectory(directory).read_plan(), is_reusable=is_reusable)
-    return Recorded(run.run, run.project, len(judged), samples, is_new=stored is None)
+    return Recorded(run.run, run.project, len(judged), samples, is_new=stored is None, row=run_id)
 
 
 def _stored(connection: Connection, state: RunState) -> Any:

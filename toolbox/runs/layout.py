@@ -12,9 +12,12 @@ The names of the files that the agent writes come from `toolbox.agent`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import secrets
 import string
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,6 +63,7 @@ class AttemptDirectory(_Directory):
         sources: the files that were sent with the workload.
         results: the working directory of the workload, with the files that the workload left.
         archive: the archive of the collected files, until it has been extracted.
+        notebooks: the executed notebooks as HTML and PDF, which reports make from files of `results`.
     """
 
     stdout = _Entry(log_name("stdout"))
@@ -71,6 +75,7 @@ class AttemptDirectory(_Directory):
     sources = _Entry(SOURCES)
     results = _Entry(RESULTS)
     archive = _Entry(".collected.tar")
+    notebooks = _Entry("notebooks")
 
     def log(self, stream: str) -> Path:
         """Return the log of a stream of the workload."""
@@ -130,6 +135,8 @@ class RunDirectory(_Directory):
         request: the request of the run. This file is written after all other files that a resumed run needs.
         changes: the changes that presets and overrides made to the configuration.
         overrides: the overrides that a comment on a pull request contained.
+        owners: the directory of the pages of the owners of cells, whose names `owner_pages` returns.
+        since_last_run: the comparison with earlier runs in the store, made when the run ended.
         targets: the directory of the paths that `target` returns.
     """
 
@@ -143,6 +150,8 @@ class RunDirectory(_Directory):
     summary = _Entry("summary.json")
     junit = _Entry("junit.xml")
     html = _Entry("report.html")
+    since_last_run = _Entry("since_last_run.json")
+    owners = _Entry("owners")
     targets = _Entry(".targets")
 
     def step(self, identity: str) -> StepDirectory:
@@ -175,6 +184,9 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 _NUMBERS: Final = ".numbers"
 _ALPHABET: Final = string.ascii_lowercase + string.digits
+_DIGEST: Final = 16  # hexadecimal digits at the end of the file name of an owner whose name is not unique
+_WITH_DIGEST = re.compile(r"-[0-9a-fA-F]{16}$")
+_STEM: Final = 40  # characters before such a digest
 _LONGEST_NAME: Final = 120  # bytes, of the 255 that a file system allows
 _ATTEMPT = re.compile(r"attempt-\d+")
 # `Recorder.sweep` must not change these files: programs read them, and a secret may be equal to a name in them. Their
@@ -238,9 +250,33 @@ def number_of(directory: Path) -> int:
     return int(directory.name.partition("__")[0])
 
 
-def safe_name(name: str) -> str:
-    """Return a name for a directory: not too long, and without separators and control characters."""
-    cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or "step"
+def owner_pages(owners: Iterable[str]) -> dict[str, str]:
+    """Return the file name of the page of each owner: `ada.html`.
+
+    Two owners never have the same file, also on a file system that ignores case. A name that is not unique after
+    unsafe characters have been replaced gets a digest of the whole name.
+    """
+    stems = {owner: safe_name(owner, empty="owner") for owner in dict.fromkeys(owners)}
+    shared = Counter(map(_folded, stems.values()))
+    return {
+        owner: f"{stem}.html"
+        if shared[_folded(stem)] == 1 and not _WITH_DIGEST.search(stem)
+        else f"{stem[:_STEM]}-{hashlib.sha256(filesystem.encode(owner)).hexdigest()[:_DIGEST]}.html"
+        for owner, stem in stems.items()
+    }
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def safe_name(name: str, *, empty: str = "step") -> str:
+    """Return a name for a file or directory: not too long, and without separators and control characters.
+
+    Args:
+        empty: the name if no character remains.
+    """
+    cleaned = re.sub(r"[^\w.,=@+-]+", "_", name).strip("._") or empty
     return cleaned.encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 

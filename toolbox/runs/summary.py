@@ -93,7 +93,7 @@ def _step_json(step: StepState) -> dict[str, Any]:
         "seconds": step.seconds,
         "counts": step.counts,
         **({"reused_from": step.reused_from} if step.reused_from else {}),
-        "checks": [_without_step(check) for check in step.checks],
+        "checks": [_check_json(check) for check in step.checks],
         "metrics": [_without_step(metric) for metric in step.metrics],
         "cases": [_cases_json(report) for report in step.cases],
         "attempts": [
@@ -126,6 +126,11 @@ def _cases_json(report: CaseReport) -> dict[str, Any]:
             {name: value for name, value in asdict(case).items() if name != "text"} for case in report.failures
         ],
     }
+
+
+def _check_json(event: CheckJudged) -> dict[str, Any]:
+    """Return a judgement. It has a cause only if the check names one."""
+    return {name: value for name, value in _without_step(event).items() if name != "cause" or value is not None}
 
 
 def _without_step(event: CheckJudged | MetricMeasured) -> dict[str, Any]:

@@ -11,11 +11,15 @@ from typing import Final, Literal
 from toolbox.model.errors import ConfigurationError
 from toolbox.system import places
 
-Extra = Literal["inference", "kubernetes", "postgres", "tpu"]
+Extra = Literal["inference", "kubernetes", "notebooks", "postgres", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "inference": ("httpx", "h11", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
+    "notebooks": (
+        *("papermill", "nbclient", "nbformat", "jupyter_client", "ipykernel", "pynvml", "nbconvert", "httpx"),
+        "tornado",
+    ),
     "postgres": ("psycopg",),
     "tpu": ("google.cloud.tpu_v2",),
 }

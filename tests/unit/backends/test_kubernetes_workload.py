@@ -77,7 +77,7 @@ def test_all_faults_of_a_workload_are_listed_with_a_hint_for_each_unknown_field(
     with pytest.raises(ConfigurationError) as caught:
         planned(tmp_path, [], log_bytes=1, pods={}, zzzz=1)
     faults = [fault.partition("`matrix.workload.")[2] for fault in caught.value.faults]
-    fields = "collect, command, cwd, env, files, log_bytes, pod, sample_seconds, write"
+    fields = "collect, command, cwd, env, files, log_bytes, pod, sample_seconds, server, write"
     assert sorted(faults) == [
         "log_bytes` must be greater than or equal to 4096, not 1",
         "pod` must be a mapping, not []",

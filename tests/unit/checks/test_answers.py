@@ -14,6 +14,7 @@ from toolbox.checks import answers
 from toolbox.inference import answer_records, case_files, suites
 from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.verdicts import Cause
 from toolbox.runs import junit_files
 
 CASES = """
@@ -180,7 +181,7 @@ def test_results_that_cannot_be_written_are_an_error_of_the_infrastructure(judge
     judged.write(CASES, answer())
     (judged.directory / answers.RESULTS).mkdir()
     judgement = judged.judge()
-    assert judgement.is_infrastructure
+    assert judgement.cause is Cause.INFRASTRUCTURE
     assert judgement.message == "answers.junit.xml cannot be written: Is a directory"
     assert answers.Check().finished(Evidence(judged.directory)) is None
 

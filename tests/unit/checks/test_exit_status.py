@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from toolbox.model.evidence import Judgement
+from toolbox.model.verdicts import Cause
 
 from .conftest import Judge
 
@@ -36,12 +38,19 @@ def test_a_status_other_than_zero_may_be_expected(judge: Judge, tmp_path: Path) 
     assert judge(check="exit_status", file="status.txt", expected=3).passed
 
 
-@pytest.mark.parametrize(("status", "is_infrastructure"), [("75", True), ("1", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("status", "cause"), [("75", Cause.INFRASTRUCTURE), ("70", Cause.INTERNAL), ("1", None), ("0", None)]
+)
 def test_a_workload_reports_by_its_status_that_it_could_not_test(
-    judge: Judge, tmp_path: Path, status: str, is_infrastructure: bool
+    judge: Judge, tmp_path: Path, status: str, cause: Cause | None
 ) -> None:
     (tmp_path / "exit_code").write_text(status)
-    assert judge(check="exit_status", infrastructure=[75]).is_infrastructure is is_infrastructure
+    assert judge(check="exit_status", infrastructure=[75], internal=[70]).cause is cause
+
+
+def test_a_status_has_one_cause(judge: Judge) -> None:
+    with pytest.raises(ValidationError, match="the status 75 is both in `infrastructure` and in `internal`"):
+        judge(check="exit_status", infrastructure=[74, 75], internal=[70, 75])
 
 
 def test_a_missing_exit_status_fails(judge: Judge) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.load_results import results, step, times
 from toolbox.checks import load
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.verdicts import Cause
 
 from .conftest import Judge
 
@@ -52,7 +53,7 @@ def test_some_errors_can_be_allowed(judged: Any) -> None:
 
 def test_steps_that_did_not_run_fail(judged: Any) -> None:
     judgement = judged(step(4), rates=(4, 0.5, 16))
-    assert (judgement.passed, judgement.is_infrastructure) == (False, False)
+    assert (judgement.passed, judgement.cause) == (False, None)
     assert judgement.message == "2 of 3 steps did not end: rate=0.5, rate=16"
 
 
@@ -68,7 +69,7 @@ def test_a_step_without_requests_fails(judged: Any) -> None:
 @pytest.mark.parametrize("samples", [200, 12])
 def test_a_late_worker_is_an_error_of_the_infrastructure(judged: Any, samples: int) -> None:
     judgement = judged(step(client_delay=times(0.1, samples)))
-    assert (judgement.passed, judgement.is_infrastructure) == (False, True)
+    assert (judgement.passed, judgement.cause) == (False, Cause.INFRASTRUCTURE)
     late = "200" if samples == 200 else "100"  # p95, or the mean of a few samples
     assert judgement.message == (
         f"rate=4: the worker sent requests {late} ms late, more than 50 ms: it was overloaded, so the figures of this "
@@ -78,7 +79,7 @@ def test_a_late_worker_is_an_error_of_the_infrastructure(judged: Any, samples: i
 
 def test_errors_of_the_server_count_also_if_the_worker_was_late(judged: Any) -> None:
     judgement = judged(step(errors=1, client_delay=times(0.1)))
-    assert judgement.is_infrastructure is False
+    assert judgement.cause is None
     assert [line.partition(":")[0] for line in judgement.message.splitlines()] == ["rate=4", "rate=4"]
 
 

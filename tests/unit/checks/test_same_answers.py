@@ -11,6 +11,7 @@ import pytest
 from toolbox.checks import same_answers
 from toolbox.inference import case_files, suites
 from toolbox.model.evidence import Evidence, Judgement, Reference
+from toolbox.model.verdicts import Cause
 from toolbox.runs import junit_files
 
 CASES = """
@@ -69,7 +70,7 @@ def test_by_default_answers_may_differ_where_their_tokens_are_near(
 def test_results_that_cannot_be_written_are_an_error_of_the_infrastructure(tmp_path: Path) -> None:
     (tmp_path / "cell" / same_answers.RESULTS).mkdir(parents=True)
     judgement = compared(tmp_path, answer("x"), answer("x"))
-    assert judgement.is_infrastructure
+    assert judgement.cause is Cause.INFRASTRUCTURE
     assert judgement.message == "same_answers.junit.xml cannot be written: Is a directory"
 
 

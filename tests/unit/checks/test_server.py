@@ -9,6 +9,7 @@ import pytest
 
 from toolbox.checks.server import Check
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.verdicts import Cause
 
 FAULT = "the server ended with status 137 (SIGKILL)"
 
@@ -28,7 +29,7 @@ def test_a_server_that_ran_until_its_end_passes(tmp_path: Path) -> None:
 
 def test_a_server_that_was_never_ready_is_an_error_of_the_infrastructure(tmp_path: Path) -> None:
     judgement = judge(tmp_path, ready=None, fault="the server was not ready within 3 s", log=b"loading\n")
-    assert judgement.is_infrastructure
+    assert judgement.cause is Cause.INFRASTRUCTURE
     assert judgement.message == "the server was not ready within 3 s\nthe last line of files/server.log: loading"
 
 
@@ -39,7 +40,7 @@ def test_a_worker_that_ended_first_is_judged_by_its_exit_status(tmp_path: Path) 
 
 def test_a_server_that_ended_early_is_at_fault(tmp_path: Path) -> None:
     judgement = judge(tmp_path, fault=FAULT)
-    assert (judgement.passed, judgement.is_infrastructure, judgement.message) == (False, False, FAULT)
+    assert (judgement.passed, judgement.cause, judgement.message) == (False, None, FAULT)
 
 
 def test_the_evidence_is_the_last_line_of_the_log(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ results: {record: true}
 matrix:
   axes: {batch: [1, 2], training.settings.steps: [10, 20]}
   max_cost: 5
+  max_cells: 40
   include: [{batch: 4}]
   workload:
     command: ["@names.program", "{@names.argument}"]
@@ -148,6 +149,9 @@ NEVER = [
     ("matrix.axes", {'matrix["workload"].env.A': ["2"]}),
     ("matrix.include", [{"batch": 1, "targets.here.backend": "ssh"}]),
     ("matrix.max_cost", 5000),
+    ("matrix.max_cells", 5000),
+    ("matrix.max_cells", None),
+    ("matrix.axes", {"matrix.max_cells": [5000]}),
     ("secrets.token", "other-file"),
     ("secrets", {"dir": {"env_key": "HOME"}}),
     ("targets.here.backend", "ssh"),

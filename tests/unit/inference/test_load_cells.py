@@ -143,6 +143,7 @@ def test_each_figure_of_each_step_is_a_metric_of_the_models_with_this_step(confi
         ("{rates: [4], seconds: -1}", "load.seconds` must be greater than 0"),
         ("{rates: [4], seconds: 1.0e+308}", "load.seconds` must be less than or equal to 1000000"),
         ("{rates: [0.01]}", "the rate 0.01 sends less than one request in the 50 measured seconds"),
+        ("{rates: [4], seed: 1000000000000001}", "load.seed` must be less than or equal to 1000000000000000"),
         ("{rates: [4], arrivals: uniform}", "load.arrivals` must be 'poisson' or 'constant'"),
         (
             "{rates: [4], bounds: [first_token_p51]}",

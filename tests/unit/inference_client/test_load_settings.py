@@ -23,8 +23,8 @@ def read(content: object) -> LoadSettings:
 
 
 def test_the_settings_of_the_orchestrator_are_understood() -> None:
-    load = Load(rates=[0.5, 1e4], concurrencies=[1000], seconds=3, warm_up=1, seed=7, arrivals="constant")
-    common: dict[str, Any] = {"seconds": 3.0, "warm_up_seconds": 1.0, "seed": 7, "arrivals": "constant"}
+    load = Load(rates=[0.5, 1e4], concurrencies=[1000], seconds=3, warm_up=1, seed=10**15, arrivals="constant")
+    common: dict[str, Any] = {"seconds": 3.0, "warm_up_seconds": 1.0, "seed": 10**15, "arrivals": "constant"}
     found = read(load.settings)
     steps = [Step(rate=0.5, **common), Step(rate=10_000.0, **common), Step(concurrency=1000, **common)]
     assert found == LoadSettings(steps=steps, objectives=Objectives())

@@ -149,10 +149,45 @@ def test_a_metric_out_of_its_range_is_a_regression_if_nothing_else_failed(
 def test_a_workload_that_could_not_test_is_an_error_whatever_the_other_checks_say() -> None:
     judged = [
         ("files", Judgement(False, "no file")),
-        ("exit_status", Judgement(False, "exit status 75, expected 0", is_infrastructure=True)),
+        ("exit_status", Judgement(False, "exit status 75, expected 0", cause=Cause.INFRASTRUCTURE)),
     ]
     expected = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "exit_status: exit status 75, expected 0")
     assert judgement.verdict(judged) == expected
+
+
+def failed(cause: Cause | None, message: str = "bad") -> Judgement:
+    return Judgement(False, message, cause=cause)
+
+
+@pytest.mark.parametrize(
+    ("judged", "verdict", "cause"),
+    [
+        ([("mine", failed(Cause.TIMEOUT))], Verdict.FAILED, Cause.TIMEOUT),
+        ([("mine", failed(Cause.PRODUCT))], Verdict.FAILED, Cause.PRODUCT),
+        ([("mine", failed(Cause.INFRASTRUCTURE))], Verdict.ERROR, Cause.INFRASTRUCTURE),
+        ([("mine", failed(Cause.INTERNAL))], Verdict.ERROR, Cause.INTERNAL),
+        ([("files", BAD), ("mine", failed(Cause.TIMEOUT))], Verdict.FAILED, Cause.TIMEOUT),
+        ([("mine", failed(Cause.TIMEOUT)), ("other", failed(Cause.PRODUCT))], Verdict.FAILED, Cause.PRODUCT),
+        ([("mine", failed(Cause.TIMEOUT)), ("exit_status", BAD)], Verdict.FAILED, Cause.PRODUCT),
+        ([("exit_status", failed(Cause.TIMEOUT))], Verdict.FAILED, Cause.TIMEOUT),
+        ([("exit_status", BAD), ("mine", failed(Cause.INTERNAL))], Verdict.ERROR, Cause.INTERNAL),
+        ([("mine", failed(Cause.INFRASTRUCTURE)), ("x", failed(Cause.INTERNAL))], Verdict.ERROR, Cause.INTERNAL),
+        ([("metric", SLOW), ("mine", failed(Cause.TIMEOUT))], Verdict.FAILED, Cause.TIMEOUT),
+        ([("mine", Judgement(True, "fine", cause=Cause.INTERNAL))], Verdict.PASSED, None),
+    ],
+)
+def test_the_worst_cause_of_the_failed_checks_wins(
+    judged: list[tuple[str, Judgement]], verdict: Verdict, cause: Cause | None
+) -> None:
+    found = judgement.verdict(judged)
+    assert (found.verdict, found.cause) == (verdict, cause)
+
+
+def test_the_message_names_all_failed_checks_unless_nothing_was_tested() -> None:
+    late, wrong = ("notebooks", failed(Cause.TIMEOUT, "late")), ("files", failed(None, "no file"))
+    assert judgement.verdict([late, wrong]).message == "notebooks: late\nfiles: no file"
+    broken = ("mine", failed(Cause.INTERNAL, "the worker is broken"))
+    assert judgement.verdict([late, broken]).message == "mine: the worker is broken"
 
 
 def test_a_failed_workload_is_no_regression() -> None:

@@ -98,6 +98,16 @@ def test_a_workload_that_a_cell_makes_invalid_is_reported_with_the_field(planned
         planned({"axes": {"x": [[1]]}, "workload": {"command": ["@cell.x"]}})
 
 
+def test_the_files_of_a_cell_may_be_a_reference(planned: Planned, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    workload = {"command": "true", "files": "@sources.{@cell.x}"}
+    block: dict[str, Any] = {"axes": {"x": ["a", "b"]}, "workload": workload}
+    plan = planned(block, sources={"a": {"main.py": "train.py"}, "b": {}})
+    assert [dict(cell.workload.files) for cell in plan.cells] == [{"main.py": tmp_path / "train.py"}, {}]
+    with pytest.raises(ConfigurationError, match=r"`matrix\.workload\.files` must be a mapping, not 7"):
+        planned(block, sources={"a": 7, "b": {}})
+
+
 def test_files_are_relative_to_the_root_and_must_exist(planned: Planned, tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     block: dict[str, Any] = {"axes": {"x": ["train"]}}
@@ -482,6 +492,25 @@ def test_the_plan_reports_a_wrong_matrix(tmp_path: Path) -> None:
 
 
 KEPT = {"when": {"x": "a"}, "reason": "#9", "owner": "me"}
+
+
+def test_the_last_matching_entry_names_the_owner(planned: Planned) -> None:
+    owners = [{"when": {}, "owner": "team"}, {"when": {"x": "b"}, "owner": "ada"}, {"when": {"x": "c"}, "owner": "me"}]
+    plan = planned({"axes": {"x": ["a", "b"]}, "owners": owners})
+    assert [(cell.owner, cell.as_json()["owner"]) for cell in plan.cells] == [("team", "team"), ("ada", "ada")]
+    assert [note for note in plan.notes if "owners" in note] == [
+        "`matrix.owners[2]` matches no combination: {'x': 'c'}"
+    ]
+
+
+def test_a_plan_without_owners_is_like_the_plan_of_an_earlier_version(planned: Planned) -> None:
+    assert "owner" not in only(planned({"axes": {"x": ["a"]}})).as_json()
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\x1b[2J", "\u202eada", "a" * 201, None, 5])
+def test_the_name_of_an_owner_is_one_printable_line(planned: Planned, name: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"matrix\.owners\[0\]\.owner"):
+        planned({"axes": {"x": ["a"]}, "owners": [{"when": {}, "owner": name}]})
 
 
 def test_a_quarantine_applies_up_to_its_last_day(planned: Planned) -> None:

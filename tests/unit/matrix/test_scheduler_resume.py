@@ -116,6 +116,17 @@ def test_an_attempt_whose_end_was_recorded_is_judged_again_from_its_files(bench:
     assert machines.log == []
 
 
+def test_judging_again_keeps_the_cause_that_a_check_named(bench: Bench) -> None:
+    block: dict[str, Any] = {
+        "checks": [{"check": "exit_status", "infrastructure": [75]}],
+        "retries": {"infrastructure": 0},
+    }
+    bench.run("a", Machines({"a": Ending(75)}), **block)
+    bench.forget(StepFinished, "a")
+    assert verdicts(bench.run("a", Machines(), **block)) == {"a": "error"}
+    assert bench.ends()["a"].cause == "infrastructure"
+
+
 def test_judging_again_keeps_the_image_and_the_values_out_of_their_ranges(bench: Bench) -> None:
     block: dict[str, Any] = {
         "metrics": B_WITH_A["metrics"],

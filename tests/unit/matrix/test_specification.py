@@ -121,6 +121,7 @@ CONDITIONAL: list[tuple[str, dict[str, Any]]] = [
     ("skip", {"reason": "slow"}),
     ("xfail", {"reason": "slow", "owner": "a team", "expires": dt.date(2026, 12, 31)}),
     ("settings", {"target": "big"}),
+    ("owners", {"owner": "ada"}),
     ("checks", {"check": "exit_status"}),
 ]
 

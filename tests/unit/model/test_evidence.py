@@ -1,8 +1,9 @@
-"""A metric is rendered as text."""
+"""A metric is rendered as text, and a judgement refuses causes that a check cannot know."""
 
 import pytest
 
-from toolbox.model.evidence import Metric
+from toolbox.model.evidence import Judgement, Metric
+from toolbox.model.verdicts import Cause
 
 
 @pytest.mark.parametrize(
@@ -16,3 +17,9 @@ from toolbox.model.evidence import Metric
 )
 def test_a_metric_is_rendered_with_its_unit_or_the_reason_why_it_is_unknown(metric: Metric, text: str) -> None:
     assert str(metric) == text
+
+
+@pytest.mark.parametrize("cause", [Cause.CAPACITY, Cause.CONFIGURATION, Cause.INTERRUPTED, Cause.REGRESSION])
+def test_a_judgement_refuses_a_cause_that_a_check_cannot_know(cause: Cause) -> None:
+    with pytest.raises(ValueError, match=f"internal, infrastructure, product, timeout, not {cause}"):
+        Judgement(False, "bad", cause=cause)

@@ -61,12 +61,21 @@ def test_passing_checks_are_reported_and_written(attempt: Path, tmp_path: Path, 
     }
 
 
-def test_a_workload_that_could_not_test_is_an_error_of_the_infrastructure(attempt: Path) -> None:
+def test_a_workload_that_could_not_test_is_an_error_of_the_infrastructure(attempt: Path, tmp_path: Path) -> None:
     filesystem.write_text(attempt / "exit_code", "75\n")
     with pytest.raises(StepError) as caught:
         judging.judge(attempt, [SLOW, {**STATUS, "infrastructure": [75]}], METRICS)
     assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, Cause.INFRASTRUCTURE)
     assert str(caught.value) == "exit_status: exit status 75, expected 0"
+    written = filesystem.read_json(tmp_path / "checks.json")["checks"]
+    assert [check.get("cause") for check in written] == [None, "infrastructure"]
+
+
+def test_a_failed_workload_is_a_failure_of_the_product(attempt: Path) -> None:
+    filesystem.write_text(attempt / "exit_code", "1\n")
+    with pytest.raises(CheckFailed) as caught:
+        judging.judge(attempt, [STATUS])
+    assert (caught.value.verdict, caught.value.cause) == (Verdict.FAILED, Cause.PRODUCT)
 
 
 def test_all_checks_run_and_failed_ones_show_value_and_bound(attempt: Path, seen: Seen) -> None:

@@ -34,7 +34,7 @@ EVENTS: list[JournalEvent] = [
     RunStarted("r", "p", "/runs/r", ("small", "fast")),
     StepStarted("000__prepare", "prepare", StepKind.PHASE, "./run_toolbox.py a b"),
     ConfigurationChanged("a.b", "'☃ \n\u2028'", "set_config"),
-    CheckJudged("000__prepare", "metric", passed=False, message="too slow"),
+    CheckJudged("000__prepare", "metric", passed=False, message="too slow", cause=Cause.TIMEOUT),
     StepFinished("000__prepare", "prepare", StepKind.PHASE, Verdict.FAILED, Cause.CHECK, "why", 1.5, counts=False),
     RunFinished(Verdict.FAILED, Cause.CHECK, 1, "why", 2.0),
 ]

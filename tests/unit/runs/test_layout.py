@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolbox.agent.supervisor import EXIT_CODE, LOCK, RESULTS, SOURCES, STARTED
 from toolbox.runs import layout
@@ -64,6 +66,20 @@ def test_a_hostile_name_stays_inside_and_is_printable(tmp_path: Path, name: str)
 @pytest.mark.parametrize(("name", "safe"), [("model=small,batch=8", "model=small,batch=8"), ("a b", "a_b")])
 def test_safe_name_keeps_allowed_characters(name: str, safe: str) -> None:
     assert layout.safe_name(name) == safe
+
+
+def test_the_page_of_an_owner_has_the_name_of_the_owner() -> None:
+    assert layout.owner_pages(["ada", "Team B", "ada"]) == {"ada": "ada.html", "Team B": "Team_B.html"}
+
+
+@given(st.lists(st.one_of(st.text(), st.sampled_from(["a/b", "a_b", "A_B", "..", "x" * 300, "x" * 301]))))
+def test_owners_never_share_a_page(owners: list[str]) -> None:
+    pages = layout.owner_pages(owners)
+    twice = layout.owner_pages([*owners, *(page.removesuffix(".html") for page in pages.values())])
+    for each in (pages, twice):
+        assert len({page.casefold() for page in each.values()}) == len(each)
+        assert all(re.fullmatch(r"[\w.,=@+-]{1,200}", page) and page[0] != "." for page in each.values())
+        assert all(len(page.encode()) <= 255 for page in each.values())
 
 
 def test_steps_are_listed_by_number_and_nothing_else_is(tmp_path: Path) -> None:
@@ -127,6 +143,8 @@ _WORDS = {
     LOCK,
     STARTED,
     StepDirectory.state,
+    AttemptDirectory.notebooks,
+    RunDirectory.owners,
     "hosts",
 }  # these words are names only in paths
 

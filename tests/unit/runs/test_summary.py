@@ -134,6 +134,14 @@ def test_summary_json_has_the_fields_for_programs(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_summary_json_has_the_cause_that_a_check_names(tmp_path: Path) -> None:
+    judged = CheckJudged("000__a", "notebooks", passed=False, message="late", cause=Cause.TIMEOUT)
+    write(tmp_path, STARTED, began("000__a"), judged, ended("000__a", Verdict.FAILED), FINISHED)
+    summary.write(tmp_path)
+    (step,) = json.loads(RunDirectory(tmp_path).summary.read_text())["steps"]
+    assert [check["cause"] for check in step["checks"]] == ["timeout"]
+
+
 def test_a_check_of_an_unknown_step_is_ignored(tmp_path: Path) -> None:
     write(tmp_path, STARTED, CheckJudged("009__x", "metric", passed=False, message=""))
     assert run_reader.read(tmp_path).steps == {}

@@ -82,7 +82,10 @@ def data(cells: Sequence[StepCard], grid: Grid | None) -> dict[str, Any]:
         "labelled": _MOST_LABELLED,
         "boxes": MOST_BOXES,
         "marks": {cell.mark.key: [cell.mark.symbol, cell.mark.word] for cell in cells},
-        "cells": [[cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes)] for cell in cells],
+        "cells": [
+            [cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes), _failed_notebook(cell)]
+            for cell in cells
+        ],
     }
 
 
@@ -98,6 +101,11 @@ def _axes(cells: Sequence[StepCard]) -> list[Axis]:
 def _places(cell: StepCard, axes: Sequence[Axis]) -> list[int]:
     """Return the index of the cell's label on each axis; -1 for an axis without a label of the cell."""
     return [axis.places.get(clean(str(cell.step.labels.get(axis.key))), -1) for axis in axes]
+
+
+def _failed_notebook(cell: StepCard) -> list[str] | None:
+    """Return the name and the address of the page of a notebook that did not pass."""
+    return [clean(text) for text in cell.failed_notebook] if cell.failed_notebook else None
 
 
 def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:

@@ -19,6 +19,8 @@ from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import WAITING, Mark
 from toolbox.reports.page.case_tables import CaseTable, CaseTables
+from toolbox.reports.page.notebook_charts import NotebookPanel, NotebookPanels
+from toolbox.runs import cell_owners
 from toolbox.runs.layout import RunDirectory, StepDirectory, attempt_name
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.system import filesystem
@@ -36,8 +38,10 @@ class StepCard:
         settings: the axis, the label and the value of each setting of a cell; the value is empty if the label shows it.
         remarks: remarks from the plan, such as the reason why a cell is skipped.
         command: the command as a line for a shell.
+        owner: the person or team that looks after the cell; empty if the plan names none.
         is_brief: whether the page shows only a few lines of the step, because there are many cells.
         cases: the test cases; None if there are none, or if the page shows only a few lines of the step.
+        notebooks: the notebooks that the cell executed; empty if the page shows only a few lines of the step.
     """
 
     anchor: str
@@ -50,8 +54,16 @@ class StepCard:
     excerpts: Sequence[Excerpt] = ()
     links: Sequence[Link] = ()
     attempts: Sequence[tuple[CellAttempt, Link | None]] = ()
+    owner: str = ""
     is_brief: bool = False
     cases: CaseTable | None = None
+    notebooks: Sequence[NotebookPanel] = ()
+
+    @property
+    def failed_notebook(self) -> tuple[str, str] | None:
+        """The name and the address of the page of the first notebook that did not pass; None if there is none."""
+        failed = ((each.name, each.html.href) for each in self.notebooks if each.mark.is_bad and each.html)
+        return next(failed, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,7 @@ class Steps:
 
 def collect(summary: RunState) -> Steps:
     """Return the steps of a run, including the planned cells that have not started."""
-    plan = _plan(summary.directory)
+    plan, owners = _plan(summary.directory), cell_owners.of_run(summary.directory)
     cells = _in_plan_order(summary, plan)
     worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: _rank(cell, summary))]
     kept, in_full = set(worst_first[:MOST_CELLS]), set(worst_first[:MOST_IN_FULL])
@@ -86,9 +98,11 @@ def collect(summary: RunState) -> Steps:
     failed_first = sorted(
         (cell for cell in cells if cell.step and id(cell) in in_full), key=lambda cell: _rank(cell, summary)
     )
-    case_tables = {id(cell): tables.of(cell, _anchor(cell)) for cell in failed_first}
+    case_tables = {id(cell): tables.of(cell, anchor_of(cell)) for cell in failed_first}
+    panels = NotebookPanels(summary)
+    notebooks = {id(cell): panels.of(cell) for cell in failed_first}
     other_cards = [
-        replace(_in_full(step, summary, {}, excerpts), cases=tables.of(step, _anchor(step))) for step in others
+        replace(_in_full(step, summary, {}, excerpts), cases=tables.of(step, anchor_of(step))) for step in others
     ]
     cards = []
     for cell in cells:
@@ -96,12 +110,20 @@ def collect(summary: RunState) -> Steps:
             continue
         planned = plan.get(cell.identity, {})
         if cell.step and id(cell) in in_full:
-            cards.append(replace(_in_full(cell, summary, planned, excerpts), cases=case_tables[id(cell)]))
+            card = _in_full(cell, summary, planned, excerpts)
+            cards.append(replace(card, cases=case_tables[id(cell)], notebooks=notebooks[id(cell)]))
         else:
             cards.append(_in_brief(cell, summary, planned))
+    cards = [replace(card, owner=owners.get(card.step.identity, "")) for card in cards]
     return Steps(
         cards, other_cards, len(cells) - len(cards), len(cells) > MOST_IN_FULL, excerpts.is_cut, tables.by_anchor
     )
+
+
+def in_brief(summary: RunState) -> list[StepCard]:
+    """Return all cells of a run with only a few details, in the order of the plan."""
+    plan = _plan(summary.directory)
+    return [_in_brief(cell, summary, plan.get(cell.identity, {})) for cell in _in_plan_order(summary, plan)]
 
 
 def _plan(directory: Path) -> dict[str, Mapping[str, Any]]:
@@ -161,7 +183,7 @@ def _in_full(step: StepState, summary: RunState, cell: Mapping[str, Any], excerp
 def _in_brief(step: StepState, summary: RunState, cell: Mapping[str, Any]) -> StepCard:
     folder = _links.link(summary.directory, step.step, name=_links.WHOLE) if step.step else None
     return StepCard(
-        _anchor(step),
+        anchor_of(step),
         _mark(step, summary),
         step,
         tuple(_settings(step)),
@@ -176,7 +198,7 @@ def _is_leaf(step: StepState) -> bool:
     return step.kind in {StepKind.CELL, StepKind.COMMAND} or bool(step.checks)
 
 
-def _anchor(step: StepState) -> str:
+def anchor_of(step: StepState) -> str:
     """Return an id for the step that stays the same when the run continues. No text from outside can choose the id."""
     if step.kind is StepKind.CELL and (anchor := _links.cell_anchor(step.identity)):
         return anchor

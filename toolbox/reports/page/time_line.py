@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from toolbox.model.text import counted, duration
+from toolbox.model.text import counted
+from toolbox.reports.page import time_axis
 from toolbox.reports.page.step_details import StepCard
 
-_TICKS: Final = 4
-_MOST_DIGITS: Final = 5
 _LANE: Final = 14  # pixels
 _THINNEST: Final = 3
 _HIGHEST: Final = 140
@@ -97,16 +96,7 @@ def make(steps: Sequence[StepCard], cells: Sequence[StepCard], now: datetime, *,
         if inner := cells_in.pop(card.step.step, []):
             rows.append(_lanes(inner, span, card.step.depth + 1))
     rows += [_lanes(inner, span, 0) for inner in cells_in.values()]
-    return TimeLine(rows, _ticks(span.seconds))
-
-
-def _ticks(seconds: float) -> list[tuple[float, str]]:
-    """Return the marks, with enough digits for equal distances between the marks."""
-    step = seconds / _TICKS
-    digits = next(
-        (digits for digits in range(1, _MOST_DIGITS) if abs(round(step, digits) - step) <= step / 20), _MOST_DIGITS
-    )
-    return [(100 * index / _TICKS, duration(step * index, digits)) for index in range(_TICKS + 1)]
+    return TimeLine(rows, time_axis.ticks(span.seconds))
 
 
 def _lanes(cells: Sequence[StepCard], span: _Span, depth: int) -> Row:

@@ -1,8 +1,13 @@
-"""Prints the plan of a matrix as a table: the targets, resources, time limits and expected verdict of each cell."""
+"""Prints the plan of a matrix as a table: the targets, resources, time limits and expected verdict of each cell.
+
+The reasons of skipped cells follow the table, because a long text would make all columns narrow.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +18,9 @@ from toolbox.matrix.expected_costs import CostPlan, Expected
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.model.foreign_text import clean
 from toolbox.model.prices import amount
-from toolbox.model.text import counted, duration
+from toolbox.model.text import counted, duration, first_of
+
+_MOST_NAMED: Final = 5  # skipped cells with the same reason
 
 
 def show(plan: Plan, costs: CostPlan, console: Console) -> None:
@@ -33,6 +40,8 @@ def show(plan: Plan, costs: CostPlan, console: Console) -> None:
         table.add_row(cell.id, *labels, *(Text(clean(text)) for text in texts), style=style)
     console.print(table)
     console.print()
+    for line in _left_out(plan):
+        console.print(Text(f"left out: {clean(line)}", style="dim"), soft_wrap=True)
     for note in [*plan.notes, *costs.reasons, *(f"{cell.name}: {cell.note}" for cell in plan.cells if cell.note)]:
         console.print(Text(f"note: {clean(note)}", style="yellow"), soft_wrap=True)
     if plan.cells:
@@ -40,6 +49,16 @@ def show(plan: Plan, costs: CostPlan, console: Console) -> None:
     if costs.cells:
         console.print(Text(clean(costs.summary())), soft_wrap=True)
     console.print(Text(_closing(plan), style="bold"), soft_wrap=True)
+
+
+def _left_out(plan: Plan) -> Iterator[str]:
+    """Yield a line for each reason to skip cells, with the names of these cells."""
+    names: dict[str, list[str]] = {}
+    for cell in plan.cells:
+        if cell.skip:
+            names.setdefault(cell.skip, []).append(cell.name)
+    for reason, skipped in names.items():
+        yield f"{'; '.join(first_of(skipped, _MOST_NAMED))}: {reason}"
 
 
 def _takes(cell: Cell) -> str:
@@ -68,7 +87,7 @@ def _cost(expected: Expected | None, currency: str) -> str:
 
 def _expected(cell: Cell) -> str:
     if cell.skip:
-        return f"skipped: {cell.skip}"
+        return "skipped"
     if cell.reuse.run:
         return f"reused: passed in run {cell.reuse.run}"
     if cell.xfail is not None:

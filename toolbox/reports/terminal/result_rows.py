@@ -17,6 +17,7 @@ from toolbox.results.flakiness import Flakiness, State
 from toolbox.results.forecast import Month
 from toolbox.results.records import CaseRow, ResultRow, RunRow
 from toolbox.results.series import Series
+from toolbox.results.since_last_run import VerdictChange
 
 Row = dict[str, Any]
 _WIDE: Final = 1.0  # bounds are wide if the distance between them is more than this share of the mean
@@ -31,6 +32,7 @@ CELLS: Final = (
         "verdict",
         "reused_from",
         "cause",
+        "change",
         "counts",
         "seconds",
         "attempts",
@@ -42,6 +44,7 @@ CELLS: Final = (
     ),
 )
 CASES: Final = ("cell", "test", "outcome", "seconds", "message")
+SHOWN_CASES: Final = ("cell", "test", "outcome", "change", "seconds", "message")
 CASE_HISTORY: Final = ("run", "started", "revision", *CASES)
 _WORST_OUTCOMES: Final = (
     CaseOutcome.ERROR,
@@ -154,6 +157,17 @@ def of_cases(cases: Iterable[CaseRow]) -> list[Row]:
         }
         for case in cases
     ]
+
+
+def with_changes(rows: Sequence[Row], changes: Iterable[VerdictChange]) -> Sequence[Row]:
+    """Add to the rows of cells or test cases how the result has changed since the last run, and return the rows."""
+    of_row = {(change.name, change.test): change for change in changes}
+    for row in rows:
+        change = of_row.get((row["cell"], row.get("test", "")))
+        row["change"] = change.kind if change is not None else None
+        row["before"] = change.before if change is not None else None
+        row["run_before"] = change.run if change is not None else None
+    return rows
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from toolbox.model.events import StepKind
 from toolbox.model.foreign_text import clean
-from toolbox.model.text import counted, duration, tally
+from toolbox.model.text import counted, duration, tally, truncate
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
-from toolbox.results import run_cost
+from toolbox.results import run_cost, since_last_run
+from toolbox.runs import cell_owners
 from toolbox.runs.evidence_files import last_line
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State, StepState
@@ -25,6 +26,7 @@ from toolbox.system import environ
 _MOST_CELLS: Final = 40  # cells in the table
 _MOST_FAILURES: Final = 15
 _MOST_OPEN: Final = 5
+_LONGEST_LINE: Final = 500
 
 
 def show(summary: RunState, view: View) -> None:
@@ -33,8 +35,10 @@ def show(summary: RunState, view: View) -> None:
     for step in _going_on(summary):
         line = masked(last_line(_log_of(step, summary.directory)) or step.attempts[-1].waiting)
         view.line(f"  {step.name}: {line or 'no output yet'}", style="dim")
+    owners = cell_owners.of_run(summary.directory) if summary.failures else {}
     for failure in summary.failures[:_MOST_FAILURES]:
-        view.console.print(_failure(failure, summary.directory), soft_wrap=True)
+        owner = owners.get(failure.identity, "") if failure.kind is StepKind.CELL else ""
+        view.console.print(_failure(failure, summary.directory, owner), soft_wrap=True)
     if (more := len(summary.failures) - _MOST_FAILURES) > 0:
         view.line(f"\nand {more} more, in {RunDirectory(summary.directory).summary}", style="bold")
     if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
@@ -110,13 +114,14 @@ def _counts(summary: RunState) -> str:
     return tally(counts, (summary.planned_cells or 0) - len(summary.cells))
 
 
-def _failure(step: StepState, directory: Path) -> Text:
+def _failure(step: StepState, directory: Path, owner: str) -> Text:
     verdict = step.verdict or Verdict.ERROR
     return Text.assemble(
         "\n",
         (f"{verdict}: ", STYLES[verdict]),
         (step.step, "bold"),
         f" ({step.cause})\n  {block(step.message, '  ')}\n",
+        f"  owner: {truncate(clean(owner))}\n" if owner else "",
         (f"  look at {directory / step.step}", "dim"),
     )
 
@@ -128,6 +133,7 @@ def _closing(summary: RunState) -> Iterator[Text]:
         if text := str(cluster):
             yield Text(f"cluster {name}: {clean(text)}")
     yield from _remaining_resources(summary)
+    yield from _since_last_run(summary)
     if summary.planned_cells:
         yield Text(f"of {counted(summary.planned_cells, 'cell')}: {_counts(summary)}")
     if (cost := run_cost.of(summary)) is not None:
@@ -152,6 +158,14 @@ def _closing(summary: RunState) -> Iterator[Text]:
     if end is not None and (page := RunDirectory(summary.directory).html).is_file():
         yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
+
+
+def _since_last_run(summary: RunState) -> Iterator[Text]:
+    """Yield a line with the number of cells and tests that newly fail or newly pass, if there are any."""
+    comparison = since_last_run.read(summary.directory)
+    if comparison is not None and comparison.has_changes:
+        line = " ".join(clean(f"since {comparison.earlier}: {comparison.tally}").split())
+        yield Text(truncate(line, _LONGEST_LINE), style="bold")
 
 
 def _remaining_resources(summary: RunState) -> Iterator[Text]:

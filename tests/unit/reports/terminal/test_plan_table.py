@@ -92,10 +92,22 @@ def test_a_cell_not_expected_to_pass_shows_the_reason(shown: Shown) -> None:
     }
     lines = shown(block)
     assert [cells(line)[-1].strip() for line in lines[1:4]] == [
-        "skipped: too slow", "fails until 2026-06-15 (me): #7", "passes",
+        "skipped", "fails until 2026-06-15 (me): #7", "passes",
     ]  # fmt: skip
+    assert "left out: x=a: too slow" in lines
     assert "note: x=c: expected to fail until 2020-01-01 (me: #7): this entry has expired" in lines
     assert lines[-1] == "3 cells: 2 to run, 1 skipped"
+
+
+def test_cells_that_are_left_out_for_the_same_reason_share_a_line(shown: Shown) -> None:
+    axes = {"x": ["a", "b"], "n": list(range(4))}
+    skip = [{"when": {"x": "a", "n": 0}, "reason": "no licence"}, {"when": {"x": "b"}, "reason": "no GPU"}]
+    more = [{"when": {"x": "a", "n": 1}, "reason": "no GPU"}, {"when": {"x": "a", "n": 2}, "reason": "no GPU"}]
+    lines = shown({"axes": axes, "skip": [*skip, *more]}, width=60)
+    assert [line for line in lines if line.startswith("left out")] == [
+        "left out: x=a,n=0: no licence",
+        "left out: x=a,n=1; x=a,n=2; x=b,n=0; x=b,n=1; x=b,n=2; and 1 more: no GPU",
+    ]
 
 
 def test_entries_without_effect_are_shown_as_notes(shown: Shown) -> None:

@@ -1,6 +1,7 @@
 """The table at the end of a run lists its failures."""
 
 import io
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from toolbox.model.cases import CaseOutcome, CaseReport
 from toolbox.model.events import CheckJudged, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports.terminal import live_view, run_table
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State, StepState
 
 
@@ -65,6 +67,15 @@ def test_the_table_names_failures_with_their_reason_and_directory() -> None:
         "failed (check)  training in 9.5 s",
         "the run is in /runs/r-1",
     ]
+
+
+def test_a_failure_names_the_owner_of_its_cell(tmp_path: Path) -> None:
+    cells = [{"id": "c", "owner": "ada\x1b[2J"}, {"id": "d", "owner": ["x"]}, "e"]
+    failed = replace(step("cell", Verdict.FAILED, "why"), kind=StepKind.CELL, key="/test/c")
+    for plan, line in (({"cells": cells}, ["  owner: ada"]), ({"cells": 5}, []), ([], [])):
+        RunDirectory(tmp_path).plan.write_text(json.dumps(plan))
+        output = shown(replace(summary(failed), directory=tmp_path))
+        assert [each for each in output.splitlines() if "owner:" in each] == line
 
 
 def test_the_table_of_a_passed_run_ends_with_its_verdict_and_its_directory() -> None:

@@ -59,6 +59,13 @@
     if (text !== word) node.append(make("span", { class: "hidden" }, text ? ` ${word}` : ` ${name}: ${word}`));
     return node;
   };
+  // The link to a notebook that did not pass.
+  const direct = ([anchor, , , , notebook]) => {
+    const [name, href] = notebook;
+    const title = `the executed notebook ${name}, which did not pass`;
+    const text = name.length > 30 ? `${name.slice(0, 29)}…` : name;
+    return make("a", { class: "direct", "data-of": anchor, href, title }, text);
+  };
   const layOut = () => {
     const [down, across] = [data.axes[state.rows], state.columns === null ? null : data.axes[state.columns]];
     const width = across ? across.values.length : 1;
@@ -81,7 +88,9 @@
     table.forEach((row, index) => {
       const line = make("tr", {}, make("th", { scope: "row" }, down.values[index]));
       for (const box of row) {
-        const chips = box.flatMap((cell) => [chip(cell, rest, box.length <= data.labelled), " "]);
+        const isLabelled = box.length <= data.labelled;
+        const links = (cell) => [chip(cell, rest, isLabelled), " ", ...(cell[4] && isLabelled ? [direct(cell), " "] : [])];
+        const chips = box.flatMap(links);
         line.append(make("td", {}, ...chips));
       }
       body.append(line);
@@ -92,6 +101,7 @@
     const shown = new Set(cells.filter(matches).map((cell) => cell[0]));
     for (const [anchor] of cells) details.get(anchor).hidden = !shown.has(anchor);
     for (const link of document.querySelectorAll("#grid .chip")) link.hidden = !shown.has(link.dataset.step);
+    for (const link of document.querySelectorAll("#grid .direct")) link.hidden = !shown.has(link.dataset.of);
     for (const row of document.querySelectorAll("tr[data-cell]")) row.hidden = !shown.has(row.dataset.cell);
     byId("shown").textContent = shown.size === cells.length ? "" : `${shown.size} of ${cells.length} cells`;
   };

@@ -1,0 +1,49 @@
+# The promised GPUs are there, with the promised NVIDIA driver. Promises: gpus, driver.
+echo "checked: nvidia-smi finds the promised GPUs and their driver"
+
+newest() {
+    printf '%s\n%s\n' "$1" "$2" | sort -V | tail -n 1
+}
+
+# Tell whether a version is in a range such as `>=550,<580`. `550` without an operator stands for all 550.*.
+satisfies() {
+    local version=$1 part operator wanted
+    local -a parts
+    IFS=, read -ra parts <<< "${2// /}"
+    for part in "${parts[@]}"; do
+        operator=${part%%[0-9]*}
+        wanted=${part#"$operator"}
+        case $operator in
+            '>=') [ "$(newest "$version" "$wanted")" = "$version" ] ;;
+            '<') [ "$(newest "$version" "$wanted")" != "$version" ] ;;
+            '>') [ "$(newest "$version" "$wanted")" != "$wanted" ] ;;
+            '<=') [ "$(newest "$version" "$wanted")" = "$wanted" ] ;;
+            '' | '==') [[ $version == "$wanted" || $version == "$wanted".* ]] ;;
+            '!=') [[ $version != "$wanted" && $version != "$wanted".* ]] ;;
+            *)
+                echo "the operator of $part is not one of >= > <= < == !=" >&2
+                exit 2
+                ;;
+        esac || return 1
+    done
+}
+
+gpus=${PROMISE_GPUS:-0}
+if [ "$gpus" = 0 ]; then
+    echo "message: the machine promises no GPU"
+    exit 77
+fi
+echo "expected: $gpus GPUs${PROMISE_DRIVER:+, driver $PROMISE_DRIVER}"
+
+if ! command -v nvidia-smi > /dev/null; then
+    echo "found: no program nvidia-smi"
+    exit 1
+fi
+if ! output=$(timeout 30 nvidia-smi --query-gpu=driver_version,name --format=csv,noheader 2>&1); then
+    echo "found: nvidia-smi failed: $(tail -n 1 <<< "$output")"
+    exit 1
+fi
+count=$(grep -c . <<< "$output")
+driver=$(head -n 1 <<< "$output" | cut -d , -f 1)
+echo "found: $count GPUs ($(cut -d , -f 2- <<< "$output" | sed 's/^ *//' | sort -u | paste -sd , -)), driver $driver"
+[ "$count" -ge "$gpus" ] && satisfies "$driver" "${PROMISE_DRIVER:-}"

@@ -1,0 +1,7 @@
+"""The contract of the block `machines` of this project: where runtimes are tested, and with which limits."""
+
+from toolbox.notebooks.machines import Machines
+
+
+class Contract(Machines):
+    """The block `machines`."""

@@ -1,0 +1,7 @@
+"""The contract of the block `notebooks` of this project: how the worker runs the tests."""
+
+from toolbox.notebooks.notebooks_block import NotebooksBlock
+
+
+class Contract(NotebooksBlock):
+    """The block `notebooks`."""

@@ -1,0 +1,7 @@
+"""The contract of the block `runtimes` of this project: what is tested, and with which notebooks."""
+
+from toolbox.notebooks.runtimes import Runtimes
+
+
+class Contract(Runtimes):
+    """The block `runtimes`."""

@@ -1,0 +1,24 @@
+"""Tests each runtime on each machine: runs the checks and the notebooks of the runtime, and judges their results."""
+
+from collections.abc import Mapping
+
+from toolbox.config.configuration import Configuration
+from toolbox.notebooks import combinations
+from toolbox.orchestration import config, matrix, run
+
+
+def derive(configuration: Configuration) -> Mapping[str, object]:
+    """Return the axes of the matrix and the settings of the cells, which follow from `runtimes` and `machines`."""
+    return combinations.derive(configuration)
+
+
+def prepare() -> None:
+    """Record the state of the machines."""
+    if config.project.get_config("host.capture_state.enabled"):
+        for hosts in matrix.machines():
+            run.run_toolbox_from_config("host", "capture_state", extra={"hosts": hosts})
+
+
+def test() -> None:
+    """Run the cells of the matrix."""
+    matrix.run()

@@ -1,0 +1,72 @@
+"""Secrets of well-known formats are found, and ordinary text is not reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolbox.notebooks import secret_formats
+
+# The tokens are made up, and are put together here, so that no search for secrets finds this file.
+LETTERS = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD1fG3hJ5"
+SECRETS = [
+    ("x = 'gh" + f"p_{LETTERS}'", "a token of GitHub"),
+    ("github_" + f"pat_{LETTERS}", "a token of GitHub"),
+    ("gl" + f"pat-{LETTERS[:20]}", "a token of GitLab"),
+    ("AK" + "IAIOSFODNN7ABCDEFG", "an access key of AWS"),
+    ("AI" + f"za{LETTERS[:35]}", "a key of Google"),
+    ("login('h" + f"f_{LETTERS[:34]}')", "a token of Hugging Face"),
+    ("s" + f"k-proj-{LETTERS}", "a key of a language model"),
+    ("s" + f"k-ant-api03-{LETTERS}", "a key of a language model"),
+    ("xo" + "xb-123456789012-abcdef", "a token of Slack"),
+    ("s" + f"k_live_{LETTERS}", "a key of Stripe"),
+    (f"AccountKey={LETTERS * 3}"[:97] + "==", "a key of an Azure account"),
+    (f"ey{'J'}{LETTERS}.ey{'J'}{LETTERS}.{LETTERS}", "a JSON web token"),
+    ("-----BEGIN RSA " + "PRIVATE KEY-----", "a private key"),
+    ("-----BEGIN " + "PRIVATE KEY-----", "a private key"),
+    ("postgresql://me:s3cretpw@db.example/x", "an address with a password"),
+    ('db_password = "correct7horse9"', "a password or key as text"),
+    ("os.environ['API_KEY'] = 'abcdef123456'", "a password or key as text"),
+    ('{"access_token": "abcdef123456"}', "a password or key as text"),
+    (f'wandb.login(key="{LETTERS}")', "a password or key as text"),
+]
+HARMLESS = [
+    "tokenizer = 'bert-base-uncased-2019'",
+    "token = os.environ['HF_TOKEN']",
+    "password = getpass()",
+    "password = '<your password 1>'",
+    "api_key = 'your-api-key-123'",
+    "secret = 'aaaaaaaaaaaa'",
+    "token = '${TOKEN1234}'",
+    "df.sort_values(key='a_long_column_name_that_is_not_a_secret_1')",
+    "sklearn.linear_model; sk-learn-is-a-library-with-a-long-name",
+    "task-sk-1234567890123456789012345",
+    "commit 5d41402abc4b2a76b9719d911017c592a1b2c3d4",
+    "https://example.org:8080/path@2x.png",
+    "https://user:{password}@example.org",
+    "AKIA in a word, hf_ short, ghp_short",
+    "-----BEGIN PUBLIC KEY-----",
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), SECRETS)
+def test_a_secret_is_found_with_its_line(text: str, kind: str) -> None:
+    assert kind in dict(secret_formats.find(text)).values()
+    assert (3, kind) in list(secret_formats.find(f"# one\n# two\n  {text}  \n# four"))
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_ordinary_text_is_not_a_secret(text: str) -> None:
+    assert list(secret_formats.find(text)) == []
+
+
+def test_the_secret_itself_is_not_told() -> None:
+    told = " ".join(kind for text, _ in SECRETS for _, kind in secret_formats.find(text))
+    assert not any(part in told for part in (LETTERS[:10], "correct7horse9", "s3cretpw", "abcdef"))
+
+
+@pytest.mark.parametrize(
+    "unit", ["eyJ", "eyJa.", "sk-", "gh", "://a:", "password", "password = ", "-----BEGIN A ", "hf_", 'key="']
+)
+def test_a_search_of_hostile_text_ends(unit: str) -> None:
+    found = list(secret_formats.find(unit * (1_000_000 // len(unit))))
+    assert len(found) <= 1

@@ -1,0 +1,87 @@
+"""Judges whether notebooks are clean: without outputs, execution counts and secrets, and valid in the current format.
+
+Each notebook becomes a row of the cell. `clean_notebooks.py` of `toolbox/notebooks/` describes what is clean.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseResult
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import counted, first_of, truncate
+from toolbox.model.verdicts import Cause
+from toolbox.notebooks import clean_notebooks
+from toolbox.runs import junit_files
+from toolbox.runs.evidence_files import RelativeGlob, matching
+
+RESULTS: Final = "clean_notebook.junit.xml"
+"""The file of the results in the directory of the attempt."""
+_SUITE: Final = "clean"
+_MOST_NAMED: Final = 3  # notebooks that the message names
+_MOST_FAULTS: Final = 50  # of a notebook
+_MOST_NOTEBOOKS: Final = 1000
+
+
+class Check(BaseModel):
+    """The notebooks.
+
+    Args:
+        glob: a pattern of the notebooks.
+        keep_outputs: the patterns of the notebooks that keep their outputs, because they are compared with new ones. In
+            other notebooks, only cells with the tag `nbval-check-output` keep their outputs.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    glob: RelativeGlob = "src/notebooks/**/*.ipynb"
+    keep_outputs: tuple[RelativeGlob, ...] = ()
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """Judge all notebooks that match the pattern."""
+        directory = evidence.directory
+        files = [file for file in matching(directory, self.glob) if not _is_hidden(file, directory)]
+        if not files:
+            return Judgement(False, f"no notebook matches {self.glob}")
+        if len(files) > _MOST_NOTEBOOKS:
+            return Judgement(False, f"{len(files)} notebooks match {self.glob}, but at most {_MOST_NOTEBOOKS} are read")
+        kept = {file for glob in self.keep_outputs for file in matching(directory, glob)}
+        try:
+            cases = [_case(file, directory, keeps_outputs=file in kept) for file in files]
+            junit_files.write(directory / RESULTS, cases)
+        except ConfigurationError as error:  # a library is missing
+            return Judgement(False, " ".join(str(error).split()), cause=Cause.INTERNAL)
+        except OSError as error:
+            return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", cause=Cause.INFRASTRUCTURE)
+        return self._judgement(directory)
+
+    def _judgement(self, directory: Path) -> Judgement:
+        report = junit_files.report(directory, RESULTS, FAIL_ON)
+        if not report.failed:
+            return Judgement(True, f"{counted(report.total, 'notebook')} clean", cases=report)
+        failures = [truncate(f"{case.name}: {case.message}") for case in report.failures]
+        lines = first_of(failures, _MOST_NAMED)
+        if report.total > 1:
+            lines.append(f"{report.failed} of {counted(report.total, 'notebook')} are not clean")
+        return Judgement(False, "\n".join(lines), cases=report)
+
+
+def _is_hidden(file: Path, directory: Path) -> bool:
+    """Return whether a file is in a hidden directory such as `.ipynb_checkpoints`."""
+    return any(part.startswith(".") for part in file.relative_to(directory).parts)
+
+
+def _case(file: Path, directory: Path, *, keeps_outputs: bool) -> CaseResult:
+    name = clean(file.relative_to(directory).as_posix())
+    faults = [str(fault) for fault in clean_notebooks.faults(file, keeps_outputs=keeps_outputs)]
+    if not faults:
+        return CaseResult(_SUITE, name, CaseOutcome.PASSED)
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return CaseResult(
+        _SUITE, name, CaseOutcome.FAILED, None, f"{faults[0]}{more}", "\n".join(first_of(faults, _MOST_FAULTS))
+    )

@@ -1,0 +1,80 @@
+"""Runs workloads on this machine. An agent runs them, as on other machines, so that they outlive the orchestrator.
+
+The backend `local` runs all workloads so. The backend `jupyterhub` runs the program that uses a server so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from toolbox.hosts import bootstrap, staging
+from toolbox.hosts.attempt_host import Host
+from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
+from toolbox.runs.layout import AttemptDirectory
+from toolbox.system import environ, processes
+from toolbox.system.processes import Channel
+
+_TIMEOUT: Final = 60.0  # the timeout in seconds of the request that cancels a workload
+
+
+class LocalMachine:
+    """Executes workloads in the directories of their attempts. `extensions.protocols.Backend` documents the methods."""
+
+    def __init__(self, context: TargetContext) -> None:
+        self._context = context
+        # The values of the environment variables that workloads inherit from the agent.
+        self._inherited = tuple(processes.environment(context.mark).values())
+        self._host = Host(context.name, lambda: _launch(context), context.notify)
+
+    def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
+        """See `Backend`."""
+        timeout = workload.timeouts.wait
+        variables = {"PATH": _search_path(), **self._context.variables}
+        order = staging.order(workload, self._context, variables, self._inherited)
+        with ExitStack() as stack:
+            sources = None
+            if self._host.is_unused(str(directory), timeout):
+                sources = stack.enter_context(staging.staged(workload, directory))
+            folder = str(sources) if sources is not None else None
+            self._host.start(name, str(directory), order, sources=folder, mirror=None, timeout=timeout)
+        return Handle(name, directory)
+
+    def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
+        """See `Backend`."""
+        return {handle: self._host.status(str(handle.directory)) for handle in handles}
+
+    def collect(self, handle: Handle, workload: Workload) -> None:
+        """See `Backend`. The files are already in the directory: only remove the files that must not be kept."""
+        staging.discard_special_files(handle.directory)
+        staging.remove_unmatched(AttemptDirectory(handle.directory).results, workload.collect)
+
+    def cancel(self, handle: Handle) -> None:
+        """See `Backend`."""
+        self._host.request("cancel", _TIMEOUT, directory=str(handle.directory))
+
+    def release(self, handle: Handle) -> None:
+        """See `Backend`. The directory of the attempt is not removed, because it is part of the run directory."""
+        self._host.unwatch(str(handle.directory))
+
+    def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
+        """See `Backend`."""
+        exists = self._host.watch(name, str(directory), mirror=None, timeout=workload.timeouts.wait)
+        return Handle(name, directory) if exists else None
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._host.close()
+
+
+def _search_path() -> str:
+    """Return $PATH with the directory of this interpreter first, so that `python3` has the same packages."""
+    return os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH") or os.defpath])
+
+
+def _launch(context: TargetContext) -> Channel:
+    return Channel(bootstrap.command(sys.executable), processes.environment(context.mark))

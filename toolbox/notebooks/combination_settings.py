@@ -1,0 +1,122 @@
+"""Describes the workload of a combination: the settings of the worker, its files, its pod, and its server of a hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.notebooks import runtime_files
+from toolbox.notebooks.machines import Machine
+from toolbox.notebooks.notebooks_block import NotebooksBlock
+from toolbox.notebooks.runtime_files import NotebookFile
+from toolbox.notebooks.runtimes import Runtime
+
+HUB: Final = "jupyterhub"
+"""The backend of targets on which kernels run on a Jupyter server."""
+WORKER: Final = Path(__file__).parents[1] / "notebook_worker"
+"""The package that runs the tests on a target."""
+_KUBERNETES: Final = "kubernetes"
+_SENT_WORKER: Final = "toolbox/notebook_worker"
+_WORKER_BYTES: Final = 250_000_000  # the memory of a pod that the kernel must leave to the worker
+
+
+@dataclass(frozen=True)
+class DescribedRuntime:
+    """A runtime with the files that it needs.
+
+    Args:
+        requirements: the lines of its requirements; None if no environment is made.
+        checks: the files of the checks by name. Those of `runtime.without_checks` are skipped, not left out.
+    """
+
+    name: str
+    runtime: Runtime
+    requirements: list[str] | None
+    notebooks: list[NotebookFile]
+    checks: Mapping[str, Path]
+
+    def seconds(self, block: NotebooksBlock) -> float:
+        """Return the sum of the time limits of all tests."""
+        tests = sum(file.entry.timeout for file in self.notebooks if file.entry.manual is None)
+        return tests + block.check_timeout * len(self.checks) + block.environment_timeout
+
+
+def cell(
+    block: NotebooksBlock, described: DescribedRuntime, machine: Machine, backends: set[str]
+) -> dict[str, dict[str, Any]]:
+    """Return what the workload of a combination consists of.
+
+    Args:
+        backends: the names of the backends on which the machine may be.
+    """
+    runtime = described.runtime
+    return {
+        "settings": _settings(block, described, machine, backends),
+        "files": {_SENT_WORKER: str(WORKER), **runtime_files.sent(described.notebooks, described.checks)},
+        "pod": _pod(runtime, machine) if _KUBERNETES in backends else {},
+        "server": {"options": {"image": runtime.image}} if HUB in backends and runtime.image else {},
+    }
+
+
+def _settings(
+    block: NotebooksBlock, described: DescribedRuntime, machine: Machine, backends: set[str]
+) -> dict[str, Any]:
+    """Return the settings of the worker, as `toolbox.notebook_worker.notebook_settings` reads them."""
+    runtime = described.runtime
+    return {
+        "runtime": {
+            "name": described.name,
+            "kernel": runtime.kernel,
+            "requirements": described.requirements,
+            "python": runtime.python or block.python,
+        },
+        "limits": {**_limits(machine, backends), "output_bytes": int(block.output_mb * 1e6)},
+        "checks": _checks(block, described, machine),
+        "notebooks": [file.settings() for file in described.notebooks],
+        "promises": _merged(runtime.promises, machine.own_promises),
+        "environments": block.environments,
+        "keep_days": block.keep_days,
+        "sample_seconds": block.sample_seconds,
+        "uses_server": HUB in backends,
+    }
+
+
+def _checks(block: NotebooksBlock, described: DescribedRuntime, machine: Machine) -> list[dict[str, Any]]:
+    """Return the settings of the checks. A check that does not apply is skipped with its reason."""
+    reasons = {**machine.without_checks, **described.runtime.without_checks}
+    return [
+        {"name": path.stem, "file": f"checks/{name}", "timeout": block.check_timeout, "skip": reasons.get(path.stem)}
+        for name, path in described.checks.items()
+    ]
+
+
+def _limits(machine: Machine, backends: set[str]) -> dict[str, Any]:
+    """Return what a kernel may use. On a hub, the profile of the server sets the limits."""
+    if HUB in backends:
+        return {"cpus": None, "memory_bytes": None}
+    memory = None if machine.memory_gb is None else int(machine.memory_gb * 1e9)
+    if memory is not None and _KUBERNETES in backends:
+        memory = max(memory - _WORKER_BYTES, memory // 2)
+    return {"cpus": machine.cpus, "memory_bytes": memory}
+
+
+def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the promises of a runtime and a machine together. Those of the machine win, field by field."""
+    both = {
+        name: _merged(lower[name], value)
+        for name, value in upper.items()
+        if isinstance(value, Mapping) and isinstance(lower.get(name), Mapping)
+    }
+    return {**lower, **upper, **both}
+
+
+def _pod(runtime: Runtime, machine: Machine) -> dict[str, Any]:
+    """Return the fields of the pod of a combination."""
+    resources: dict[str, Any] = {"gpu": machine.gpus or None}
+    if machine.cpus is not None:
+        resources |= {"request_cpu": machine.cpus, "limit_cpu": machine.cpus}
+    if machine.memory_gb is not None:
+        resources |= {"request_memory_gb": machine.memory_gb, "limit_memory_gb": machine.memory_gb}
+    return {"resources": resources, **({"image": runtime.image} if runtime.image else {})}

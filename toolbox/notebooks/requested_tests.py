@@ -1,0 +1,57 @@
+"""Reads from `src/settings.json` of an attempt which tests the worker was to execute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from toolbox.model.evidence import Evidence
+from toolbox.notebook_worker.notebook_results import TestKind
+from toolbox.notebook_worker.notebook_settings import Settings
+from toolbox.runs.evidence_files import read_document, readable
+
+SETTINGS_FILE: Final = "src/settings.json"
+_KINDS: Final = {".sh": TestKind.SHELL, ".py": TestKind.PYTHON}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedTest:
+    """A test that the worker was to execute.
+
+    Args:
+        manual: what a person must do first, so that the worker had to skip the test; None to execute the
+            test.
+    """
+
+    kind: TestKind
+    name: str
+    manual: str | None = None
+
+
+def read(evidence: Evidence, file: str = SETTINGS_FILE) -> list[RequestedTest]:
+    """Return the tests that the settings of the worker name, in their order: checks, then notebooks.
+
+    Raises:
+        ValueError: the settings cannot be read, or the workload has changed them.
+    """
+    if str(PurePath(file)) in evidence.changed:
+        raise ValueError(f"{file} is not as it was sent: the workload has changed it")
+    with readable(evidence.directory, file) as path:
+        content = read_document(path, file)
+    try:
+        return list(_tests(Settings.from_json(json.loads(content))))
+    except (ValueError, RecursionError):
+        raise ValueError(f"{file} does not contain settings of the notebook worker") from None
+
+
+def _tests(settings: Settings) -> Iterator[RequestedTest]:
+    for check in settings.checks:
+        kind = _KINDS.get(PurePath(str(check.file)).suffix)
+        if kind is None:
+            raise ValueError("a check is a file that ends with .sh or .py")
+        yield RequestedTest(kind, str(check.name))
+    for notebook in settings.notebooks:
+        yield RequestedTest(TestKind.NOTEBOOK, str(notebook.name), notebook.manual)

@@ -1,0 +1,182 @@
+"""Writes a page for each owner of cells, `owners/NAME.html`: what an owner has to look at in a run, and nothing else.
+
+The pages link to `report.html`, and to the executed notebooks of failed cells. A run without owners has no such pages.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from toolbox.model.errors import InfrastructureError, describe
+from toolbox.model.text import first_of
+from toolbox.reports import _links, _remarks, _web_page
+from toolbox.reports._links import Link
+from toolbox.reports._web_page import Mark
+from toolbox.reports.page import executed_notebooks, matrix_grid, step_details
+from toolbox.reports.page.step_details import StepCard
+from toolbox.results import since_last_run
+from toolbox.results.since_last_run import Kind, SinceLastRun
+from toolbox.runs import cell_owners, layout
+from toolbox.runs.layout import RunDirectory
+from toolbox.runs.run_state import RunState
+from toolbox.system import filesystem
+
+log = logging.getLogger(__name__)
+_TEMPLATE: Final = Path(__file__).parent / "templates/owner.html"
+_MOST_CELLS: Final = 1500  # in the grid of a page, failed cells first
+_MOST_FAILURES: Final = 200  # on a page
+_MOST_NOTEBOOKS: Final = 12  # of a failed cell
+_MOST_TESTS: Final = 5  # newly failing test cases of a failed cell
+_MOST_LINES: Final = 4  # of a message
+_MOST_OWNERS: Final = 500  # pages of a run
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRow:
+    """An owner in `report.html`.
+
+    Args:
+        page: the page of the owner; None if it does not exist.
+        cells: the number of cells.
+        failed: the number of cells that did not pass.
+        newly_failing: the number of cells that newly fail, or have a test case that newly fails.
+    """
+
+    name: str
+    page: Link | None
+    cells: int
+    failed: int
+    newly_failing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A cell that did not pass.
+
+    Args:
+        is_new: whether the cell, or a test case of the cell, newly fails.
+        tests: the test cases that newly fail.
+        notebooks: the executed notebooks, each with its mark; failed notebooks first.
+    """
+
+    card: StepCard
+    is_new: bool
+    lines: Sequence[str]
+    tests: Sequence[str]
+    notebooks: Sequence[tuple[Mark, Link]]
+
+
+def links(summary: RunState) -> dict[str, Link | None]:
+    """Return the link from `report.html` to the page of each owner; None for a page that does not exist."""
+    names = layout.owner_pages(cell_owners.of_run(summary.directory).values())
+    return {
+        owner: _links.link(summary.directory, RunDirectory.owners, page, name=owner) for owner, page in names.items()
+    }
+
+
+def overview(summary: RunState) -> list[OwnerRow]:
+    """Return the owners of a run, those with failed cells first."""
+    owners, pages = cell_owners.of_run(summary.directory), links(summary)
+    cells = Counter(owners.values())
+    failed = Counter(owners[step.identity] for step in summary.cells if step.has_failed and step.identity in owners)
+    comparison = since_last_run.read(summary.directory)
+    new = Counter(owners[cell] for cell in _newly_failing(comparison) if cell in owners)
+    rows = [OwnerRow(owner, pages.get(owner), cells[owner], failed[owner], new[owner]) for owner in cells]
+    return sorted(rows, key=lambda row: (-row.newly_failing, -row.failed, row.name))[:_MOST_OWNERS]
+
+
+def write(summary: RunState) -> None:
+    """Write the pages of the owners of a run. A failure is logged, because the other reports must be written."""
+    owners = cell_owners.of_run(summary.directory)
+    if not owners:
+        return
+    try:
+        _write(summary, owners)
+    except Exception as error:  # noqa: BLE001  # the plan of a run from elsewhere may contain anything
+        log.warning("the pages of the owners of cells could not be written: %s", describe(error))
+
+
+def _write(summary: RunState, owners: Mapping[str, str]) -> None:
+    folder = filesystem.make_directory(RunDirectory(summary.directory).owners)
+    if _links.inside(summary.directory, RunDirectory.owners) is None:
+        raise InfrastructureError(f"{folder} is a link, which may lead out of the run directory")
+    cards: dict[str, list[StepCard]] = {}
+    for card in step_details.in_brief(summary):
+        if owner := owners.get(card.step.identity):
+            cards.setdefault(owner, []).append(card)
+    comparison = since_last_run.read(summary.directory)
+    pages = layout.owner_pages(owners.values())
+    for owner, cells in islice(cards.items(), _MOST_OWNERS):
+        filesystem.write_derived(folder / pages[owner], partial(render, summary, owner, cells, comparison))
+
+
+def render(summary: RunState, owner: str, cells: Sequence[StepCard], comparison: SinceLastRun | None) -> str:
+    """Return the page of an owner.
+
+    Args:
+        cells: the cells of the owner.
+    """
+    new = _newly_failing(comparison)
+    failed = [card for card in cells if card.mark.is_bad or _remarks.is_quarantined_failure(card.step)]
+    failed.sort(key=lambda card: (card.step.identity not in new, not card.mark.is_bad))
+    tests = _new_tests(comparison)
+    kept = {id(card) for card in sorted(cells, key=lambda card: not card.mark.is_bad)[:_MOST_CELLS]}
+    counts = Counter(card.mark for card in cells)
+    return _web_page.render(
+        _TEMPLATE,
+        styles=("report.css",),
+        scripts=(),
+        icon=_web_page.mark(summary.finished.verdict if summary.finished else None, summary.state),
+        owner=owner,
+        run=summary,
+        report=f"../{RunDirectory.html}",
+        counts=sorted(counts.items(), key=lambda item: (not item[0].is_bad, item[0].key)),
+        since=comparison,
+        newly_failing=sum(card.step.identity in new for card in cells),
+        failures=[_failure(summary, card, new, tests) for card in failed[:_MOST_FAILURES]],
+        more_failures=max(0, len(failed) - _MOST_FAILURES),
+        grid=matrix_grid.make([card for card in cells if id(card) in kept]),
+        left_out=len(cells) - len(kept),
+    )
+
+
+def _newly_failing(comparison: SinceLastRun | None) -> set[str]:
+    return comparison.newly_failing() if comparison is not None else set()
+
+
+def _new_tests(comparison: SinceLastRun | None) -> dict[str, list[str]]:
+    """Return the test cases that newly fail, by the id of the cell."""
+    tests: dict[str, list[str]] = {}
+    for change in comparison.tests if comparison is not None else ():
+        if change.kind is Kind.NEWLY_FAILING:
+            tests.setdefault(change.cell, []).append(change.test)
+    return tests
+
+
+def _failure(summary: RunState, card: StepCard, new: set[str], tests: Mapping[str, Sequence[str]]) -> Failure:
+    cell = card.step.identity
+    notebooks = sorted(_notebooks(summary, card), key=lambda notebook: not notebook[0].is_bad)
+    return Failure(
+        card,
+        cell in new,
+        card.step.message.splitlines()[:_MOST_LINES],
+        first_of(tests.get(cell, ()), _MOST_TESTS),
+        notebooks[:_MOST_NOTEBOOKS],
+    )
+
+
+def _notebooks(summary: RunState, card: StepCard) -> Iterator[tuple[Mark, Link]]:
+    """Yield the executed notebooks of a cell with their marks: the page of a notebook, or else its file."""
+    root = summary.directory
+    for notebook in executed_notebooks.of_step(root, card.step, frozenset(summary.secrets_left)):
+        for file in (notebook.page, notebook.source):
+            if (link := _links.link(root, *file, name=notebook.name)) is not None:
+                yield notebook.mark, replace(link, href=f".{link.href}")  # `./x` from the run, `../x` from the page
+                break

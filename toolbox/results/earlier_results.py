@@ -1,0 +1,241 @@
+"""Compares a run with the latest earlier result of each of its cells in the store.
+
+The earlier result of a cell is the one in the newest comparable run that executed the cell. Runs are compared by cell,
+because a run may have selected some of the cells, or may have been interrupted. An earlier run is comparable if
+
+- it began before the run, so that the comparison of an old run stays the same;
+- it is part of the baseline, so that a pull request is compared with the main branch, not with other pull requests;
+- it had the same presets, because a preset may change what a cell does without changing its axes.
+
+Aborted and imported runs are comparable: a cell that ended there has a verdict like any other. A cell that was skipped
+or cancelled was not executed, and neither was a cell that reused a result.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, or_, select
+from sqlalchemy.orm import aliased
+
+from toolbox.model.cases import FAIL_ON
+from toolbox.model.events import StepKind
+from toolbox.model.verdicts import UNEXPECTED, Verdict
+from toolbox.results.since_last_run import SinceLastRun, VerdictChange, change_of_cell, change_of_test
+from toolbox.results.tables import Case, CaseCount, CaseResult, Cell, Result, Run
+
+_EXECUTED: Final = UNEXPECTED | {Verdict.PASSED, Verdict.XFAILED}
+_MOST_RUNS: Final = 1000  # comparable runs in which earlier results are searched
+_BATCHES: Final = (1, 20, 100)  # runs that are searched together; the last number is repeated
+_FEW: Final = 500  # ids in one query
+
+
+class EarlierRun(NamedTuple):
+    """A run of the store with which another run can be compared."""
+
+    id: int
+    run: str
+    started: datetime
+
+
+class _CellResult(NamedTuple):
+    """The result of an executed cell."""
+
+    id: int
+    cell_id: int
+    run_id: int
+    verdict: str
+    cause: str | None
+
+
+def since_last_run(connection: Connection, row: int, planned: Collection[str] | None = None) -> SinceLastRun | None:
+    """Compare a run with the latest earlier results of its cells; None if there are none.
+
+    Args:
+        row: the id of the row of the run.
+        planned: the ids of all cells of the matrix, to count those that are gone; None if they are unknown.
+    """
+    run = connection.execute(select(Run).where(Run.id == row)).one()
+    return _compared(connection, row, list(itertools.islice(_comparable(connection, run), _MOST_RUNS)), planned)
+
+
+def between(connection: Connection, before: EarlierRun, after: int) -> SinceLastRun | None:
+    """Compare two runs; None if they have no cell in common, and the earlier run has no cells.
+
+    Args:
+        after: the id of the row of the later run.
+    """
+    query = select(Cell.cell).join(Result, Result.cell_id == Cell.id)
+    cells = set(connection.scalars(query.where(Result.run_id == after, Result.kind == StepKind.CELL)))
+    return _compared(connection, after, [before], cells)
+
+
+def _compared(
+    connection: Connection, row: int, runs: Sequence[EarlierRun], planned: Collection[str] | None
+) -> SinceLastRun | None:
+    now = {result.cell_id: result for result in _results(connection, Result.run_id == row)}
+    before = _latest(connection, now, row, runs)
+    by_id = {run.id: run for run in runs}
+    gone = _gone(connection, runs[0].id, planned) if runs and planned is not None else None
+    if not before and not gone:
+        return None
+    used = sorted({result.run_id for result in before.values()}, key=lambda id_: by_id[id_].started)
+    latest = by_id[used[-1]] if used else runs[0]
+    names = _names(connection, now)
+    return SinceLastRun.of(
+        list(_cell_changes(now, before, names, by_id)),
+        list(_test_changes(connection, now, before, names, by_id)),
+        latest.run,
+        latest.started,
+        has_more_runs=len(used) > 1,
+        compared=len(before),
+        new=len(now) - len(before),
+        gone=gone,
+    )
+
+
+def _comparable(connection: Connection, run: Any) -> Iterator[EarlierRun]:
+    """Yield the comparable runs before a run, the newest first."""
+    query = select(Run.id, Run.run, Run.started, Run.presets)
+    is_earlier = or_(Run.started < run.started, (Run.started == run.started) & (Run.id < run.id))
+    query = query.where(Run.project == run.project, Run.baseline.is_(True), is_earlier)
+    for row in connection.execute(query.order_by(Run.started.desc(), Run.id.desc())):
+        if set(row.presets) == set(run.presets):
+            yield EarlierRun(row.id, row.run, row.started)
+
+
+def _results(connection: Connection, *conditions: ColumnElement[bool]) -> Iterator[_CellResult]:
+    """Yield the results of cells that were executed and have a verdict."""
+    query = select(Result.id, Result.cell_id, Result.run_id, Result.verdict, Result.cause)
+    is_executed = Result.verdict.in_(_EXECUTED) & (Result.reused_from == "")
+    for row in connection.execute(query.where(Result.kind == StepKind.CELL, is_executed, *conditions)):
+        yield _CellResult(row.id, row.cell_id, row.run_id, str(row.verdict), row.cause)
+
+
+def _latest(
+    connection: Connection, now: Collection[int], row: int, runs: Sequence[EarlierRun]
+) -> dict[int, _CellResult]:
+    """Return the result of each cell in the first of the runs that executed the cell, by the id of the cell's row."""
+    order = {run.id: index for index, run in enumerate(runs)}
+    missing = set(_with_other_results(connection, now, row))
+    latest: dict[int, _CellResult] = {}
+    for batch in _batches([run.id for run in runs]):
+        if not missing:
+            break
+        for some in _chunks(sorted(missing)):
+            for result in _results(connection, Result.run_id.in_(batch), Result.cell_id.in_(some)):
+                known = latest.get(result.cell_id)
+                if known is None or order[result.run_id] < order[known.run_id]:
+                    latest[result.cell_id] = result
+        missing -= latest.keys()
+    return latest
+
+
+def _with_other_results(connection: Connection, cells: Collection[int], row: int) -> Iterator[int]:
+    """Yield the cells that have results in other runs: a cell that never ran before need not be searched."""
+    other = select(Result.id).where(Result.cell_id == Cell.id, Result.run_id != row).exists()
+    for some in _chunks(sorted(cells)):
+        yield from connection.scalars(select(Cell.id).where(Cell.id.in_(some), other))
+
+
+def _gone(connection: Connection, row: int, planned: Collection[str]) -> int:
+    """Return the number of cells of a run that are not planned any more."""
+    query = select(Cell.cell).join(Result, Result.cell_id == Cell.id)
+    cells = connection.scalars(query.where(Result.run_id == row, Result.kind == StepKind.CELL))
+    return len(set(cells) - set(planned))
+
+
+def _names(connection: Connection, cells: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Return the id and the name of each cell, by the id of its row."""
+    names = {}
+    for some in _chunks(sorted(cells)):
+        for row in connection.execute(select(Cell.id, Cell.cell, Cell.name).where(Cell.id.in_(some))):
+            names[row.id] = (row.cell, row.name)
+    return names
+
+
+def _cell_changes(
+    now: Mapping[int, _CellResult],
+    before: Mapping[int, _CellResult],
+    names: Mapping[int, tuple[str, str]],
+    runs: Mapping[int, EarlierRun],
+) -> Iterator[VerdictChange]:
+    for cell, old in before.items():
+        new = now[cell]
+        if (kind := change_of_cell((old.verdict, old.cause), (new.verdict, new.cause))) is not None:
+            yield VerdictChange(
+                kind,
+                *names[cell],
+                before=old.verdict,
+                after=new.verdict,
+                run=runs[old.run_id].run,
+                before_cause=old.cause or "",
+                cause=new.cause or "",
+            )
+
+
+def _test_changes(
+    connection: Connection,
+    now: Mapping[int, _CellResult],
+    before: Mapping[int, _CellResult],
+    names: Mapping[int, tuple[str, str]],
+    runs: Mapping[int, EarlierRun],
+) -> Iterator[VerdictChange]:
+    """Yield the changes of test cases that both results of a cell have."""
+    failing = _with_failures(connection, [each.id for cell in before for each in (now[cell], before[cell])])
+    pairs = [(now[cell], old) for cell, old in before.items() if failing & {now[cell].id, old.id}]
+    for run_id, group in itertools.groupby(sorted(pairs, key=lambda pair: pair[1].run_id), lambda pair: pair[1].run_id):
+        for row in _outcomes(connection, [new.id for new, _ in group], run_id):
+            if (kind := change_of_test(row.before, row.after)) is not None:
+                yield VerdictChange(
+                    kind,
+                    *names[row.cell_id],
+                    before=row.before,
+                    after=row.after,
+                    run=runs[run_id].run,
+                    test=f"{row.suite}.{row.name}" if row.suite else row.name,
+                    message=row.message,
+                )
+
+
+def _with_failures(connection: Connection, results: Iterable[int]) -> set[int]:
+    """Return the results with test cases that failed."""
+    failing: set[int] = set()
+    for some in _chunks(sorted(results)):
+        has_failed = CaseCount.result_id.in_(some) & CaseCount.outcome.in_(FAIL_ON) & (CaseCount.number > 0)
+        failing |= set(connection.scalars(select(CaseCount.result_id).where(has_failed)))
+    return failing
+
+
+def _outcomes(connection: Connection, results: Sequence[int], run_id: int) -> Iterator[Any]:
+    """Yield the test cases that results and the results of the same cells in another run have.
+
+    Only test cases whose outcome is a failure in one of the two runs are returned.
+    """
+    new, old = aliased(CaseResult), aliased(CaseResult)
+    new_result, old_result = aliased(Result), aliased(Result)
+    columns = (new_result.cell_id, Case.suite, Case.name, new.message)
+    query = select(*columns, old.outcome.label("before"), new.outcome.label("after")).select_from(new_result)
+    is_same_cell = (old_result.cell_id == new_result.cell_id) & (old_result.run_id == run_id)
+    query = query.join(old_result, is_same_cell).join(new, new.result_id == new_result.id)
+    query = query.join(old, (old.result_id == old_result.id) & (old.case_id == new.case_id))
+    query = query.join(Case, Case.id == new.case_id).where(or_(new.outcome.in_(FAIL_ON), old.outcome.in_(FAIL_ON)))
+    for some in _chunks(results):
+        yield from connection.execute(query.where(new_result.id.in_(some)))
+
+
+def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for begin in range(0, len(ids), _FEW):
+        yield ids[begin : begin + _FEW]
+
+
+def _batches(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    begin = 0
+    for size in itertools.chain(_BATCHES, itertools.repeat(_BATCHES[-1])):
+        if begin >= len(ids):
+            return
+        yield ids[begin : begin + size]
+        begin += size
