@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import secrets
 import string
 import unicodedata
 from collections import Counter
@@ -183,7 +182,7 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 _NUMBERS: Final = ".numbers"
-_ALPHABET: Final = string.ascii_lowercase + string.digits
+_ALPHABET: Final = string.digits + string.ascii_lowercase  # in the order of the sorted characters
 _DIGEST: Final = 16  # hexadecimal digits at the end of the file name of an owner whose name is not unique
 _WITH_DIGEST = re.compile(r"-[0-9a-fA-F]{16}$")
 _STEM: Final = 40  # characters before such a digest
@@ -206,9 +205,16 @@ def runs(artifacts: Path) -> list[Path]:
 
 
 def run_id(now: datetime | None = None) -> str:
-    """Return a name for a new run: the time in UTC and four random characters, `20261121-011343-x7k2`."""
-    tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
-    return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{tail}"
+    """Return a name for a new run: the time in UTC, `20261121-011343-0h2s`. Names sort in the order of their times.
+
+    The last four characters are the microsecond in base 36.
+    """
+    now = now or datetime.now(UTC)
+    tail, rest = "", now.microsecond
+    for _ in range(4):
+        rest, digit = divmod(rest, len(_ALPHABET))
+        tail = _ALPHABET[digit] + tail
+    return f"{now:%Y%m%d-%H%M%S}-{tail}"
 
 
 def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path:

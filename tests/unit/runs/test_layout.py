@@ -34,9 +34,11 @@ HOSTILE = [
 ]
 
 
-def test_the_name_of_a_run_is_its_time_and_four_characters() -> None:
-    found = layout.run_id(datetime(2026, 11, 21, 1, 13, 43, tzinfo=UTC))
-    assert re.fullmatch(r"20261121-011343-[a-z0-9]{4}", found)
+def test_the_name_of_a_run_is_its_time_and_sorts_by_it() -> None:
+    microseconds = (0, 9, 10, 35, 36, 46_656, 999_999)
+    names = [layout.run_id(datetime(2026, 11, 21, 1, 13, 43, number, UTC)) for number in microseconds]
+    assert (names[0], names[-1]) == ("20261121-011343-0000", "20261121-011343-lflr")
+    assert names == sorted(set(names))
 
 
 def test_directories_are_numbered_one_by_one(tmp_path: Path) -> None:
