@@ -363,11 +363,13 @@ def test_a_notebook_without_code_is_skipped(bench: Bench) -> None:
 
 
 def test_an_executed_notebook_is_kept_while_it_is_executed(bench: Bench) -> None:
-    """The second cell looks at the file, as a worker that is killed would leave it."""
+    """The second cell reads the file until the output of the first cell is there, and each time the file is whole."""
     source = (
-        f"import pathlib; saved = pathlib.Path({str(bench.executed)!r}).read_text(); assert 'first output' in saved"
+        "import json, pathlib, time\n"
+        f"while 'first output' not in str(json.loads(pathlib.Path({str(bench.executed)!r}).read_text())):\n"
+        "    time.sleep(0.05)"
     )
-    assert bench.run("print('first ' + 'output')", source).outcome is TestOutcome.PASSED
+    assert bench.run("print('first ' + 'output')", source, cell_timeout=60).outcome is TestOutcome.PASSED
 
 
 def _restarting(bench: Bench, state: str) -> TestResult:

@@ -1,16 +1,23 @@
-"""The executed notebook on disk. It is saved before and after each cell, and each save replaces the file at once."""
+"""The executed notebook on disk. It is saved while its cells are executed, and each save replaces the file at once.
+
+A save takes longer the more cells and outputs the notebook has. So saves are limited: a save before and after each
+cell would take a time that grows with the square of the number of cells.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import nbformat
 from papermill.engines import NotebookExecutionManager
 
-AUTOSAVE_SECONDS = 5
+SAVE_SECONDS: Final = 1.0  # at least, from the end of a save to the next one
+SAVE_SHARE: Final = 0.1  # of the time, which saves take at most
 
 
 class CannotWriteError(OSError):
@@ -22,19 +29,59 @@ class ExecutedNotebook(NotebookExecutionManager):  # type: ignore[misc]
 
     Args:
         before_save: called before each save; completes the outputs.
+        clock: returns a time in seconds.
     """
 
-    def __init__(self, notebook: nbformat.NotebookNode, path: Path, before_save: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        notebook: nbformat.NotebookNode,
+        path: Path,
+        before_save: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
+        self._clock = clock
         self._before_save = before_save
-        super().__init__(notebook, str(path), progress_bar=False, autosave_cell_every=AUTOSAVE_SECONDS)
+        self._due = -math.inf
+        self._is_pending = False
+        super().__init__(notebook, str(path), progress_bar=False)
 
-    def save(self, **_: Any) -> None:
-        """Replace the file.
+    def notebook_complete(self, **kwargs: Any) -> None:
+        """Complete the metadata, and save the notebook, however recent the previous save is.
 
         Raises:
             CannotWriteError: the file cannot be written.
         """
+        self._due = -math.inf
+        super().notebook_complete(**kwargs)
+
+    def autosave_cell(self) -> None:
+        """Save the notebook after a message of the kernel, now or later. See `save`."""
+        self.save()
+
+    def save(self, **_: Any) -> None:
+        """Replace the file. If the previous save is too recent, `save_pending` replaces the file later.
+
+        Raises:
+            CannotWriteError: the file cannot be written.
+        """
+        self._is_pending = True
+        self.save_pending()
+
+    def save_pending(self) -> None:
+        """Replace the file, if a save is pending and due.
+
+        Raises:
+            CannotWriteError: the file cannot be written.
+        """
+        begin = self._clock()
+        if self._is_pending and begin >= self._due:
+            self._write()
+            self._is_pending = False
+            end = self._clock()
+            self._due = end + max(SAVE_SECONDS, (end - begin) * (1 / SAVE_SHARE - 1))
+
+    def _write(self) -> None:
         self._before_save()
         text = nbformat.writes(self.nb)
         unfinished = self._path.with_name(f".{self._path.name}.unfinished")
@@ -44,4 +91,3 @@ class ExecutedNotebook(NotebookExecutionManager):  # type: ignore[misc]
             os.replace(unfinished, self._path)  # noqa: PTH105
         except OSError as error:
             raise CannotWriteError(error.errno, f"{self._path.name} cannot be written: {error.strerror}") from error
-        self.last_save_time = self.now()

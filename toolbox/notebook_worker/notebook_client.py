@@ -216,7 +216,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         raise self._stop_reason
 
     async def _async_poll_kernel_alive(self) -> None:
-        """Cancel the execution of the cell when the kernel has ended."""
+        """Cancel the execution of the cell when the kernel has ended. Save the notebook when a save is due."""
         self._watcher = asyncio.current_task()
         is_connected = True
         while await ensure_async(self.kc.is_alive()) and self._kernel.ended() is None:
@@ -225,6 +225,11 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
                 self._give_up(CellFailureError(Fault.TOO_MUCH_OUTPUT, message))
                 return
             await asyncio.sleep(ALIVE_SECONDS)
+            try:
+                self.nb_man.save_pending()
+            except CannotWriteError as error:
+                self._stop_writing(error)
+                return
             is_connected = not (self._monitor and await self._monitor.poll(0))
         if self._outputs_task:  # the last outputs may be on their way
             await asyncio.wait({self._outputs_task}, timeout=ALIVE_SECONDS)
@@ -246,8 +251,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
             except CellExecutionComplete:
                 return
             except CannotWriteError as error:
-                self._write_error = error
-                self._give_up(None)
+                self._stop_writing(error)
                 return
             except TooMuchOutputError:
                 limit = _mebibytes(self._limits.output_bytes)
@@ -324,6 +328,11 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         self._stop_reason = self._stop_reason or reason
         if self.task_poll_for_reply:
             self.task_poll_for_reply.cancel()
+
+    def _stop_writing(self, error: CannotWriteError) -> None:
+        """End the execution of the cell, because the executed notebook cannot be written."""
+        self._write_error = error
+        self._give_up(None)
 
     async def _end_tasks(self) -> None:
         tasks = [task for task in (self._watcher, self._outputs_task) if task and not task.done()]
