@@ -211,7 +211,12 @@ def test_the_time_limit_of_the_notebook_names_the_cell_at_which_it_ended(bench: 
 
 
 def test_a_kernel_that_kills_itself_has_died(bench: Bench) -> None:
-    result = bench.run("import os\nprint('last words', flush=True)\nos.kill(os.getpid(), 9)", "2")
+    source = (  # the worker has the output when it has saved it
+        "import os, pathlib, time\nprint('last ' + 'words', flush=True)\n"
+        f"while 'last words' not in pathlib.Path({str(bench.executed)!r}).read_text(): time.sleep(0.05)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    result = bench.run(source, "2")
     assert (result.fault, result.message) == (Fault.KERNEL_DIED, "code cell 1: the kernel ended by the signal SIGKILL")
     assert bench.text().startswith("last words\n")
     assert outcomes(result) == [(1, "failed"), (2, "skipped")]
