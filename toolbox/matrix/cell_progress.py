@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from toolbox.matrix.judgement import verdict, without
 from toolbox.matrix.plan import Cell
+from toolbox.matrix.specification import Xfail
 from toolbox.model.backoff import pause
 from toolbox.model.cases import CaseReport
 from toolbox.model.events import (
@@ -25,6 +27,7 @@ from toolbox.model.events import (
     case_events,
 )
 from toolbox.model.evidence import Deviation, Judgement, Metric, deviations_of
+from toolbox.model.text import counted, first_of
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import Handle
 from toolbox.runs import steps
@@ -34,6 +37,7 @@ from toolbox.runs.steps import Outcome, Step
 from toolbox.system import filesystem
 
 _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PRODUCT, Cause.CHECK)
+_MOST_NAMED: Final = 3  # unexpected failures that the message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +315,8 @@ class CellRun:
         self.become(CellState.ENDED)
         # The workload of an adopted attempt began before this step of the resumed run.
         self.step.started = min(self.step.started, time.monotonic() - conclusion.seconds)
-        outcome = self._as_expected(self._with_history(outcome, conclusion.remarks))
+        unexpected = _unexpected(self.cell.xfail, conclusion) if outcome.verdict is Verdict.FAILED else ""
+        outcome = self._as_expected(self._with_history(outcome, conclusion.remarks), unexpected)
         self.step.add(outcome)
         self.step.counts = self.cell.quarantine is None
         steps.finish(self.step, self.parent, sync=False)
@@ -329,7 +334,7 @@ class CellRun:
             text.append(f"the cell passed at attempt {self.attempt}")
         return replace(outcome, message="\n".join([*text, *earlier, *remarks]))
 
-    def _as_expected(self, outcome: Outcome) -> Outcome:
+    def _as_expected(self, outcome: Outcome, unexpected: str) -> Outcome:
         xfail, note = self.cell.xfail, self.cell.note
         if (entry := self.cell.quarantine) is not None:
             note = f"in quarantine until {entry.expires} ({entry.owner}), so the verdict does not count: {entry.reason}"
@@ -337,9 +342,37 @@ class CellRun:
             is_bad = not outcome.verdict.is_pass
             return replace(outcome, message=f"{outcome.message}\n{note}".strip()) if note and is_bad else outcome
         expected = f"expected to fail until {xfail.expires} ({xfail.owner}): {xfail.reason}"
+        if unexpected:
+            tests = ", ".join(xfail.tests or ())
+            return replace(
+                outcome, message=f"unexpected failures: {unexpected}\n{outcome.message}\nonly {tests}: {expected}"
+            )
         if outcome.verdict is Verdict.FAILED:
             return Outcome(Verdict.XFAILED, outcome.cause, f"{expected}\n{outcome.message}")
         if outcome.verdict is Verdict.PASSED:
             text = f"the cell passed, but was {expected}\n{outcome.message}".strip()
             return Outcome(Verdict.XPASSED, Cause.CHECK, text)
         return outcome
+
+
+def _unexpected(xfail: Xfail | None, conclusion: Conclusion) -> str:
+    """Return the failures of a cell that an entry of `xfail` with `tests` does not name; empty if there are none.
+
+    The judgement of a check has only the first failed tests. The others cannot be compared with the names.
+    """
+    if xfail is None or xfail.tests is None:
+        return ""
+    failed = [(name, judgement) for name, judgement in conclusion.judgements if judgement.passed is False]
+    if conclusion.outcome is not None or not failed:
+        return "the tests that failed are not known"
+    names: list[str] = []
+    for name, judgement in failed:
+        report = judgement.cases
+        if report is None or not report.failed:
+            names.append(f"the check {name}")
+            continue
+        titles = [case.title for case in report.failures]
+        names += [title for title in titles if not any(fnmatchcase(title, test) for test in xfail.tests)]
+        if (more := report.failed - len(titles)) > 0:
+            names.append(counted(more, "more test"))
+    return ", ".join(first_of(names, _MOST_NAMED))

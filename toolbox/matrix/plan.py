@@ -83,7 +83,7 @@ class Cell:
             "resources": dict(self.resources),
             "timeouts": asdict(self.workload.timeouts),
             "skip": self.skip or None,
-            "xfail": self.xfail.model_dump(mode="json", exclude={"when"}) if self.xfail else None,
+            "xfail": self.xfail.model_dump(mode="json", exclude={"when"}, exclude_none=True) if self.xfail else None,
             "quarantine": self.quarantine.model_dump(mode="json", exclude={"when"}) if self.quarantine else None,
             "note": self.note,
             "command": list(self.workload.command),

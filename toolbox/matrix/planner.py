@@ -29,7 +29,7 @@ from toolbox.matrix.plan import BLOCK, Cell, Plan, Selection
 from toolbox.matrix.relations import Relations
 from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.sent_files import SentFiles
-from toolbox.matrix.specification import Excuse, MatrixBlock, Retries, Timeouts
+from toolbox.matrix.specification import Excuse, MatrixBlock, Retries, Timeouts, Xfail
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.matrix.workload_block import WorkloadBlock
 from toolbox.model import patterns, workloads
@@ -215,7 +215,7 @@ class _Planner:
             resources=resources,
             retries=retries,
             skip=skips[0] if skips else "",
-            xfail=next((xfail for xfail in xfails if xfail not in expired), None),
+            xfail=_combined([xfail for xfail in xfails if xfail not in expired]),
             quarantine=next((entry for entry in quarantines if entry not in expired), None),
             note="; ".join(
                 f"{excuse.word} until {excuse.expires} ({excuse.owner}: {excuse.reason}): this entry has expired"
@@ -386,6 +386,21 @@ class _Faults:
         except ValueError as error:
             self.messages.append(f"{self.configuration.location(path)}: `{path}`: {error}")
         return None
+
+
+def _combined(entries: Sequence[Xfail]) -> Xfail | None:
+    """Return the entry that applies to a cell: the first one, with the tests of the others if it names tests."""
+    if not entries or entries[0].tests is None:
+        return entries[0] if entries else None
+    named = [entry for entry in entries if entry.tests is not None]
+    return entries[0].model_copy(
+        update={
+            "tests": list(dict.fromkeys(test for entry in named for test in entry.tests or ())),
+            "reason": "; ".join(dict.fromkeys(entry.reason for entry in named)),
+            "owner": ", ".join(dict.fromkeys(entry.owner for entry in named)),
+            "expires": min(entry.expires for entry in named),
+        }
+    )
 
 
 def _content(name: str, value: object) -> str:

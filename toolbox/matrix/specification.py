@@ -238,9 +238,15 @@ class Excuse(Conditional):
 
 
 class Xfail(Excuse):
-    """Combinations that are known to fail."""
+    """Combinations that are known to fail.
+
+    Args:
+        tests: patterns for the names of the test cases that may fail. Then another failure is not expected. None for
+            any failure.
+    """
 
     word = "expected to fail"
+    tests: Annotated[list[Text], Field(min_length=1)] | None = None
 
 
 class Quarantine(Excuse):

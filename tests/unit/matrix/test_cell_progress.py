@@ -11,6 +11,7 @@ from tests.fakes.history import folded
 from tests.unit.matrix.conftest import TODAY, Planned
 from toolbox.matrix.cell_progress import CellRun, CellState, Conclusion, Ended
 from toolbox.model.bounds import Side
+from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -173,6 +174,51 @@ def test_xfail_changes_the_verdict_of_a_cell(bench: Bench) -> None:
     assert unexpected.message == f"the cell passed, but was {expected}"
     assert end(attempted(bench.cell(xfail=XFAIL), CANCELLED), CANCELLED)[0] == "cancelled"
     assert end(attempted(bench.cell(xfail=XFAIL), BROKEN), BROKEN)[0] == "error"
+
+
+def of_tests(*failed: str, total: int = 0) -> tuple[str, Judgement]:
+    """Return the judgement of a check that has found failed tests, of which the report lists some."""
+    cases = [CaseResult("notebook", name, CaseOutcome.FAILED) for name in failed]
+    report = CaseReport("*.xml", {CaseOutcome.FAILED: max(total, len(failed))}, failures=cases)
+    return "notebooks", Judgement(not failed, "tests failed", cases=report)
+
+
+@pytest.mark.parametrize(
+    ("judged", "unexpected"),
+    [
+        ([of_tests("energy")], ""),
+        ([of_tests("energy", "fit-1")], ""),
+        ([of_tests("energy", "train")], "notebook.train"),
+        ([of_tests("train")], "notebook.train"),
+        ([of_tests("energy", total=3)], "2 more tests"),
+        ([of_tests("energy"), ("exit_status", Judgement(False, "exit status 9"))], "the check exit_status"),
+        ([of_tests("energy"), ("files", Judgement(True, ""))], ""),
+        (
+            [],
+            "the tests that failed are not known",
+        ),  # the cell is not tried again, and its latest attempt is in an earlier session
+    ],
+)
+def test_only_the_tests_of_an_xfail_are_expected_to_fail(
+    bench: Bench, judged: list[tuple[str, Judgement]], unexpected: str
+) -> None:
+    entry = {**XFAIL[0], "tests": ["notebook.energy", "notebook.fit*"]}
+    outcome = attempted(bench.cell(xfail=[entry]), FAILED).finish(FAILED, Conclusion(None, judgements=tuple(judged)))
+    if unexpected:
+        assert (outcome.verdict, outcome.cause) == (Verdict.FAILED, Cause.PRODUCT)
+        assert outcome.message.splitlines() == [
+            f"unexpected failures: {unexpected}",
+            "exit status 1",
+            "only notebook.energy, notebook.fit*: expected to fail until 2026-06-15 (me): #7",
+        ]
+    else:
+        assert outcome.verdict is Verdict.XFAILED
+
+
+def test_a_time_limit_is_not_the_expected_failure_of_a_test(bench: Bench) -> None:
+    late = Outcome(Verdict.FAILED, Cause.TIMEOUT, "60 s are over")
+    run = attempted(bench.cell(xfail=[{**XFAIL[0], "tests": ["notebook.energy"]}]), late)
+    assert run.finish(late, Conclusion(late, judgements=(of_tests("energy"),))).verdict is Verdict.FAILED
 
 
 def test_a_secret_is_in_no_record_of_an_attempt(bench: Bench) -> None:

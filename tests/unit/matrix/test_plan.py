@@ -180,6 +180,15 @@ def test_the_first_xfail_that_has_not_expired_applies(planned: Planned) -> None:
     assert cell.note.count("this entry has expired") == 2
 
 
+def test_all_entries_that_name_expected_tests_apply_together(planned: Planned) -> None:
+    energy = {"when": {}, **XFAIL, "tests": ["energy"]}
+    fit = {"when": {}, "reason": "#13", "owner": "me", "expires": dt.date(2026, 6, 20), "tests": ["fit", "energy"]}
+    cell = only(planned({"axes": {"x": ["a"]}, "xfail": [fit, energy, {"when": {}, **XFAIL}]}))
+    assert cell.as_json()["xfail"] == {
+        "tests": ["fit", "energy"], "reason": "#13; #12", "owner": "me", "expires": "2026-06-15",
+    }  # fmt: skip
+
+
 # Settings for some combinations
 
 

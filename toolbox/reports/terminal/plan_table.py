@@ -91,7 +91,8 @@ def _expected(cell: Cell) -> str:
     if cell.reuse.run:
         return f"reused: passed in run {cell.reuse.run}"
     if cell.xfail is not None:
-        return f"fails until {cell.xfail.expires} ({cell.xfail.owner}): {cell.xfail.reason}"
+        tests = f"{', '.join(cell.xfail.tests)} " if cell.xfail.tests else ""
+        return f"{tests}fails until {cell.xfail.expires} ({cell.xfail.owner}): {cell.xfail.reason}"
     if cell.quarantine is not None:
         return f"does not count until {cell.quarantine.expires} ({cell.quarantine.owner}): {cell.quarantine.reason}"
     return "passes"

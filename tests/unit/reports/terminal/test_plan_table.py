@@ -88,11 +88,14 @@ def test_a_cell_not_expected_to_pass_shows_the_reason(shown: Shown) -> None:
     block = {
         "axes": {"x": ["a", "b", "c"]},
         "skip": [{"when": {"x": "a"}, "reason": "too slow"}],
-        "xfail": [{"when": {"x": "b"}, **XFAIL}, {"when": {"x": "c"}, **XFAIL, "expires": dt.date(2020, 1, 1)}],
+        "xfail": [
+            {"when": {"x": "b"}, **XFAIL, "tests": ["fit", "e*"]},
+            {"when": {"x": "c"}, **XFAIL, "expires": dt.date(2020, 1, 1)},
+        ],
     }
     lines = shown(block)
     assert [cells(line)[-1].strip() for line in lines[1:4]] == [
-        "skipped", "fails until 2026-06-15 (me): #7", "passes",
+        "skipped", "fit, e* fails until 2026-06-15 (me): #7", "passes",
     ]  # fmt: skip
     assert "left out: x=a: too slow" in lines
     assert "note: x=c: expected to fail until 2020-01-01 (me: #7): this entry has expired" in lines
