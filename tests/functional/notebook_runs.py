@@ -72,6 +72,28 @@ def notebook(*sources: str, tags: Sequence[str] = ()) -> str:
     return json.dumps({"cells": code, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
 
 
+def busy_while_sampled(samples: Path, *, seconds: float) -> str:
+    """Return code for a cell, which computes between two samples of its resource use. The sampler may start late.
+
+    Args:
+        samples: the file of the samples.
+        seconds: the CPU time.
+    """
+    return f"""
+import os, time
+def lines():
+    return open({str(samples)!r}).read().count("\\n") if os.path.exists({str(samples)!r}) else 0
+def wait(count):
+    while lines() < count:
+        time.sleep(0.01)
+wait(2)  # the heading and a sample
+end = time.process_time() + {seconds}
+while time.process_time() < end:
+    pass
+wait(lines() + 1)
+"""
+
+
 def _files(workspace: Workspace, cell: str, attempt: int) -> Path:
     runtime, machine = cell.split(" on ")
     (directory,) = workspace.run_directory().glob(f"*__test/*__runtime={runtime},machine={machine}")

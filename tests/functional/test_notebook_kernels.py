@@ -14,6 +14,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.fakes.interpreter import FakeInterpreter
+from tests.functional import notebook_runs
 from toolbox.notebook_worker import execution, local_place, oom_kills
 from toolbox.notebook_worker.execution_place import PlaceError
 from toolbox.notebook_worker.local_place import LocalPlace
@@ -97,7 +98,8 @@ def test_a_kernel_that_does_not_end_is_killed(
 
 
 def test_the_use_of_a_kernel_is_sampled(place: LocalPlace, tmp_path: Path) -> None:
-    source = "import time\ndata = bytearray(200_000_000)\nwhile time.process_time() < 2: pass"
+    samples = tmp_path / "samples/n.csv"
+    source = "data = bytearray(200_000_000)\n" + notebook_runs.busy_while_sampled(samples, seconds=0.3)
     result = executed(place, tmp_path, source)
     assert result.notebook
     (cell,) = result.notebook.cells
