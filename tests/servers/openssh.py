@@ -14,7 +14,6 @@ import getpass
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,11 +26,12 @@ from typing import Final, Self
 import psutil
 import pytest
 
+from tests.servers import reserved_ports
+
 ADDRESS: Final = "127.0.0.1"
 _SEARCH: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
 TOOLS: Final = {name: shutil.which(name, path=_SEARCH) for name in ("sshd", "ssh", "sftp", "scp", "ssh-keygen")}
 _WRAPPED: Final = ("ssh", "sftp", "scp")
-_TRIES: Final = 5  # another process may take the port in between
 _START_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.01
 # New servers delay a client after failed logins or killed sessions. This option lets it connect again at once.
@@ -60,7 +60,8 @@ class Server:
             raise ServerError(f"{', '.join(missing)} not found: install OpenSSH's server and client")
         self.directory = directory
         self.known_hosts = directory / "known_hosts"
-        self.port = 0
+        self._reserved = reserved_ports.reserve(ADDRESS)
+        self.port: int = self._reserved.getsockname()[1]
         self._path = path or os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,26 +80,19 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._reserved.close()
         self._sockets.cleanup()
 
     def start(self) -> None:
-        """Listen: the first time on a free port, and later on the same port.
+        """Listen, always on the same port.
 
         Raises:
             ServerError: the server does not start. The message contains its log.
         """
         make_directory_of_sshd()
-        failure = ""
-        for _ in range(_TRIES):
-            port = self.port or _free_port()
-            failure = self._listen(port)
-            if not failure:
-                self.port = port
-                self.known_hosts.write_text(self.entry(self._host_key))
-                return
-            if "Address already in use" not in failure:
-                break
-        raise ServerError(f"the SSH server of this machine does not start: {failure}")
+        if failure := self._listen():
+            raise ServerError(f"the SSH server of this machine does not start: {failure}")
+        self.known_hosts.write_text(self.entry(self._host_key))
 
     def stop(self) -> None:
         """Kill the server and its sessions, as a crash does. The processes that the sessions have started go on."""
@@ -142,11 +136,11 @@ class Server:
         path = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
         return {"PATH": path, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets)}
 
-    def _listen(self, port: int) -> str:
-        """Start the server on a port, and return the text of its failure, or an empty text."""
+    def _listen(self) -> str:
+        """Start the server, and return the text of its failure, or an empty text."""
         config, log = self.directory / "sshd_config", self.directory / "sshd.log"
         config.write_text(
-            f"{self._options}Port {port}\nListenAddress {ADDRESS}\nHostKey {self.directory}/host_key\n"
+            f"{self._options}Port {self.port}\nListenAddress {ADDRESS}\nHostKey {self.directory}/host_key\n"
             f"AuthorizedKeysFile {self.directory}/user_key.pub\n"
             f"SetEnv PATH={self._path} HOME={self.directory}\n{common_options(self.directory / 'host_key')}"
         )
@@ -202,10 +196,3 @@ def serving(directory: Path, *, options: str = "") -> Iterator[Server]:
             yield server
     except ServerError as error:
         pytest.skip(str(error))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        port: int = probe.getsockname()[1]
-        return port

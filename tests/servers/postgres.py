@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
+
+from tests.servers import reserved_ports
 
 ADDRESS: Final = "127.0.0.1"
 _USER: Final = "topgallant"
@@ -38,7 +39,8 @@ class Server:
         self._directory = Path(tempfile.mkdtemp(prefix="topgallant-postgres-"))
         self._data, self._log = self._directory / "data", self._directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
+        self._reserved = reserved_ports.reserve(ADDRESS)
+        self.port: int = self._reserved.getsockname()[1]
 
     def __enter__(self) -> Self:
         if _as_account():
@@ -49,11 +51,11 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._reserved.close()
         shutil.rmtree(self._directory)
 
     def start(self) -> None:
-        """Listen: the first time on a free port, and later on the same port."""
-        self.port = self.port or _free_port()
+        """Listen, always on the same port."""
         options = {"listen_addresses": ADDRESS, "port": self.port, "unix_socket_directories": "", "fsync": "off"}
         flags = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         with self._log.open("ab") as log:
@@ -99,12 +101,6 @@ def _program(name: str) -> Path:
     if found is None:
         raise ServerError(f"{name} is not installed: install PostgreSQL's server")
     return Path(found)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((ADDRESS, 0))
-        return int(free.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

@@ -32,7 +32,8 @@ c.ConfigurableHTTPProxy.api_url = settings["proxy_api_url"]
 c.ConfigurableHTTPProxy.auth_token = settings["proxy_token"]
 c.ConfigurableHTTPProxy.pid_file = f"{settings['directory']}/proxy.pid"
 
-c.Spawner.args = ["--allow-root"]
+# Kernels with sockets in a directory: a port that is chosen before the kernel starts may be taken by another process.
+c.Spawner.args = ["--allow-root", "--KernelManager.transport=ipc"]
 c.Spawner.http_timeout = 120
 c.Spawner.start_timeout = 120
 c.Spawner.env_keep = ["PATH", VARIABLE]

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any, Final
 import httpx
 
 import tests
+from tests.servers import reserved_ports
 from tests.servers.jupyterhub.front_proxy import FrontProxy
 from toolbox.system import places
 
@@ -107,8 +107,9 @@ def serving(*, active_server_limit: int = 0) -> Iterator[Hub]:
     """
     directory = Path(tempfile.mkdtemp(prefix="topgallant-hub-"))
     try:
-        with FrontProxy() as front:
-            hub = _start(directory, front, active_server_limit)
+        with FrontProxy() as front, _reserved_ports(3) as ports:
+            front.proxy_port, front.hub_port, api_port = ports
+            hub = _start(directory, front, api_port, active_server_limit)
             try:
                 _wait_until_ready(hub)
                 hub.request("POST", f"/users/{hub.user}")
@@ -120,8 +121,7 @@ def serving(*, active_server_limit: int = 0) -> Iterator[Hub]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(directory: Path, front: FrontProxy, active_server_limit: int) -> Hub:
-    front.proxy_port, front.hub_port, api_port = _free_ports(3)
+def _start(directory: Path, front: FrontProxy, api_port: int, active_server_limit: int) -> Hub:
     admin_token = secrets.token_hex(16)
     settings = {
         "directory": str(directory),
@@ -194,9 +194,8 @@ def _wait_until_ready(hub: Hub) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _free_ports(count: int) -> list[int]:
+@contextlib.contextmanager
+def _reserved_ports(count: int) -> Iterator[list[int]]:
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((ADDRESS, 0))
-        return [each.getsockname()[1] for each in sockets]
+        sockets = [stack.enter_context(reserved_ports.reserve(ADDRESS)) for _ in range(count)]
+        yield [each.getsockname()[1] for each in sockets]

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 
+from tests.servers import reserved_ports
+
 _BARE: Final = "tests.servers.jupyterhub.bare_server"
 _NO_ROOM: Final = "0/3 nodes are available: 3 Insufficient memory."
 
@@ -48,6 +50,8 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
             await asyncio.Event().wait()
         if self.profile == "progress":
             await asyncio.sleep(0.3)
+        self._reserved = reserved_ports.reserve(self.ip)
+        self.port = self._reserved.getsockname()[1]
         address: tuple[str, int] = await super().start()
         return address
 
