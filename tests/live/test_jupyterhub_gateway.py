@@ -38,9 +38,7 @@ def shared() -> Iterator[Hub]:
 @pytest.fixture
 def hub(shared: Hub) -> Iterator[Hub]:
     yield shared
-    shared.front.clear()
-    for name in shared.servers():
-        shared.remove_server(name)
+    shared.clear()
 
 
 @pytest.fixture
@@ -96,8 +94,8 @@ def test_a_failed_start_has_the_message_of_the_hub(hub: Hub, api: HubApi) -> Non
 
 
 def test_a_server_that_never_starts_is_an_error_with_the_last_message(hub: Hub, api: HubApi) -> None:
-    with pytest.raises(HubError, match="is not ready after 2 s: waiting for a node") as caught:
-        start(api, "slow", seconds=2.0)
+    with pytest.raises(HubError, match="is not ready after 5 s: waiting for a node") as caught:
+        start(api, "slow", seconds=5.0)
     assert caught.value.cause is Cause.INFRASTRUCTURE
     assert delete(api)
     assert hub.servers() == {}
@@ -105,7 +103,7 @@ def test_a_server_that_never_starts_is_an_error_with_the_last_message(hub: Hub, 
 
 def test_a_cluster_without_room_is_a_lack_of_capacity(api: HubApi) -> None:
     with pytest.raises(HubError, match="Insufficient memory") as caught:
-        start(api, "full", seconds=2.0)
+        start(api, "full", seconds=5.0)
     assert caught.value.cause is Cause.CAPACITY
 
 
@@ -171,7 +169,7 @@ def test_a_hub_that_does_not_recover_leaves_the_server(hub: Hub, api: HubApi) ->
     start(api, "bare")
     hub.front.fail("DELETE", 503)
     with pytest.raises(HubError, match="HTTP 503"):
-        delete(api, seconds=1.0)
+        delete(api, seconds=3.0)
     assert list(hub.servers()) == ["tg-1"]
 
 

@@ -79,9 +79,7 @@ def hub() -> Iterator[Hub]:
 @pytest.fixture
 def runs(workspace: Workspace, hub: Hub) -> Iterator[Runs]:
     yield Runs(Grid(workspace), hub)
-    hub.front.clear()
-    for name in hub.servers():
-        hub.remove_server(name)
+    hub.clear()
     processes.end_marked(workspace.directory)
 
 
@@ -136,7 +134,7 @@ def test_a_server_that_is_starting_shows_the_message_of_the_hub(runs: Runs) -> N
 @pytest.mark.parametrize(
     ("profile", "cause", "message"),
     [
-        ("slow", "infrastructure", "is not ready after 3 s: waiting for a node"),
+        ("slow", "infrastructure", "is not ready after 5 s: waiting for a node"),
         ("full", "capacity", "Insufficient memory"),
         ("fail", "infrastructure", "the image no-such-image cannot be pulled"),
     ],
@@ -144,7 +142,7 @@ def test_a_server_that_is_starting_shows_the_message_of_the_hub(runs: Runs) -> N
 def test_a_server_that_does_not_start_is_an_error_and_is_deleted(
     runs: Runs, profile: str, cause: str, message: str
 ) -> None:
-    outcome = runs.configure("a", profile, timeouts={**TIMES, "wait": 3}).run()
+    outcome = runs.configure("a", profile, timeouts={**TIMES, "wait": 5}).run()
     assert outcome.exit_code == 3, str(outcome)
     cell = runs.cell()
     assert (cell["verdict"], cell["cause"]) == ("error", cause)
@@ -162,7 +160,7 @@ def test_a_hub_that_answers_503_for_a_while_delays_the_run(runs: Runs) -> None:
 
 def test_a_hub_that_answers_503_is_an_error_of_the_infrastructure(runs: Runs) -> None:
     runs.hub.front.fail("POST .*/servers/tg-", 503)
-    outcome = runs.configure("a", timeouts={**TIMES, "wait": 2}).run()
+    outcome = runs.configure("a", timeouts={**TIMES, "wait": 4}).run()
     assert outcome.exit_code == 3, str(outcome)
     cell = runs.cell()
     assert (cell["verdict"], cell["cause"]) == ("error", "infrastructure")

@@ -78,9 +78,7 @@ class Project:
 @pytest.fixture
 def project(workspace: Workspace, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     yield Project(workspace, hub, notebook_runs.shared_environments(tmp_path_factory))
-    hub.front.clear()
-    for name in hub.servers():
-        hub.remove_server(name)
+    hub.clear()
     processes.end_marked(workspace.directory)
 
 

@@ -31,7 +31,7 @@ TOKEN_SCOPES: Final = ("read:users:name", "servers", "access:servers")
 ACCESS_SCOPES: Final = ("read:users:name", "read:servers", "access:servers")
 # The kernels of the single-user servers: each is in an environment of its own, with the module `paint` of this version.
 KERNELS: Final = {"paint-stable": "1.0", "paint-next": "2.0"}
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.05
 
@@ -87,6 +87,16 @@ class Hub:
         """Request the deletion of a server as the administrator, if it exists."""
         with contextlib.suppress(httpx.HTTPStatusError):
             self.request("DELETE", f"/users/{self.user}/servers/{name}", {"remove": True})
+
+    def clear(self) -> None:
+        """Forget all faults of the proxy, and delete all servers. Return when no server exists any more."""
+        self.front.clear()
+        for name in self.servers():
+            self.remove_server(name)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while servers := self.servers():
+            assert time.monotonic() < deadline, f"these servers still exist: {servers}"
+            time.sleep(_LOOK_SECONDS)
 
     def stop(self) -> None:
         """Stop the hub, its proxy, and all single-user servers."""

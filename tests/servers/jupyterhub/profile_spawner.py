@@ -4,7 +4,7 @@ The profile is the option `profile` of a start:
 
 - `small` and `large` are Jupyter servers, which know their profile by the variable `SERVER_PROFILE`;
 - `bare` is a web server without Jupyter, which starts in a tenth of a second;
-- `progress` is `bare` after three events of progress;
+- `progress` is `bare` after a client has received three events of progress;
 - `fail` is a start that raises an error;
 - `full` is a start for which a cluster has no room, as KubeSpawner reports it, and which never ends;
 - `slow` never becomes ready.
@@ -28,6 +28,10 @@ _NO_ROOM: Final = "0/3 nodes are available: 3 Insufficient memory."
 class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyterhub has no types
     """Starts a server as its profile says."""
 
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._are_events_sent = asyncio.Event()
+
     @property
     def profile(self) -> str:
         return str(self.user_options.get("profile") or "small")
@@ -49,7 +53,7 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
         if self.profile in ("slow", "full"):
             await asyncio.Event().wait()
         if self.profile == "progress":
-            await asyncio.sleep(0.3)
+            await self._are_events_sent.wait()
         self._reserved = reserved_ports.reserve(self.ip)
         self.port = self._reserved.getsockname()[1]
         address: tuple[str, int] = await super().start()
@@ -67,7 +71,7 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
         if self.profile == "progress":
             for number, message in enumerate(["pulling the image", "image pulled", "starting the server"], start=1):
                 yield {"progress": 25 * number, "message": message}
-                await asyncio.sleep(0.05)
+            self._are_events_sent.set()
 
     async def poll(self) -> int | None:
         if self.profile in ("slow", "full", "fail") and not getattr(self, "proc", None):
