@@ -224,3 +224,15 @@ def test_samples_are_taken_while_a_notebook_runs(run: Run, tmp_path: Path) -> No
     assert rows[0].startswith("time,cpu_percent,memory_bytes")
     assert len(rows) > 5
     assert any(float(row.split(",")[1]) > 20 for row in rows[2:])  # the first sample has no CPU use
+
+
+def test_outputs_that_the_server_drops_are_too_much_output(run: Run) -> None:
+    result = run("print('x' * 4_000_000)", "print('next')")  # the limit is 3 MB within 3 seconds
+    assert (result.outcome, result.fault) == (TestOutcome.FAILED, Fault.TOO_MUCH_OUTPUT)
+    assert "code cell 1: the Jupyter server dropped outputs" in result.message
+    assert "`iopub_data_rate_limit`" in result.message
+
+
+def test_a_notebook_may_print_the_warning_of_the_server(run: Run) -> None:
+    result = run("import sys; print('IOPub data rate exceeded.', file=sys.stderr)")
+    assert (result.outcome, result.message) == (TestOutcome.PASSED, "")

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 STREAMS: Final = ("stdout", "stderr")
 MIN_BYTES: Final = 512  # of an output that is not merged: a notebook cannot have millions of small outputs
+DROPPED: Final = "dropped_outputs"
+"""The field of a kernel's message in which a place says why outputs are missing. Kernels cannot send the field."""
 LINE_BYTES: Final = 12  # what a notebook file adds to a line of a stream
 _MIN_BUFFER: Final = 65_536
 

@@ -17,7 +17,7 @@ from nbclient.exceptions import CellExecutionComplete, CellExecutionError, CellT
 from papermill.clientwrap import PapermillNotebookClient
 
 from toolbox.notebook_worker import failure_texts, notebook_reading
-from toolbox.notebook_worker.cell_outputs import STREAMS, OutputBudget, StreamMerger, TooMuchOutputError
+from toolbox.notebook_worker.cell_outputs import DROPPED, STREAMS, OutputBudget, StreamMerger, TooMuchOutputError
 from toolbox.notebook_worker.executed_notebook import CannotWriteError
 from toolbox.notebook_worker.execution_place import RunningKernel
 from toolbox.notebook_worker.failure_texts import KernelError
@@ -253,9 +253,9 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
             except CannotWriteError as error:
                 self._stop_writing(error)
                 return
-            except TooMuchOutputError:
+            except TooMuchOutputError as excess:
                 limit = _mebibytes(self._limits.output_bytes)
-                message_text = f"the outputs of the notebook exceed the limit of {limit}"
+                message_text = str(excess) or f"the outputs of the notebook exceed the limit of {limit}"
                 self._give_up(CellFailureError(Fault.TOO_MUCH_OUTPUT, message_text))
                 return
 
@@ -295,7 +295,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
             self._budget.charge(message)
         except TooMuchOutputError as excess:
             return excess
-        return None
+        return TooMuchOutputError(message[DROPPED]) if DROPPED in message else None
 
     def _count_malformed(self) -> None:
         self._malformed += 1

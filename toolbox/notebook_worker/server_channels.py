@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import struct
 import threading
 import time
@@ -24,6 +25,7 @@ from urllib.parse import urlencode
 
 from jupyter_client.asynchronous.client import AsyncKernelClient
 
+from toolbox.notebook_worker.cell_outputs import DROPPED
 from toolbox.notebook_worker.execution_place import PlaceError
 from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
@@ -35,7 +37,10 @@ _CLOSE_SECONDS: Final = 2.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _LARGEST_MESSAGE: Final = 1 << 28
-_MOST_WAITING: Final = 256 << 20  # bytes of messages that nothing has read yet
+_MOST_WAITING: Final = 256 << 20  # bytes of messages that nothing has read yet; twice as many if they are no outputs
+_MESSAGE_TOO_BIG: Final = 1009  # the code with which tornado closes a connection at a message that is too large
+_LIMIT_WARNING: Final = re.compile(r"\s*IOPub (data|message) rate exceeded")
+_LIMITS: Final = {"data": "iopub_data_rate_limit", "message": "iopub_msg_rate_limit"}
 _ENDING: Final = frozenset({"restarting", "autorestarting", "dead"})
 _CHANNELS: Final = ("shell", "iopub", "stdin", "control")
 
@@ -115,10 +120,12 @@ class KernelSocket:
     def __init__(self, rest: ServerRest, kernel: str, session: str) -> None:
         self._rest = rest
         self._kernel = kernel
+        self._session = session
         self._url = _websocket_url(rest, kernel, session)
         self.has_ended = ""  # the state of the kernel that the server announced: it has died, or was restarted
         self.lost = ""  # why the connection ended for good; empty while it exists
         self.drops = 0
+        self._has_dropped_outputs = False
         self._loop = asyncio.new_event_loop()
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
         self._is_closed = False
@@ -226,15 +233,19 @@ class KernelSocket:
         socket = await websocket_connect(
             request, ping_interval=_PING_SECONDS, ping_timeout=_PING_SECONDS, max_message_size=_LARGEST_MESSAGE
         )
+        self._watch_size(socket)
         self._is_connected.set()
         writing = asyncio.ensure_future(self._write(socket))
         try:
             while (content := await socket.read_message()) is not None:
                 self._take(content)
+            socket.close()
+        except BaseException:
+            await _close(socket)
+            raise
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
-            await _close(socket)
         return True
 
     async def _write(self, socket: Any) -> None:
@@ -255,8 +266,51 @@ class KernelSocket:
             message["msg_type"], message["msg_id"] = header["msg_type"], header["msg_id"]
             if message["msg_type"] == "status" and message["content"].get("execution_state") in _ENDING:
                 self.has_ended = str(message["content"]["execution_state"])
-            if sum(each.waiting_bytes for each in self.channels.values()) <= _MOST_WAITING:
-                channel.put(message, len(content))
+            if limit := self._exceeded_limit(message):
+                message[DROPPED] = (
+                    f"the Jupyter server dropped outputs that exceeded its limit `{limit}`: print less, or raise the "
+                    "limit in the configuration of the server"
+                )
+            self._deliver(channel, message, len(content))
+
+    def _exceeded_limit(self, message: dict[str, Any]) -> str:
+        """Return the limit of the server that a message reports as exceeded; empty if it is no such report.
+
+        The server sends the report as an output, in the session of the client and not in that of the kernel.
+        """
+        if message["msg_type"] != "stream" or message["header"].get("session") != self._session:
+            return ""
+        warning = _LIMIT_WARNING.match(message["content"]["text"])
+        return _LIMITS[warning[1]] if warning else ""
+
+    def _deliver(self, channel: Channel, message: dict[str, Any], size: int) -> None:
+        """Add a message to its channel, unless the messages that wait there are too large."""
+        is_output = channel is self.channels["iopub"] and message["msg_type"] != "status"
+        waiting = sum(each.waiting_bytes for each in self.channels.values())
+        if waiting <= (_MOST_WAITING if is_output else 2 * _MOST_WAITING):
+            channel.put(message, size)
+        else:
+            self._report_drop("the kernel sent outputs faster than the worker could read them")
+
+    def _report_drop(self, reason: str) -> None:
+        """Let the reader of the outputs know that some are missing."""
+        if not self._has_dropped_outputs:
+            self._has_dropped_outputs = True
+            content = {"name": "stderr", "text": ""}
+            self.channels["iopub"].put(
+                {"msg_type": "stream", "header": {}, "parent_header": {}, "content": content, DROPPED: reason}, 0
+            )
+
+    def _watch_size(self, socket: Any) -> None:
+        """Report a message that is too large for a connection: tornado only closes the connection."""
+        close = socket.protocol.close
+
+        def closing(code: int | None = None, reason: str | None = None) -> None:
+            if code == _MESSAGE_TOO_BIG and reason:
+                self._report_drop(f"a message of the kernel is larger than {_LARGEST_MESSAGE >> 20} MiB")
+            close(code, reason)
+
+        socket.protocol.close = closing
 
 
 class ServerKernelClient(AsyncKernelClient):
