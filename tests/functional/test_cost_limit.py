@@ -90,7 +90,7 @@ def test_the_plan_shows_the_times_of_earlier_runs_and_their_cost(grid: Grid) -> 
     assert re.search(r" 5\.0 s \(1 run\) +1,388\.89 USD ", lines[1]), str(outcome)
     assert re.search(r" at most 10\.0 s +at most 2,777\.78 USD ", lines[3]), str(outcome)
     assert lines[-2] == (
-        "expected: 20.0 s on targets, 5,555.56 USD; 1 cell without earlier runs counts with its time limit"
+        "expected: 10.0 s and at most 10.0 s for 1 cell without earlier runs on targets, at most 5,555.56 USD"
     )
     found = grid.workspace.run("project", "plan", "grid", "--format=json").json["expected"]
     assert (round(found["cost"]), found["currency"], found["unknown"]) == (5556, "USD", 0)

@@ -91,10 +91,7 @@ class CostPlan:
 
     def summary(self) -> str:
         """Return what all cells together are expected to take and to cost, on one line."""
-        seconds = [each.seconds for each in self.cells.values() if each.seconds is not None]
-        least = "at least " if len(seconds) < len(self.cells) else ""
-        limits = f"; {self.limits_note()}" if self.limited else ""
-        return f"expected: {least}{duration(sum(seconds))} on targets, {self._cost_text()}{limits}"
+        return f"expected: {self._time_text()} on targets, {self._cost_text()}"
 
     def limits_note(self) -> str:
         """Return how many cells count with their time limits."""
@@ -112,12 +109,26 @@ class CostPlan:
             "cells": {cell: each.as_json() for cell, each in self.cells.items()},
         }
 
+    def _time_text(self) -> str:
+        """Return the times of earlier runs, and apart from them the time limits, which most cells do not reach."""
+        times = [(each.seconds, each.runs) for each in self.cells.values() if each.seconds is not None]
+        limits = [seconds for seconds, runs in times if not runs]
+        earlier = [seconds for seconds, runs in times if runs]
+        parts = [duration(math.fsum(earlier))] if earlier else []
+        if limits:
+            cells = f" for {counted(len(limits), 'cell')} without earlier runs" if parts else ""
+            parts.append(f"at most {duration(math.fsum(limits))}{cells}")
+        if unknown := len(self.cells) - len(times):
+            parts.append(f"an unknown time for {counted(unknown, 'cell')}" if parts else "an unknown time")
+        return " and ".join(parts) or duration(0)
+
     def _cost_text(self) -> str:
         unknown = len(self.unknown)
         if unknown == len(self.cells) and unknown:
             return "at an unknown cost"
-        known = f"{amount(self.cost)} {self.currency}"
-        return f"at least {known}: the cost of {counted(unknown, 'cell')} is unknown" if unknown else known
+        is_limit = any(each.cost and not each.runs for each in self.cells.values())
+        known = f"{'at most ' if is_limit else ''}{amount(self.cost)} {self.currency}"
+        return f"{known}, and an unknown cost for {counted(unknown, 'cell')}" if unknown else known
 
 
 def of_plan(plan: Plan, earlier: Mapping[Key, EarlierTime], *, currency: str) -> CostPlan:

@@ -40,7 +40,7 @@ def test_a_cell_without_earlier_runs_counts_with_its_time_limit(planned: Planned
     found = costs(planned, target("tpu", 36.0), earlier={("a", "tpu"): EarlierTime(300.0, 1)})
     assert [(each.seconds, each.runs, each.cost) for each in found.cells.values()] == [(300.0, 1, 3.0), (600.0, 0, 6.0)]
     assert found.summary() == (
-        "expected: 15 min 0 s on targets, 9.00 USD; 1 cell without earlier runs counts with its time limit"
+        "expected: 5 min 0 s and at most 10 min 0 s for 1 cell without earlier runs on targets, at most 9.00 USD"
     )
 
 
@@ -48,7 +48,7 @@ def test_an_unknown_price_stays_visible_in_the_total(planned: Planned) -> None:
     settings = [{"when": {"x": "b"}, "target": "far"}]
     found = costs(planned, target("tpu", 36.0), target("far", None, "no entry"), target="tpu", settings=settings)
     assert (found.cost, len(found.unknown)) == (6.0, 1)
-    assert "at least 6.00 USD: the cost of 1 cell is unknown" in found.summary()
+    assert "at most 6.00 USD, and an unknown cost for 1 cell" in found.summary()
     assert found.reasons == ["the cost on the target `far` is unknown: no entry"]
 
 
@@ -56,9 +56,15 @@ def test_a_plan_without_prices_has_an_unknown_cost(planned: Planned) -> None:
     assert "on targets, at an unknown cost" in costs(planned, target("tpu", None)).summary()
 
 
-def test_a_free_target_costs_nothing_and_its_time_limits_are_not_mentioned(planned: Planned) -> None:
+def test_the_time_limits_of_a_free_target_are_not_an_expectation(planned: Planned) -> None:
     found = costs(planned, target("here", 0.0))
-    assert found.summary() == "expected: 20 min 0 s on targets, 0.00 USD"
+    assert found.summary() == "expected: at most 20 min 0 s on targets, 0.00 USD"
+
+
+def test_a_cell_without_a_time_limit_takes_an_unknown_time(planned: Planned) -> None:
+    earlier = {("a", "here"): EarlierTime(300.0, 1)}
+    found = costs(planned, target("here", 0.0), earlier=earlier, timeouts={"run": None})
+    assert found.summary() == "expected: 5 min 0 s and an unknown time for 1 cell on targets, 0.00 USD"
 
 
 def test_a_cell_with_several_targets_counts_with_the_most_expensive_one(planned: Planned) -> None:

@@ -81,7 +81,10 @@ def test_expected_times_and_costs_are_shown_for_each_cell_and_in_total(shown: Sh
         ["-", "-"],
     ]
     assert "note: the cost on the target `far` is unknown: no entry" in lines
-    assert lines[-2].startswith("expected: 1 h 5 min on targets, at least 0.053 USD: the cost of 1 cell is unknown; ")
+    assert lines[-2] == (
+        "expected: 5 min 0 s and at most 1 h 0 min for 1 cell without earlier runs on targets, "
+        "0.053 USD, and an unknown cost for 1 cell"
+    )
 
 
 def test_a_cell_not_expected_to_pass_shows_the_reason(shown: Shown) -> None:
