@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.matrix.conftest import Planned
 from toolbox.matrix import expected_costs
-from toolbox.matrix.expected_costs import CostPlan
+from toolbox.matrix.expected_costs import CostPlan, Expected
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.prices import Price
 from toolbox.results.records import EarlierTime
@@ -61,9 +61,9 @@ def test_the_time_limits_of_a_free_target_are_not_an_expectation(planned: Planne
     assert found.summary() == "expected: at most 20 min 0 s on targets, 0.00 USD"
 
 
-def test_a_cell_without_a_time_limit_takes_an_unknown_time(planned: Planned) -> None:
-    earlier = {("a", "here"): EarlierTime(300.0, 1)}
-    found = costs(planned, target("here", 0.0), earlier=earlier, timeouts={"run": None})
+def test_a_cell_without_a_time_limit_takes_an_unknown_time() -> None:
+    expected = {("a", "here"): Expected("here", 300.0, 1, 0.0), ("b", "here"): Expected("here", None, 0, 0.0)}
+    found = CostPlan("USD", expected, {})
     assert found.summary() == "expected: 5 min 0 s and an unknown time for 1 cell on targets, 0.00 USD"
 
 
