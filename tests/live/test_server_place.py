@@ -117,7 +117,7 @@ def test_a_cell_that_never_ends_is_interrupted(run: Run) -> None:
 
 
 def test_a_cell_survives_a_broken_websocket(run: Run, hub: Hub, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
+    begun, resumed, executed = tmp_path / "begun", tmp_path / "resumed", tmp_path / "files/executed/it.ipynb"
     lines = "\n".join(f"line {number}" for number in range(60))
     # The connection breaks while the cell prints nothing: a message on its way would be lost.
     code = f"""
@@ -125,22 +125,32 @@ import pathlib, time
 for n in range(60):
     print('line', n, flush=True)
     if n == 30:
-        time.sleep(0.5)
+        while 'line' + ' 30' not in pathlib.Path('{executed}').read_text():
+            time.sleep(0.05)
         pathlib.Path('{begun}').touch()
-        time.sleep(0.5)
+        while not pathlib.Path('{resumed}').exists():
+            time.sleep(0.05)
 """
+
+    def connections() -> int:
+        return sum(number for request, number in hub.front.requests.items() if request.endswith("/channels"))
 
     def drop() -> int:
         wait_for(begun.exists, "the beginning of the cell")
-        return hub.front.drop("/channels")
+        before = connections()
+        dropped = hub.front.drop("/channels")
+        wait_for(lambda: connections() > before, "another connection")
+        time.sleep(0.5)  # for the server to close the first connection
+        resumed.touch()
+        return dropped
 
     with ThreadPoolExecutor() as threads:
         dropped = threads.submit(drop)
         result = run(code, "print('next')")
     assert dropped.result() >= 1
     assert (result.outcome, result.message) == (TestOutcome.PASSED, "")
-    executed = json.loads((tmp_path / "files/executed/it.ipynb").read_text())
-    assert "".join(executed["cells"][0]["outputs"][0]["text"]).strip() == lines
+    outputs = json.loads(executed.read_text())["cells"][0]["outputs"]
+    assert "".join(outputs[0]["text"]).strip() == lines
 
 
 def test_a_missing_kernel_is_reported_with_the_existing_ones(hub: Hub) -> None:
@@ -181,9 +191,9 @@ def test_large_outputs_of_checks_arrive_completely(place: ServerPlace) -> None:
 
 
 def test_a_check_that_never_ends_is_killed(place: ServerPlace) -> None:
-    ended = place.shell("echo begun; sleep 600 & wait", {}, timeout=1.0)
+    ended = place.shell("echo begun; sleep 600 & wait", {}, timeout=3.0)
     assert (ended.fault, ended.stdout) == (Fault.TIMEOUT, "begun\n")
-    assert "1 s" in ended.message
+    assert "3 s" in ended.message
 
 
 def test_a_check_with_too_much_output_is_killed(place: ServerPlace) -> None:
@@ -218,12 +228,14 @@ def test_a_server_that_cannot_list_files_is_an_error_of_the_server(run: Run, hub
 
 
 def test_samples_are_taken_while_a_notebook_runs(run: Run, tmp_path: Path) -> None:
-    result = run("import time", "end = time.monotonic() + 4", "while time.monotonic() < end: pass")
+    samples = str(tmp_path / "files/samples/it.csv")
+    busy = f"while not os.path.exists({samples!r}) or open({samples!r}).read().count('\\n') < 7: pass"
+    result = run("import os", busy)  # the sampler is a kernel, which starts late
     assert result.notebook is not None
     rows = (tmp_path / "files/samples" / result.notebook.samples).read_text().splitlines()
     assert rows[0].startswith("time,cpu_percent,memory_bytes")
     assert len(rows) > 5
-    assert any(float(row.split(",")[1]) > 20 for row in rows[2:])  # the first sample has no CPU use
+    assert any(float(row.split(",")[1]) > 1 for row in rows[2:])  # the first sample has no CPU use
 
 
 def test_outputs_that_the_server_drops_are_too_much_output(run: Run) -> None:
