@@ -32,7 +32,7 @@ from toolbox.runs.evidence_files import RelativeFile
 
 RESULTS: Final = "notebooks.junit.xml"
 """The file of the results in the directory of the attempt."""
-_MOST_NAMED: Final = 3  # tests that the message names
+_MOST_NAMED: Final = 3  # reasons in the message, and tests with the same reason
 _MOST_ENVIRONMENTS: Final = 10
 _REPEATED: Final = re.compile(r" \(\d{1,5}\)$")
 _Key = tuple[TestKind, str]  # of a test, and of a result
@@ -85,9 +85,8 @@ class Check(BaseModel):
     def _judgement(self, report: CaseReport, results: _Results) -> Judgement:
         faults = [truncate(str(fault)) for fault in results.faults]
         if report.failed:
-            failures = [truncate(f"{case.title}: {case.message}") for case in results.failures]
             summary = f"{report.failed} of {counted(report.total, 'test')} did not pass ({report})"
-            lines = [*first_of(failures, _MOST_NAMED), summary, *faults[:1]]
+            lines = [*first_of(results.reasons, _MOST_NAMED), summary, *faults[:1]]
             return Judgement(False, "\n".join(lines), cases=report, cause=results.cause)
         if faults:
             fault = results.faults[0]
@@ -167,6 +166,14 @@ class _Results:
         """The tests that did not pass. Those that decide the cause are first."""
         failed = [key for key, case in self._cases.items() if case.outcome in FAIL_ON]
         return [self._cases[key] for key in sorted(failed, key=lambda key: self._causes.get(key) is not self.cause)]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why tests did not pass. Tests with the same reason, such as a kernel that does not exist, share a line."""
+        titles: dict[str, list[str]] = {}
+        for case in self.failures:
+            titles.setdefault(case.message, []).append(case.title)
+        return [truncate(f"{', '.join(first_of(names, _MOST_NAMED))}: {why}") for why, names in titles.items()]
 
     @property
     def cause(self) -> Cause | None:

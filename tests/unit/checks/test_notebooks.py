@@ -97,6 +97,7 @@ def test_a_failed_check_shows_what_was_checked_expected_and_found(tmp_path: Path
     assert row.text.splitlines() == ["checked:  the disk has room", "expected: 10 GiB", "found:    2 GiB"]
 
 
+NO_KERNEL: dict[str, Any] = {"fault": Fault.NO_KERNEL, "message": "the kernel ir does not exist"}
 CAUSES = {Fault.TIMEOUT: Cause.TIMEOUT, Fault.SERVER: Cause.INFRASTRUCTURE, Fault.INTERNAL: Cause.INTERNAL}
 
 
@@ -129,12 +130,25 @@ def test_the_worst_cause_wins_and_its_tests_are_named_first(tmp_path: Path, faul
     assert CAUSES.get(Fault(named), Cause.PRODUCT) is cause
 
 
-def test_only_the_first_failures_are_named(tmp_path: Path) -> None:
+def test_tests_with_the_same_reason_share_a_line(tmp_path: Path) -> None:
+    write_settings(tmp_path, checks=("imports.py", "threads.py"), notebooks=("train", "plot", "score"))
+    checks = [result(name, FAILED, TestKind.PYTHON, **NO_KERNEL) for name in ("imports", "threads")]
+    books = [result(name, FAILED, **NO_KERNEL) for name in ("train", "plot")]
+    write_results(tmp_path, *checks, result("score", FAILED, fault=Fault.CODE, message="bad"), *books)
+    assert judge(tmp_path).message.splitlines() == [
+        "python.imports, python.threads, notebook.train, and 1 more: the kernel ir does not exist",
+        "notebook.score: bad",
+        "5 of 5 tests did not pass (5 failed)",
+    ]
+    assert {row.message for row in rows(tmp_path)} == {"the kernel ir does not exist", "bad"}
+
+
+def test_only_the_first_reasons_are_named(tmp_path: Path) -> None:
     names = tuple(f"n{number}" for number in range(5))
     write_settings(tmp_path, notebooks=names)
-    write_results(tmp_path, *(result(name, FAILED, fault=Fault.CODE, message="bad") for name in names))
+    write_results(tmp_path, *(result(name, FAILED, fault=Fault.CODE, message=f"bad {name}") for name in names))
     assert judge(tmp_path).message.splitlines() == [
-        *(f"notebook.n{number}: bad" for number in range(3)),
+        *(f"notebook.n{number}: bad n{number}" for number in range(3)),
         "and 2 more",
         "5 of 5 tests did not pass (5 failed)",
     ]
