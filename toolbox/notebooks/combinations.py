@@ -69,10 +69,9 @@ def _checked(found: _Blocks) -> tuple[dict[str, DescribedRuntime], dict[str, dic
     for name, runtime in found.runtimes.items():
         runtimes[name], wrong = found.described(name, runtime)
         faults += wrong
-    metrics, wrong = found.metrics(runtimes)
-    if faults := [*faults, *found.time_faults(runtimes), *wrong]:
+    if faults := [*faults, *found.time_faults(runtimes)]:
         raise ConfigurationFaults(faults)
-    return runtimes, metrics
+    return runtimes, found.metrics(runtimes)
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,15 @@ class _Blocks:
         files: list[NotebookFile] = []
         for index, entry in enumerate(runtime.notebooks):
             try:
-                files += runtime_files.notebooks(self.configuration.root, entry)
+                found = runtime_files.notebooks(self.configuration.root, entry)
             except ValueError as error:
                 faults.append(self._fault((RUNTIMES, name, "notebooks", index), str(error)))
+                continue
+            files += found
+            try:
+                notebook_metrics.verify(file.measured for file in found if entry.manual is None)
+            except ValueError as error:
+                faults.append(self._fault((RUNTIMES, name, "notebooks", index, "cell_metrics"), str(error)))
         if (repeated := runtime_files.repeated_name(files)) is not None:
             text = f"several notebooks have the name {repeated}: give them a `name` of their own"
             faults.append(self._fault((RUNTIMES, name, "notebooks"), text))
@@ -198,16 +203,14 @@ class _Blocks:
             )
         return entries
 
-    def metrics(self, runtimes: Mapping[str, DescribedRuntime]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """Return the metrics of all notebooks, as `matrix.metrics`, and what is wrong with the notebooks."""
-        measured = {
-            name: [file.measured for file in described.notebooks if file.entry.manual is None]
-            for name, described in runtimes.items()
-        }
-        try:
-            return notebook_metrics.metrics(measured), []
-        except ValueError as error:
-            return {}, [self._fault((RUNTIMES,), f"`cell_metrics`: {error}")]
+    def metrics(self, runtimes: Mapping[str, DescribedRuntime]) -> dict[str, dict[str, Any]]:
+        """Return the metrics of all notebooks, as `matrix.metrics`."""
+        return notebook_metrics.metrics(
+            {
+                name: [file.measured for file in described.notebooks if file.entry.manual is None]
+                for name, described in runtimes.items()
+            }
+        )
 
     def _reason(self, runtime: Runtime, runtime_name: str, machine: Machine, machine_name: str) -> str:
         """Return why a combination is impossible; empty if it is possible.

@@ -66,6 +66,17 @@ def metrics(runtimes: Mapping[str, Iterable[MeasuredNotebook]]) -> dict[str, dic
     }
 
 
+def verify(notebooks: Iterable[MeasuredNotebook]) -> None:
+    """Check that the cells of notebooks can be read.
+
+    Raises:
+        ValueError: the cells of a notebook cannot be read. The message begins with the path.
+    """
+    for notebook in notebooks:
+        for _ in _cells(notebook):
+            pass
+
+
 def _cells(notebook: MeasuredNotebook) -> Iterator[int | str]:
     """Yield the ids of the code cells of a notebook, or the numbers of those without an id."""
     if notebook.cells_of is None:

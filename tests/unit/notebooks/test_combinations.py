@@ -155,7 +155,17 @@ def test_notebooks_are_metrics_of_the_runtimes_that_have_them(load: Load) -> Non
     ]  # fmt: skip
     assert metrics["one.seconds"]["when"] == {"runtime": ["x"]}
     (configuration.root / "b/one.ipynb").write_text("{")
-    assert fault(configuration).startswith("p.yaml:1: `runtimes`: `cell_metrics`: b/one.ipynb ")
+
+
+def test_a_notebook_whose_cells_cannot_be_measured_is_a_fault_of_its_entry(load: Load) -> None:
+    entry = "file: b/one.ipynb\n        cell_metrics: true"
+    configuration = load(
+        f"runtimes:\n  x:\n    kernel: k\n    notebooks:\n      - a/one.ipynb\n      - {entry}\n        name: two\n"
+        "machines: {m: {target: local}}"
+    )
+    (configuration.root / "b/one.ipynb").write_text("{")
+    assert fault(configuration).startswith("p.yaml:7: `runtimes.x.notebooks[1].cell_metrics`: ")
+    assert fault(configuration).endswith("b/one.ipynb is not JSON, so it is not a notebook")
 
 
 def test_a_pattern_stands_for_all_notebooks_but_not_for_copies_in_hidden_directories(load: Load) -> None:
