@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from toolbox.model.errors import ConfigurationError
+from toolbox.model.text import first_of
 from toolbox.system import places
 
 Extra = Literal["inference", "kubernetes", "notebooks", "postgres", "tpu"]
@@ -24,6 +25,8 @@ MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "tpu": ("google.cloud.tpu_v2",),
 }
 
+_MOST_NAMED: Final = 2  # missing libraries: the command installs them all
+
 
 def require(extra: Extra, feature: str) -> None:
     """Check that the libraries of an extra are installed, without importing them.
@@ -36,7 +39,8 @@ def require(extra: Extra, feature: str) -> None:
     """
     missing = [name for name in MODULES[extra] if not _is_installed(name)]
     if missing:
-        libraries = f"{', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        named = first_of(missing, _MOST_NAMED)
+        libraries = f"{', '.join(named)}, which {'is' if len(missing) == 1 else 'are'} not installed"
         raise ConfigurationError(f"{feature} needs {libraries}: {install_command(extra)}")
 
 

@@ -37,6 +37,14 @@ def test_a_missing_library_is_named_with_the_command_for_an_installed_package(
     assert str(caught.value) == f"the store needs psycopg, which is not installed: {command}"
 
 
+def test_only_the_first_of_many_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.MODULES, "notebooks", ("no_such_a", "no_such_b", "json", "no_such_c", "no_such_d"))
+    with pytest.raises(ConfigurationError) as caught:
+        extras.require("notebooks", "the check")
+    named = "the check needs no_such_a, no_such_b, and 2 more, which are not installed: "
+    assert str(caught.value) == named + extras.install_command("notebooks")
+
+
 def test_a_library_in_a_missing_namespace_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(extras.MODULES, "tpu", ("no_such_namespace.cloud.tpu_v2",))
     with pytest.raises(ConfigurationError, match="the TPU API needs no_such_namespace"):
