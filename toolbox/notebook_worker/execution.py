@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from toolbox.notebook_worker import cell_usage, notebook_reading, notebook_results
+from toolbox.notebook_worker import cell_usage, nbformat_import, notebook_reading, notebook_results
 from toolbox.notebook_worker.execution_place import Place, PlaceError, RunningKernel
 from toolbox.notebook_worker.failure_texts import cleaned_source, one_line
 from toolbox.notebook_worker.notebook_reading import NotebookFile, NotebookFileError
@@ -58,6 +58,7 @@ def run(
     Raises:
         CannotWriteError: the executed notebook cannot be written.
     """
+    nbformat_import.load()
     execution = _Execution(notebook, place, sources, directory, limits, sample_seconds)
     started, begin = time.time(), time.monotonic()
     result = execution.result()

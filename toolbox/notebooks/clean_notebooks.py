@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
+from toolbox.notebook_worker import nbformat_import
 from toolbox.notebook_worker.notebook_reading import SKIP_TAGS
 from toolbox.notebook_worker.output_comparison import CHECK_TAG
 from toolbox.notebooks import notebook_files, secret_formats
@@ -74,6 +75,7 @@ def _format_faults(notebook: NotebookContent) -> Iterator[CleanFault]:
         text = f"has the format {major}.{abs(notebook.minor) % 1000}, not {major}.{minor}"
         yield CleanFault(f"{text}: convert it with `jupyter nbconvert --to notebook --inplace`")
         return
+    nbformat_import.load()
     from nbformat import validator
 
     errors = validator.iter_validate(notebook.content, None, major, minor)

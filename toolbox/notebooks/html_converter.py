@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.notebook_worker import nbformat_import
 from toolbox.notebooks import html_fragments, notebook_extracts
 
 MOST_SECONDS: Final = 20  # for each notebook; a usual one takes 0.1 s
@@ -49,6 +50,7 @@ def main() -> None:
 
 def _converter() -> Converter:
     """Return the function that converts a notebook. It has loaded all templates."""
+    nbformat_import.load()
     import nbformat
     from nbconvert.exporters import HTMLExporter
 
