@@ -213,9 +213,9 @@ def test_the_time_limit_of_the_notebook_names_the_cell_at_which_it_ended(bench: 
 
 
 def test_a_kernel_that_kills_itself_has_died(bench: Bench) -> None:
-    source = (  # the worker has the output when it has saved it
-        "import os, pathlib, time\nprint('last ' + 'words', flush=True)\n"
-        f"while 'last words' not in pathlib.Path({str(bench.executed)!r}).read_text(): time.sleep(0.05)\n"
+    source = (  # the worker has the output when it has saved it; the file contains the source as well
+        "import os, pathlib, time\nwords = 'last ' + 'words'\nprint(words, flush=True)\n"
+        f"while words not in pathlib.Path({str(bench.executed)!r}).read_text(): time.sleep(0.05)\n"
         "os.kill(os.getpid(), 9)"
     )
     result = bench.run(source, "2")
