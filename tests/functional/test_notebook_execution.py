@@ -169,7 +169,7 @@ def test_a_message_that_is_too_large_for_the_memory_of_the_worker_is_not_receive
     result = bench.run("print('x' * 100_000_000)", "2", cell_timeout=60)
     assert (result.fault, result.message) == (
         Fault.TOO_MUCH_OUTPUT,
-        "code cell 1: a message of the kernel is much larger than 1 MiB",
+        "code cell 1: the kernel sent a message that is much larger than 1 MiB",
     )
 
 

@@ -1,6 +1,7 @@
 """The outputs that a kernel sends: counted against the limit of the notebook, and merged while they arrive.
 
-The limit counts what the kernel sent, not what is kept: a loop that updates one display exceeds the limit as well.
+All outputs that the kernel sent count, also outputs that later outputs replaced. So a loop that updates one display can
+exceed the limit.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import json
 from typing import Any, Final
 
 STREAMS: Final = ("stdout", "stderr")
-MIN_BYTES: Final = 512  # of an output that is not merged: a notebook cannot have millions of small outputs
+MIN_BYTES: Final = 512  # for each output except texts of streams, so that many empty outputs exceed the limit
 DROPPED: Final = "dropped_outputs"
 """The field of a kernel's message in which a place says why outputs are missing. Kernels cannot send the field."""
-LINE_BYTES: Final = 12  # what a notebook file adds to a line of a stream
+LINE_BYTES: Final = 12  # how much a notebook file adds to each line of a stream
 _MIN_BUFFER: Final = 65_536
 
 
@@ -58,8 +59,8 @@ def _size(message: dict[str, Any]) -> int:
 class StreamMerger:
     """Merges the texts of a cell's streams into one output for stdout and one for stderr.
 
-    Texts are collected, so that a million short texts do not copy the text of the output a million times. `flush`
-    must be called before the outputs are read.
+    The texts are collected and joined by `flush`, because appending a million short texts one by one would copy the
+    text of the output a million times. Call `flush` before the outputs are read.
     """
 
     def __init__(self) -> None:

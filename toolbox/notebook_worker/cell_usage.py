@@ -17,7 +17,7 @@ _MAX_LINE: Final = 10_000
 
 @dataclass(frozen=True)
 class Sample:
-    """The use of the kernel's processes at a moment. The CPU percentage covers the time since the previous sample."""
+    """A sample of the kernel's processes. The CPU percentage covers the time since the previous sample."""
 
     time: float
     cpu_percent: float | None
@@ -41,7 +41,7 @@ def read(path: Path) -> list[Sample]:
 
 
 def with_usage(records: Iterable[CellRecord], samples: list[Sample]) -> tuple[CellRecord, ...]:
-    """Return the records with the CPU time and the peak memory of each cell, where samples cover it."""
+    """Return the records with the CPU time and the peak memory of each cell; None for a cell without samples."""
     return tuple(_with_usage(record, samples) for record in records)
 
 
@@ -68,6 +68,6 @@ def _with_usage(record: CellRecord, samples: list[Sample]) -> CellRecord:
 def _number(text: str | None) -> float | None:
     try:
         number = float(text or "")
-    except (TypeError, ValueError):  # a row that is too long has a list
+    except (TypeError, ValueError):  # csv.DictReader makes a list of the surplus columns of a row
         return None
     return number if math.isfinite(number) and number >= 0 else None

@@ -1,4 +1,4 @@
-"""Runs a shell check or a Python check at a place, and makes its results. docs/notebook_checks.md has the protocol.
+"""Runs a shell check or a Python check at a place. docs/notebook_checks.md describes the protocol.
 
 What a check prints is data from a target: it is parsed, cleaned and limited here.
 """
@@ -26,7 +26,7 @@ _HARNESS: Final = Path(__file__).with_name("python_check_harness.py")
 
 
 def kind(check: CheckSettings) -> TestKind:
-    """Return the kind of a check, by the suffix of its file."""
+    """Return the kind of a check, which the suffix of its file determines."""
     return TestKind.SHELL if check.file.endswith(".sh") else TestKind.PYTHON
 
 
@@ -123,7 +123,7 @@ def _unfinished(result: TestResult, ended: Ended, timeout: float) -> TestResult:
 
 
 def _ended(result: TestResult, fault: Fault, message: str) -> TestResult:
-    """Return the result of a check that the place could not start, or ended."""
+    """Return the result of a check that could not be started, or that was ended because of a fault."""
     outcome = TestOutcome.ERROR if fault in _PLACE_FAULTS else TestOutcome.FAILED
     return replace(result, outcome=outcome, fault=fault, message=one_line(message))
 
@@ -189,7 +189,7 @@ def _python_result(empty: TestResult, record: Mapping[str, str]) -> TestResult:
 
 
 def _with_unique_names(results: Sequence[TestResult]) -> list[TestResult]:
-    """Return results whose names are unique, as a number after each repeated name makes them."""
+    """Return the results with unique names: each repeated name gets a number."""
     seen: dict[str, int] = {}
     unique = []
     for result in results:

@@ -1,7 +1,7 @@
-"""Chooses the processors for the programs of a worker, such that concurrent workers use different ones.
+"""Chooses the processors for the programs of a worker. Concurrent workers get different processors.
 
-A worker locks a file for each processor that it uses. The system releases the locks when the worker ends, whatever
-ends it.
+A worker locks a file for each processor that it uses. The system releases the locks when the worker ends, even if it is
+killed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def reserved(count: int, directory: Path) -> Iterator[list[int]]:
     """
     candidates = available()
     with ExitStack() as locks:
-        with suppress(OSError):  # without a place for locks, the process ID decides about all processors
+        with suppress(OSError):  # if no lock file can be made, the process ID decides about all processors
             directory.mkdir(parents=True, exist_ok=True)
         chosen: list[int] = []
         for cpu in candidates:
@@ -46,7 +46,7 @@ def reserved(count: int, directory: Path) -> Iterator[list[int]]:
 
 
 def _lock(path: Path, locks: ExitStack) -> bool:
-    """Lock a file until the end of the stack, and return whether it was free."""
+    """Try to lock a file until `locks` is closed, and return whether this process got the lock."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:

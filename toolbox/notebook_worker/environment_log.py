@@ -20,7 +20,7 @@ class EnvironmentLog:
     """Writes the output of venv and pip to a file, and prints the steps of pip.
 
     Args:
-        path: the file, to which the output is appended.
+        path: the file. Output is appended to it.
         say: prints a line for people.
     """
 
@@ -31,7 +31,7 @@ class EnvironmentLog:
         self.tail: deque[str] = deque(maxlen=_TAIL)
 
     def write(self, data: bytes) -> None:
-        """Append output, in which a line may be incomplete."""
+        """Append a piece of output, whose last line may be incomplete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LINE:
             lines, self._rest = [*lines, self._rest], b""

@@ -4,8 +4,8 @@
     DIRECTORY/DIGEST/COMPLETE     written and synced last; its time is the last use
     DIRECTORY/DIGEST.lock         locked exclusively to make or remove the environment, and shared to use it
 
-A worker that is killed leaves an environment without COMPLETE, which the next worker removes and makes again. So does
-a worker that finds other packages than those that were installed, because a test has changed them.
+A worker that is killed leaves an environment without COMPLETE. The next worker removes such an environment and makes it
+again. It does the same with an environment whose packages a test has changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PIP: Final = (
     *("-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"),
     *("--retries=2", "--timeout=20"),
 )
-_DESCRIBE: Final = (  # what an environment depends on; sys.base_prefix also tells apart two installations of a version
+_DESCRIBE: Final = (  # what an environment depends on; sys.base_prefix distinguishes installations of one version
     "import json, platform, sys, sysconfig; "
     "print(json.dumps([platform.python_implementation(), '%d.%d' % sys.version_info[:2], sysconfig.get_platform(), "
     "sys.base_prefix]))"
@@ -130,12 +130,12 @@ class EnvironmentStore:
                 return Environment(path, digest, seconds, packages, lock)
             lock.release()
             seconds = self._make(path, lines, python, lock)
-        raise PlaceError(Fault.ENVIRONMENT, f"{path} changes while it is made; end the programs that write there")
+        raise PlaceError(Fault.ENVIRONMENT, f"{path} was changed while it was made; stop the programs that write there")
 
     def _make(self, path: Path, lines: Sequence[str], python: str, lock: FileLock) -> float | None:
-        """Make an environment under its exclusive lock. Return the duration; None if another worker made it."""
+        """Make an environment under its exclusive lock. Return the duration; None if another worker has made it."""
         if not lock.acquire(exclusive=True, wait=False):
-            self.log.line(f"environment {path.name}: waiting for another worker that uses or makes it")
+            self.log.line(f"environment {path.name}: waiting for another worker that uses or makes this environment")
             lock.acquire(exclusive=True)
         try:
             if _installed(path) is not None:
@@ -169,10 +169,10 @@ class EnvironmentStore:
         _mark_complete(path, {"requirements": [pip_failures.masked(line) for line in lines], "packages": packages})
 
     def _run(self, command: Sequence[str], pip_log: Path, python: str, lock: FileLock) -> None:
-        """Run venv or pip. Raise PlaceError if it fails.
+        """Run venv or pip. Raise PlaceError if the program fails.
 
-        The program inherits the lock: if the worker is killed, no other worker makes the environment before the
-        program has ended.
+        The program inherits the lock: if the worker is killed, other workers wait for the end of the program before
+        they make the environment.
         """
         variables = _variables(os.environ)
         end = worker_processes.run(command, environment=variables, receive=self.log.write, files=[lock.file])
@@ -187,7 +187,7 @@ class EnvironmentStore:
         raise PlaceError(*pip_failures.explain(tail, python))
 
     def prune(self, keep_days: float) -> None:
-        """Remove the environments that no worker has used for a number of days, and nothing else."""
+        """Remove the environments that no worker has used for a number of days. Other files in the directory stay."""
         oldest = time.time() - keep_days * _DAY
         names = [path.name for path in self.directory.glob("*") if _DIGEST.fullmatch(path.name)]
         for path in (self.directory / name for name in sorted(names)):
@@ -204,8 +204,8 @@ def directory(configured: str) -> Path:
     """Return the directory of the environments.
 
     Args:
-        configured: a path that may begin with `~`. A user without a home directory, as in some pods, has the
-            environments in the working directory.
+        configured: a path that may begin with `~`. If the user has no home directory, as in some pods, the environments
+            are in the working directory.
     """
     try:
         return Path(configured).expanduser()
@@ -214,17 +214,17 @@ def directory(configured: str) -> Path:
 
 
 def _interpreter(python: str) -> list[str]:
-    """Return what an environment of an interpreter depends on."""
+    """Return the properties of an interpreter on which an environment depends."""
     try:
         end = worker_processes.run([python, "-I", "-c", _DESCRIBE], timeout=60, output_bytes=1 << 16)
         return [str(part) for part in json.loads(end.stdout)]
     except (OSError, ValueError) as error:
-        detail = error.strerror if isinstance(error, OSError) else "it does not answer as Python does"
+        detail = error.strerror if isinstance(error, OSError) else "the program is not a Python interpreter"
         raise PlaceError(Fault.ENVIRONMENT, f"the Python {python} of the runtime cannot be started: {detail}") from None
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of venv and pip: options that install elsewhere would leave the environment empty."""
+    """Return the variables of venv and pip, without options that would install packages elsewhere."""
     variables = {name: value for name, value in environment.items() if name not in _FOREIGN}
     return {**variables, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PYTHONNOUSERSITE": "1"}
 
@@ -262,7 +262,7 @@ def _mark_complete(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _last_use(path: Path) -> float:
-    """Return the time of the last use; of an incomplete environment, the time of its directory."""
+    """Return the time of the last use of an environment, or the time of its directory if it is incomplete."""
     for place in (path / COMPLETE, path):
         with suppress(OSError):
             return place.stat().st_mtime
@@ -270,7 +270,7 @@ def _last_use(path: Path) -> float:
 
 
 def _remove(path: Path) -> None:
-    """Remove an environment, which is incomplete from the first moment on."""
+    """Remove an environment. COMPLETE is removed first, so that a partly removed environment is not used."""
     (path / COMPLETE).unlink(missing_ok=True)
     if path.exists():
         shutil.rmtree(path)

@@ -1,7 +1,7 @@
-"""The executed notebook on disk. It is saved while its cells are executed, and each save replaces the file at once.
+"""The executed notebook on disk. It is saved while its cells are executed, and each save replaces the file atomically.
 
-A save takes longer the more cells and outputs the notebook has. So saves are limited: a save before and after each
-cell would take a time that grows with the square of the number of cells.
+The time of a save grows with the number of cells and outputs. If the notebook were saved before and after each cell,
+the total time would grow with the square of the number of cells. So saves are limited.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 import nbformat
 from papermill.engines import NotebookExecutionManager
 
-SAVE_SECONDS: Final = 1.0  # at least, from the end of a save to the next one
-SAVE_SHARE: Final = 0.1  # of the time, which saves take at most
+SAVE_SECONDS: Final = 1.0  # the shortest time from the end of a save to the next save
+SAVE_SHARE: Final = 0.1  # the largest part of the time that saves may take
 
 
 class CannotWriteError(OSError):
@@ -28,7 +28,7 @@ class ExecutedNotebook(NotebookExecutionManager):  # type: ignore[misc]
     """Keeps the notebook that papermill executes.
 
     Args:
-        before_save: called before each save; completes the outputs.
+        before_save: completes the outputs; called before each save.
         clock: returns a time in seconds.
     """
 
@@ -47,7 +47,7 @@ class ExecutedNotebook(NotebookExecutionManager):  # type: ignore[misc]
         super().__init__(notebook, str(path), progress_bar=False)
 
     def notebook_complete(self, **kwargs: Any) -> None:
-        """Complete the metadata, and save the notebook, however recent the previous save is.
+        """Complete the metadata, and save the notebook, even if the previous save is recent.
 
         Raises:
             CannotWriteError: the file cannot be written.

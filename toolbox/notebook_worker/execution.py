@@ -1,4 +1,4 @@
-"""Executes one notebook on a place, and judges it. The entry point of the worker calls this for each notebook."""
+"""Executes one notebook at a place, and judges it. The worker calls `run` for each notebook."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(
     limits: Limits,
     sample_seconds: float,
 ) -> TestResult:
-    """Execute a notebook. No running event loop may be in the thread of the caller.
+    """Execute a notebook. The thread of the caller must have no running event loop.
 
     Args:
         sources: the directory to which `notebook.file` is relative.
@@ -66,7 +66,7 @@ def run(
 
 
 def file_stem(name: str) -> str:
-    """Return a name of a test as a name of a file: other names stay different."""
+    """Return the name of the files of a test, without suffix. Different tests get different names."""
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")[:_MAX_NAME]
     return stem if stem and stem == name else f"{stem}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 

@@ -1,4 +1,4 @@
-"""The seam between the tests and the place where their kernels and checks run: this machine, or a Jupyter server."""
+"""The interface between the tests and the place where kernels and checks run: this machine, or a Jupyter server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Ended:
 
     Args:
         status: the exit status; negative for a signal; None if it is unknown.
-        fault: why it did not end by itself, such as TIMEOUT or OUT_OF_MEMORY; None if it did.
+        fault: why it was ended, such as TIMEOUT or OUT_OF_MEMORY; None if it ended by itself.
         message: the details of the fault.
     """
 
@@ -51,7 +51,7 @@ class Place(Protocol):
     """Where kernels and checks run, with the limits of the settings."""
 
     def kernel(self, directory: Path) -> AbstractContextManager[RunningKernel]:
-        """Start a kernel of the runtime, and shut it down at the end of the context, whatever happens.
+        """Start a kernel of the runtime, and always shut it down at the end of the context.
 
         Args:
             directory: a directory of this machine whose files the kernel needs in its working directory. Files that
@@ -72,7 +72,7 @@ class Place(Protocol):
         """Run a Python program with the Python of the runtime.
 
         Raises:
-            PlaceError: the runtime has no Python, or it cannot be started.
+            PlaceError: the runtime has no Python, or its Python cannot be started.
         """
 
 

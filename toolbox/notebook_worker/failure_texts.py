@@ -1,6 +1,6 @@
 """Texts of failures: cleaned of terminal codes and control characters, and limited in size.
 
-Sources, exceptions and tracebacks come from notebooks and kernels. Results show them on terminals and in HTML.
+Sources, exceptions and tracebacks come from notebooks and kernels. Terminals and HTML pages show them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class KernelError:
 
     @property
     def advice(self) -> str:
-        """What to do about the exception, as the end of a message; empty if the exception says enough."""
+        """A hint about the exception, to be appended to a message; empty if the exception needs no hint."""
         if self.name == "StdinNotImplementedError":
-            return " A notebook under test cannot ask for input: use parameters, or mark the notebook as manual."
+            return " A test cannot answer a request for input: use parameters, or mark the notebook as manual."
         return ""
 
     @property
@@ -80,7 +80,7 @@ def cleaned(text: str) -> str:
 
 
 def abridged(text: str, length: int) -> str:
-    """Return a text of at most about `length` characters: its beginning and, mostly, its end."""
+    """Return a text of about `length` characters at most: a short beginning and a longer end of the text."""
     if len(text) <= length:
         return text
     head = length // 4

@@ -11,7 +11,7 @@ from pathlib import Path
 class FileLock:
     """A lock in a file that may be removed by `remove`.
 
-    A process that waits for the lock of a removed file would hold a lock that no other process sees. So each lock is
+    A process that waits for a lock while the file is removed would get a lock that no other process sees. So a lock is
     only valid if the path still names the locked file.
     """
 
@@ -20,7 +20,7 @@ class FileLock:
         self.file = -1
 
     def acquire(self, *, exclusive: bool, wait: bool = True) -> bool:
-        """Take the lock, shared or exclusive, and return whether it was taken. It must not be held yet."""
+        """Acquire the lock, shared or exclusive, and return whether it was acquired. It must not be held yet."""
         mode = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
         while True:
             self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -19,7 +19,7 @@ from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.notebook_results import Fault
 
 READY_SECONDS: Final = 60.0
-MESSAGE_BYTES: Final = 64 * 2**20  # how far a message may exceed the output limit and still be received
+MESSAGE_BYTES: Final = 64 * 2**20  # by how much a message may exceed the output limit and still be received
 _CONNECTION_ERRORS = (RuntimeError, OSError, TimeoutError, ValueError, KeyError, TypeError)
 
 
@@ -30,7 +30,7 @@ class Connection:
     Args:
         client: an asynchronous client of jupyter_client.
         language_info: what the kernel says about its language.
-        monitor: a socket that tells when the connection for outputs was closed; None if the place has no such socket.
+        monitor: a socket that reports when the connection for outputs was closed; None if the place has no such socket.
     """
 
     client: Any
@@ -48,7 +48,7 @@ class Connection:
 def connected(kernel: RunningKernel, output_bytes: int) -> Iterator[Connection]:
     """Connect to a kernel, and close the connection at the end of the context.
 
-    The sockets close the connection at a message that is much larger than the output limit, before it is in memory.
+    If a message is much larger than the output limit, the sockets close the connection before they read the message.
 
     Raises:
         PlaceError: the kernel does not answer.
@@ -84,13 +84,13 @@ async def _language_info(client: Any, kernel: RunningKernel) -> dict[str, Any]:
     try:
         await ensure_async(client.start_channels())
         await ensure_async(client.wait_for_ready(timeout=READY_SECONDS))
-        client.allow_stdin = False  # `input()` raises an exception in the kernel, and does not wait
+        client.allow_stdin = False  # so that `input()` raises an exception in the kernel instead of waiting
         content = (await _reply(client, await ensure_async(client.kernel_info())))["content"]
         language_info = content["language_info"]
     except _CONNECTION_ERRORS as error:
         raise _place_error(kernel, error) from None
     if not isinstance(language_info, dict):
-        raise PlaceError(Fault.NO_KERNEL, "the kernel does not say which language it executes")
+        raise PlaceError(Fault.NO_KERNEL, "the kernel does not report which language it executes")
     return language_info
 
 

@@ -1,7 +1,8 @@
 """Sets limits for this process and then replaces it by a program: `limits_launcher.py LIMITS PROGRAM ARGUMENT...`.
 
-The worker starts kernels and checks with this script, because a limit must exist before the program begins, and
-because code between fork and exec is not safe in a worker with threads. The process ID stays the same.
+The worker starts kernels and checks with this script. The limits must exist before the program begins, and the worker
+cannot set them between fork and exec, because this is not safe in a process with threads. The program has the process
+ID of this script.
 
 The memory limit is RLIMIT_DATA, which counts the memory that a process can write and that no file or other process
 shares. RLIMIT_AS would also count address space that is only reserved: CUDA, Java and Go reserve much more than a
@@ -25,13 +26,13 @@ def main(arguments: Sequence[str]) -> None:
     if limits.get("memory_bytes"):
         limit_memory(limits["memory_bytes"])
     try:
-        os.execvp(program[0], program)  # noqa: S606 - this is the purpose of the script
+        os.execvp(program[0], program)  # noqa: S606 - the script exists for this call
     except OSError as error:
         sys.exit(f"{program[0]}: {error.strerror}")
 
 
 def limit_memory(size: int) -> None:
-    """Limit the private writable memory of this process and of each of its children. A lower limit stays."""
+    """Limit the private writable memory of this process and of each of its children. A lower limit is kept."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     size = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))

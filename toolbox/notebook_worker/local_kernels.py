@@ -23,7 +23,7 @@ START_TIMEOUT: Final = 120.0
 SHUTDOWN_SECONDS: Final = 3.0
 _PYTHON_NAME: Final = re.compile(r"python(3(\.\d+)?)?")
 _NO_MEMORY: Final = re.compile(r"MemoryError|bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory")
-_SOCKET_DIRECTORY: Final = 90  # bytes; the path of a socket may have 107
+_SOCKET_DIRECTORY: Final = 90  # bytes; the path of a socket may have at most 107 bytes
 _STDERR: Final = 1 << 16
 
 
@@ -75,7 +75,7 @@ def find(name: str | None, python: str) -> KernelSpecification:
 
 
 def _specification(name: str, spec: Any, python: str) -> KernelSpecification:
-    """Return a kernel of jupyter_client. An interpreter without a path is that of the runtime."""
+    """Convert a kernel of jupyter_client. The command `python` without a path is the Python of the runtime."""
     argv = list(spec.argv)
     if argv and _PYTHON_NAME.fullmatch(argv[0]):
         argv[0] = python
@@ -124,7 +124,7 @@ def started(
 
 
 def _manager(specification: KernelSpecification, launcher: Sequence[str], private: Path) -> Any:
-    """Return a kernel manager for a specification, whatever kernels are installed for the worker itself."""
+    """Return a kernel manager that knows only the kernel of a specification."""
     from jupyter_client.manager import AsyncKernelManager
 
     directory = private / "kernel"
@@ -132,7 +132,8 @@ def _manager(specification: KernelSpecification, launcher: Sequence[str], privat
     directory.mkdir(mode=0o700)
     options: dict[str, Any] = {}
     if specification.python is not None and len(os.fsencode(directory)) < _SOCKET_DIRECTORY:
-        # Sockets in a private directory: other users of the machine could read the outputs on a TCP port.
+        # The sockets are in a private directory, because other users of the machine could read the outputs on a TCP
+        # port.
         options = {"transport": "ipc", "ip": str(directory / "s")}
     manager = AsyncKernelManager(
         kernel_name=specification.name,
@@ -168,7 +169,7 @@ def _specification_manager(specification: KernelSpecification, launcher: Sequenc
 
 
 async def _start(manager: Any, directory: Path, variables: Mapping[str, str], stderr: int) -> None:
-    """Start the kernel and wait until it answers. Raise RuntimeError if it does not."""
+    """Start the kernel and wait until it answers. Raise RuntimeError if the kernel does not answer."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
         await manager.start_kernel(cwd=str(directory), env=dict(variables), stdin=null, stdout=null, stderr=stderr)
@@ -222,7 +223,7 @@ class LocalKernel:
     Args:
         manager: the kernel manager.
         process: the process of the kernel, a `subprocess.Popen`.
-        kills: how many processes the system had killed when the kernel started.
+        kills: how many processes the system had killed for lack of memory when the kernel started.
     """
 
     def __init__(self, manager: Any, process: Any, stderr: PipeTail, kills: int) -> None:
@@ -268,7 +269,7 @@ def _how(status: int) -> str:
 
 
 class PipeTail:
-    """A pipe whose last output is kept, for the error messages of a program.
+    """A pipe that keeps the end of what was written to it. It collects the error messages of a program.
 
     Args:
         limit: how many bytes are kept.

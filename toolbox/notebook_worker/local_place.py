@@ -1,4 +1,4 @@
-"""The place of kernels and checks on this machine: with the environment and the limits of the settings."""
+"""Runs kernels and checks on this machine, with the environment and the limits of the settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIGKILL: Final = -9
 
 @contextmanager
 def opened(settings: Settings, environment: Path | None, directory: Path) -> Iterator[LocalPlace]:
-    """Reserve the processors of the settings, and provide a place while the context is active.
+    """Reserve the processors that the settings ask for, and provide the place while the context is active.
 
     Args:
         environment: the virtual environment of the runtime; None if the runtime has none.

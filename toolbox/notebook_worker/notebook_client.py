@@ -1,4 +1,6 @@
-"""Executes the cells with the client of papermill and nbclient, with limits of time and output, and kernels that die.
+"""Executes the cells of a notebook with the client of papermill and nbclient.
+
+The client adds limits for time and outputs, and notices when a kernel dies.
 
 The client does not trust the kernel: it ignores messages that violate the protocol, and limits the size of everything.
 """
@@ -24,16 +26,16 @@ from toolbox.notebook_worker.failure_texts import KernelError
 from toolbox.notebook_worker.kernel_connection import Connection
 from toolbox.notebook_worker.notebook_results import CellRecord, FailedCell, Fault, TestOutcome
 
-ALIVE_SECONDS: Final = 0.2  # between two looks at the kernel
-INTERRUPT_SECONDS: Final = 3.0  # for a kernel to end a cell after an interrupt
-IOPUB_SECONDS: Final = 30  # for the last outputs of a cell after its end
-ENDED_SECONDS: Final = 3.0  # for a place to find out how a kernel ended
+ALIVE_SECONDS: Final = 0.2  # between two checks whether the kernel is alive
+INTERRUPT_SECONDS: Final = 3.0  # how long a kernel may take to end a cell after an interrupt
+IOPUB_SECONDS: Final = 30  # how long the last outputs of a cell may take to arrive after the end of the cell
+ENDED_SECONDS: Final = 3.0  # how long a place may take to find out how a kernel ended
 MAX_MALFORMED: Final = 1_000
 _ENDING_STATES: Final = frozenset({"restarting", "autorestarting", "dead"})
 
 
 class CellFailureError(Exception):
-    """A cell failed, so that the notebook ended."""
+    """A cell failed, so the rest of the notebook is not executed."""
 
     def __init__(self, fault: Fault, message: str, error: KernelError | None = None, details: str = "") -> None:
         super().__init__(message)
@@ -58,7 +60,7 @@ class CellLimits:
 
 
 class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
-    """Executes the cells of a notebook with a kernel that runs already.
+    """Executes the cells of a notebook with a running kernel.
 
     Args:
         nb_man: the executed notebook.
@@ -97,7 +99,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         self._outputs_task: asyncio.Task[Any] | None = None
 
     def execute(self, **_: Any) -> Any:
-        """Execute the cells. A failure is in `failure` and `failed_cell` afterwards.
+        """Execute the cells. If a cell fails, `failure` and `failed_cell` describe this.
 
         Raises:
             CannotWriteError: the executed notebook cannot be written.
@@ -108,7 +110,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         return self.nb
 
     def papermill_execute_cells(self) -> None:
-        """Execute the code cells until one fails, and record each."""
+        """Execute the code cells until one of them fails, and record each executed cell."""
         for index, cell in enumerate(self.nb.cells):
             if cell.cell_type != "code":
                 continue
@@ -148,7 +150,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
                 return
             raise CellFailureError(found.fault, found.text + found.advice, found) from None
         except CellTimeoutError:
-            message = f"the kernel did not send the end of its outputs within {IOPUB_SECONDS} s"
+            message = f"the kernel did not report the end of its outputs within {IOPUB_SECONDS} s"
             raise CellFailureError(Fault.TIMEOUT, message) from None
         except DeadKernelError:
             if self._write_error:
@@ -181,14 +183,14 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         self.records.append(CellRecord(self._numbers[index], str(cell.get("id", "")), outcome, started, seconds))
 
     def _kernel_death(self) -> CellFailureError:
-        """Return how the kernel ended. The place may need a moment to know."""
+        """Return how the kernel ended. Wait a moment if the place does not know this yet."""
         deadline = time.monotonic() + ENDED_SECONDS
         while (ended := self._kernel.ended()) is None and time.monotonic() < deadline:
             time.sleep(0.05)
         fault = (ended.fault if ended else None) or Fault.KERNEL_DIED
         return CellFailureError(fault, failure_texts.end_of_kernel(ended), details=ended.stderr if ended else "")
 
-    # The methods below replace those of nbclient, which calls them while it executes a cell.
+    # The methods below override methods of nbclient, which calls them while it executes a cell.
 
     async def _check_raise_for_error(self, cell: Any, cell_index: int, exec_reply: dict[str, Any] | None) -> None:
         content = exec_reply["content"] if exec_reply else {}
@@ -203,7 +205,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         return max(0.01, min(self._limits.cell, self._deadline - time.monotonic()))
 
     async def _async_handle_timeout(self, timeout: float, cell: Any = None) -> None:  # noqa: ARG002
-        """Interrupt the kernel, and wait until it has sent the traceback of the interrupt. Then give up."""
+        """Interrupt the kernel, wait until it has sent the traceback of the interrupt, and raise the failure."""
         is_cell = timeout >= self._limits.cell
         limit, subject = (self._limits.cell, "the cell") if is_cell else (self._limits.notebook, "the notebook")
         failure = CellFailureError(Fault.TIMEOUT, f"{subject} exceeded its time limit of {limit:g} s")
@@ -220,8 +222,8 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         self._watcher = asyncio.current_task()
         is_connected = True
         while await ensure_async(self.kc.is_alive()) and self._kernel.ended() is None:
-            if not is_connected:  # the kernel has not ended since the connection was closed
-                message = f"a message of the kernel is much larger than {_mebibytes(self._limits.output_bytes)}"
+            if not is_connected:  # the connection was closed, and the kernel has not ended
+                message = f"the kernel sent a message that is much larger than {_mebibytes(self._limits.output_bytes)}"
                 self._give_up(CellFailureError(Fault.TOO_MUCH_OUTPUT, message))
                 return
             await asyncio.sleep(ALIVE_SECONDS)
@@ -324,7 +326,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
             self._merger.start_cell()
 
     def _give_up(self, reason: CellFailureError | None) -> None:
-        """End the execution of the cell. Without a reason, the kernel has ended."""
+        """End the execution of the cell. None as the reason means that the kernel has ended."""
         self._stop_reason = self._stop_reason or reason
         if self.task_poll_for_reply:
             self.task_poll_for_reply.cancel()
@@ -342,12 +344,12 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
 
 
 def _says_end(message: dict[str, Any]) -> bool:
-    """Return whether a message says that a kernel ended: a Jupyter server restarts its kernels and announces it."""
+    """Return whether a message says that the kernel ended. A Jupyter server sends it before it restarts the kernel."""
     return message["msg_type"] == "status" and message["content"].get("execution_state") in _ENDING_STATES
 
 
 def _asks_to_exit(payload: Any) -> bool:
-    """Return whether a cell called `exit()` of IPython, which ends the kernel a moment later."""
+    """Return whether a cell called `exit()` of IPython. The kernel then ends a moment later."""
     return isinstance(payload, list) and any(
         isinstance(item, dict) and item.get("source") == "ask_exit" for item in payload
     )

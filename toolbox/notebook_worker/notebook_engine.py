@@ -1,4 +1,4 @@
-"""The engine with which papermill executes a notebook on a kernel of a place, and the injection of the parameters."""
+"""Executes a notebook with papermill on a kernel of a place, and injects the parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENGINE: Final = "topgallant"
 
 @dataclass(frozen=True)
 class Execution:
-    """The kernel, the limits and the numbers of the cells, which papermill does not pass to an engine.
+    """What the engine needs in addition to what papermill passes to it.
 
     Args:
         numbers: the number of each code cell, by its index in the notebook.

@@ -1,4 +1,4 @@
-"""Reads the file of a notebook: its size, format and structure are checked before anything is executed."""
+"""Reads the file of a notebook, and checks its size, format and structure before anything is executed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 MAX_BYTES: Final = 64 * 2**20
-MAX_DEPTH: Final = 100  # of JSON values
+MAX_DEPTH: Final = 100  # levels of nested JSON values
 FORMAT: Final = 4
 _FIRST_MINOR_WITH_IDS: Final = 5
 
@@ -44,11 +44,11 @@ class NotebookFile:
 
     Args:
         notebook: the notebook in the newest format of version 4; each cell has an id.
-        language: the language that the notebook says it is written in, in lower case; empty if it does not say.
-        manual: what a person must do first; None if the metadata of the notebook does not say.
+        language: the language in the metadata of the notebook, in lower case; empty if it is missing.
+        manual: what a person must do first; None if the metadata of the notebook has no such field.
         has_ids: whether the file contains ids of cells.
         code_cells: the code cells in their order, without the cell that papermill injects later.
-        expected: the outputs of each code cell in the file. The execution gives the cells other outputs.
+        expected: the outputs of each code cell in the file, before the execution replaces them.
     """
 
     notebook: NotebookNode
@@ -99,14 +99,14 @@ def _content(path: Path, within: Path) -> str:
     try:
         if not path.resolve().is_relative_to(within.resolve()):
             raise NotebookFileError("the path of the notebook leads out of the sources of the run")
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NotebookFileError("the notebook is not a regular file")
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotebookFileError("the file does not exist") from None
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links is a RuntimeError before Python 3.13
+    except (OSError, RuntimeError, ValueError) as error:  # Python before 3.13 raises RuntimeError for a loop of links
         raise NotebookFileError(f"the file cannot be read: {one_line(str(error))}") from None
     if len(content) > MAX_BYTES:
         raise NotebookFileError(f"the file is larger than {MAX_BYTES // 2**20} MiB: strip the outputs")
@@ -151,7 +151,7 @@ def _check_format(document: dict[str, Any]) -> None:
     major: Any = document.get("nbformat")
     minor: Any = document.get("nbformat_minor", 0)
     if not _is_number(major) and "worksheets" not in document:
-        raise NotebookFileError("the file is not a notebook: it has no number `nbformat`")
+        raise NotebookFileError("the file is not a notebook: `nbformat` must be a number")
     if not _is_number(major) or major < FORMAT:
         raise NotebookFileError(
             f"the notebook has the old format {major if _is_number(major) else 'version 1 or 2'}: "
@@ -170,13 +170,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _validated(document: dict[str, Any]) -> NotebookNode:
-    """Return the notebook in the newest format 4. Ids that are missing or not unique are renewed, as Jupyter does."""
+    """Return the notebook in the newest format 4. Cells without a unique id get a new id, as in Jupyter."""
     import nbformat
 
     _check_cells(document)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nbformat warns about the ids that it renews
+            warnings.simplefilter("ignore")  # nbformat warns about the ids that it replaces
             _, document = nbformat.validator.normalize(document)
             nbformat.validate(document)
             notebook: NotebookNode = nbformat.v4.upgrade(nbformat.v4.to_notebook(document))

@@ -1,8 +1,8 @@
-"""What the notebook worker leaves: the names of its files, the records in them, and its exit statuses.
+"""The results of the notebook worker: the names of its files, the records in them, and its exit statuses.
 
 The worker writes the files into its working directory, which is `files/` of the attempt. It appends a line to
-`results.jsonl` after each test and syncs the line, so that a worker that is killed leaves the results of all tests
-that ended. Checks, metrics and reports read the files, and trust nothing in them.
+`results.jsonl` after each test and syncs the line, so that a worker that is killed leaves the results of all tests that
+ended. Checks, metrics and reports read the files, and validate everything in them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ENVIRONMENT_LOG: Final = "environment.log"  # the output of pip
 EXECUTED: Final = "executed"  # the directory of the executed notebooks, NAME.ipynb
 SAMPLES: Final = "samples"  # the directory of the samples of each notebook, NAME.csv
 
-TESTED: Final = 0  # each test has a result, whatever the outcome
+TESTED: Final = 0  # each test has a result, which may be a failure
 INVALID_SETTINGS: Final = 2
 CANNOT_WRITE: Final = 74
 UNAVAILABLE: Final = 75  # a Jupyter server or a package index does not answer, so that no test could run
@@ -41,11 +41,11 @@ class Fault(str, Enum):
     """Why a test did not pass.
 
     CODE: a cell raised an exception.
-    EXPECTATION: a check found something else than what was expected.
+    EXPECTATION: a check found something other than what was expected.
     OUTPUT: the outputs of a notebook differ from the expected outputs.
     TIMEOUT: a cell, a notebook or a check exceeded its time limit.
     KERNEL_DIED: the kernel ended by itself or by a signal.
-    OUT_OF_MEMORY: the kernel ended because it exceeded its memory, or a cell raised MemoryError.
+    OUT_OF_MEMORY: the kernel exceeded its memory, or a cell raised MemoryError.
     TOO_MUCH_OUTPUT: a notebook or a check wrote more than its limit.
     INVALID_NOTEBOOK: the file is missing, is not JSON, or is not a valid notebook.
     OLD_FORMAT: the notebook has a format before version 4.
@@ -106,7 +106,7 @@ class CellRecord:
 
 @dataclass(frozen=True)
 class FailedCell:
-    """The cell of a notebook at which a notebook failed.
+    """The cell at which a notebook failed.
 
     Args:
         number: see CellRecord.
@@ -123,7 +123,7 @@ class FailedCell:
 
 @dataclass(frozen=True)
 class NotebookRecord:
-    """What is known about the execution of a notebook.
+    """The record of the execution of a notebook.
 
     Args:
         executed: the name of the executed notebook in EXECUTED; empty if there is none.
@@ -145,7 +145,7 @@ class TestResult:
         name: the name of the test, unique among the tests of its kind.
         checked: what the test checked, as a sentence; empty for a notebook.
         expected: what was expected; empty if the test has no single expectation.
-        found: what was found instead, or as well.
+        found: what was found, whether or not it is what was expected.
         message: one line that says why the test did not pass, or was skipped; empty if it passed.
         started: when the test began, in seconds since 1970.
         seconds: the duration.
@@ -172,14 +172,14 @@ class TestResult:
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """What the worker used, written at its end and before the first test.
+    """What the worker used. The worker writes the report before the first test, and again at its end.
 
     Args:
         versions: the versions of Python and of the packages that execute notebooks, by name.
-        environment: the digest of the environment of the runtime; empty if it has none of ours.
+        environment: the digest of the environment of the runtime; empty if the worker made no environment.
         environment_seconds: how long the installation of the environment took; None if it was in the cache.
         is_finished: whether all tests have ended.
-        fault: why the worker ended early; empty if it did not.
+        fault: why the worker ended early; empty if it reached its end.
     """
 
     versions: dict[str, str]

@@ -1,6 +1,7 @@
 """The settings of the notebook worker, which a run writes to `src/settings.json` of an attempt.
 
-`toolbox/notebooks/` validates the configuration and makes the settings. The worker only converts them.
+`toolbox/notebooks/` validates the configuration and makes the settings. The worker only converts the JSON to these
+classes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ class Runtime:
     """What is tested.
 
     Args:
-        kernel: the name of a Jupyter kernel that exists on the target; None for a kernel in the environment that is
-            made from `requirements`, or for `python3` if there are none.
+        kernel: the name of a Jupyter kernel that exists on the target; None for a kernel of the environment that is
+            made from `requirements`. Without `requirements`, None stands for a kernel of `python`, or for the default
+            kernel of a Jupyter server.
         requirements: the lines of a requirements file; None if no environment is made.
-        python: the Python interpreter from which the environment is made.
+        python: the Python interpreter from which the environment is made. Without `requirements`, it is the Python of
+            the runtime.
     """
 
     name: str
@@ -48,7 +51,7 @@ class CheckSettings:
     Args:
         file: the path of the file, relative to `src/`. Its ending, `.sh` or `.py`, tells which kind it is.
         timeout: the time limit in seconds.
-        skip: why the check does not apply; it is skipped with this reason. None to run the check.
+        skip: why the check does not apply. The check is skipped with this reason. None to run the check.
     """
 
     name: str
@@ -66,9 +69,9 @@ class NotebookSettings:
         parameters: the values for the cell with the tag `parameters`.
         cell_timeout: the time limit of each cell in seconds.
         timeout: the time limit of the notebook in seconds.
-        manual: what a person must do first; the notebook is skipped with this reason. None to execute the notebook.
-        compare_outputs: whether the outputs of all cells must equal the outputs in the file. Otherwise only those of
-            cells with the tag `nbval-check-output` must.
+        manual: what a person must do first. The notebook is skipped with this reason. None to execute the notebook.
+        compare_outputs: whether the outputs of all cells must equal the outputs in the file. If not, only cells with
+            the tag `nbval-check-output` are compared.
         ignore: pairs of a regular expression and a replacement, applied to both outputs before they are compared.
     """
 
@@ -87,7 +90,7 @@ class Settings:
     """The settings of one execution of the worker.
 
     Args:
-        promises: what the runtime and the machine promise, which checks compare with what they find. Each check
+        promises: what the runtime and the machine promise. Checks compare the promises with what they find. Each check
             documents the keys that it reads.
         environments: the directory of the cached environments on the target.
         keep_days: how long an environment is kept after its last use.

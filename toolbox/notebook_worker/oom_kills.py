@@ -1,7 +1,7 @@
-"""Counts the processes that the kernel of the system killed because memory was exhausted.
+"""Counts the processes that the operating system killed because memory was exhausted.
 
-The worker compares the count before and after a kernel or a check was killed by SIGKILL: only the count tells the
-killer of the system apart from a person with `kill -9`.
+If SIGKILL ended a kernel or a check, the worker compares the count with the count before the start. Only the count
+distinguishes the operating system from a person who used `kill -9`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ROOT: Final = Path("/")
 
 
 def count(root: Path = _ROOT) -> int:
-    """Return how many processes were killed in the control group of this process; on the machine if it has none.
+    """Return how many processes were killed in the control group of this process, or on the machine without a group.
 
     Args:
         root: the directory that contains `proc` and `sys`.
@@ -31,7 +31,7 @@ def count(root: Path = _ROOT) -> int:
 def _candidates(root: Path) -> Iterator[Path]:
     """Return the files with a count, best first.
 
-    A container may see the path of its group on the host, while its group is mounted as the root of the hierarchy.
+    In a container, the path of the group may be that on the host, although the group is mounted as the root.
     """
     groups = root / "sys/fs/cgroup"
     lines: list[str] = []

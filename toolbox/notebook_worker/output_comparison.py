@@ -1,7 +1,7 @@
 """Compares the outputs of an executed notebook with the outputs in its file, as nbval does.
 
-The streams of a cell are merged. Texts are compared after what always varies is replaced, images and other binary
-data only by their kind. Of an exception, its name and message are compared.
+The streams of a cell are merged. Texts are compared after the parts that always vary were replaced. Of images and other
+binary data, only the kind is compared. Of an exception, the name and the message are compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Mismatch:
 
     Args:
         output: the name of the output, such as `stdout` or `text/html of output 1`.
-        expected: the lines around the first difference, and so `found`.
+        expected: the expected lines around the first difference.
+        found: the lines of the new output there.
         diff: a unified diff of these lines.
     """
 
@@ -53,7 +54,7 @@ class Mismatch:
 
 
 def is_compared(cell: Any, *, all_cells: bool) -> bool:
-    """Return whether the tags and the settings ask for a comparison of the cell's outputs."""
+    """Return whether the tags of the cell or the settings require a comparison of the cell's outputs."""
     names = notebook_reading.tags(cell)
     return IGNORE_TAG not in names and (all_cells or CHECK_TAG in names)
 
@@ -78,7 +79,7 @@ def mismatches(comparisons: Sequence[Comparison], ignore: Sequence[tuple[str, st
 
 
 def named_texts(outputs: Iterable[Any]) -> dict[str, str]:
-    """Return the texts to compare by the name of the output. The text of an image is its kind."""
+    """Return the texts to compare, with the name of the output as the key. The text of an image is its kind."""
     streams: dict[str, list[str]] = {}
     texts: dict[str, str] = {}
     number = 0
@@ -101,7 +102,7 @@ def _text(kind: str, data: Any) -> str:
 
 
 def _overwritten(text: str) -> str:
-    """Return a text as a terminal shows it: what follows a carriage return replaces the line, as progress bars do."""
+    """Return a text as a terminal shows it: text after a carriage return replaces the line, as in progress bars."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 

@@ -23,7 +23,8 @@ REQUIREMENTS: Final = (  # pinned, so that all targets execute notebooks in the 
     "jupyter_client==8.6.3",
     "nvidia-ml-py==12.575.51",
 )
-NEEDED: Final = ("papermill", "nbclient", "nbformat", "jupyter_client")  # without NVML, only GPU samples are missing
+# pynvml is not needed: without it, only the samples of GPUs are missing.
+NEEDED: Final = ("papermill", "nbclient", "nbformat", "jupyter_client")
 _LOCK_VARIABLE: Final = "TOPGALLANT_NOTEBOOK_WORKER_LOCK"
 
 
@@ -45,13 +46,13 @@ def ensure(store: EnvironmentStore, arguments: Sequence[str]) -> None:
     _keep_lock()
     if not missing():
         return
-    store.log.line(f"{sys.executable} lacks {', '.join(missing())}; the worker uses an environment of its own")
+    store.log.line(f"{sys.executable} lacks {', '.join(missing())}; the worker makes an environment for itself")
     environment = store.acquire(REQUIREMENTS, sys.executable)
-    # The lock stays with the new program, so that no other worker removes the environment.
+    # The new program inherits the lock, so that no other worker removes the environment.
     os.set_inheritable(environment.lock.file, True)
     os.environ[_LOCK_VARIABLE] = str(environment.lock.file)
     sys.stdout.flush()
-    os.execv(environment.python, [str(environment.python), *arguments])  # noqa: S606 - with an absolute path
+    os.execv(environment.python, [str(environment.python), *arguments])  # noqa: S606 - the path is absolute
 
 
 def _keep_lock() -> None:

@@ -20,13 +20,13 @@ def replaced(request: Any) -> list[str]:
     texts = []
     for text in request["texts"]:
         for pattern, replacement in patterns:
-            text = pattern.sub(replacement, text)  # noqa: PLW2901 - each pattern changes the result of the last one
+            text = pattern.sub(replacement, text)  # noqa: PLW2901 - each pattern changes the text further
         texts.append(text)
     return texts
 
 
 def main() -> int:
-    """Answer the request. The status is 1 if the texts need too much memory."""
+    """Answer the request on stdin. Exit with status 1 if the texts need too much memory."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
         json.dump(replaced(json.load(sys.stdin)), sys.stdout)

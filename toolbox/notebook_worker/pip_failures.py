@@ -1,7 +1,7 @@
-"""Tells why pip failed: requirements that cannot be installed, or an index that does not answer.
+"""Finds out why pip failed: requirements that cannot be installed, or an index that does not answer.
 
-pip has one exit status for both, and reports an index that does not answer as "no matching distribution". Only the
-lines before that tell the reason, so this module knows the messages of pip and urllib3.
+pip has one exit status for both, and reports an index that does not answer as "no matching distribution". The reason is
+only in the lines before that, so this module searches for messages of pip and urllib3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .failure_texts import one_line
 from .notebook_results import Fault
 
 _NO_ANSWER: Final = re.compile(
-    r"Retrying \(Retry\(total=0"  # the last of the attempts of urllib3
+    r"Retrying \(Retry\(total=0"  # the last attempt of urllib3
     r"|Max retries exceeded"
     r"|too many 5\d\d error responses"
     r"|HTTP error 5\d\d\b"
@@ -26,9 +26,9 @@ _NO_ANSWER: Final = re.compile(
     re.IGNORECASE,
 )
 _UNFETCHED: Final = re.compile(r"Could not fetch URL .* - skipping")
-_NOT_FOUND: Final = ": 404 Client Error"  # usual for each index that does not have a package
+_NOT_FOUND: Final = ": 404 Client Error"  # not a failure: with several indexes, some do not have a package
 _LOG_BYTES: Final = 32 * 2**20
-_RECOVERED: Final = re.compile(r"Retrying \(Retry\(total=[1-9]")  # an attempt that failed, with more to come
+_RECOVERED: Final = re.compile(r"Retrying \(Retry\(total=[1-9]")  # an attempt that failed, before further attempts
 _NO_ENSUREPIP: Final = re.compile(r"ensurepip is not\b|No module named '?(?:ensurepip|venv)'?")
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _REFUSED: Final = re.compile(r"Could not fetch URL .*: 4\d\d Client Error|is not a trusted or secure host")
@@ -45,7 +45,7 @@ def masked(text: str) -> str:
 def unfetched(pip_log: Path) -> list[str]:
     """Return the lines of pip's own log that name pages of the index which pip could not fetch.
 
-    pip prints them only with `--verbose`, among thousands of others.
+    pip prints these lines only with `--verbose`, among thousands of other lines.
     """
     try:
         with pip_log.open(encoding="utf-8", errors="replace") as file:
@@ -56,7 +56,7 @@ def unfetched(pip_log: Path) -> list[str]:
 
 
 def is_disk_full(lines: Sequence[str]) -> bool:
-    """Whether pip failed because it could not write."""
+    """Return whether pip failed because the disk is full."""
     return any(_FULL.search(line) for line in lines)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-# The numeric libraries start a thread per processor of the machine, although the program may use fewer.
+# By default, numeric libraries start a thread per processor of the machine, even if the program may use fewer.
 _THREADS: Final = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -38,7 +38,7 @@ def make(
         inherited: the variables of the worker.
         private: a directory for files of Jupyter and IPython.
         environment: the virtual environment of the runtime; None if the runtime has none.
-        threads: the number of threads of numeric libraries; None for their own choice.
+        threads: the number of threads of numeric libraries; None for the default of each library.
     """
     removed = _FOREIGN if environment is not None else ("PYTHONSTARTUP",)
     variables = {name: value for name, value in inherited.items() if name not in removed}

@@ -2,7 +2,8 @@
 
 The worker sends the source of this file, followed by a call of `main`, to the Python of the runtime: version 3.8 or
 later, possibly on another machine, without the other files of the worker. So the file imports only the standard
-library. A check can print anything, because the marker is a new random text for each execution.
+library. The marker is a new random text for each execution, so a check can print anything without being mistaken for a
+result.
 """
 
 from __future__ import annotations
@@ -40,10 +41,15 @@ def main(source: str, file: str, promises: str, marker: str) -> None:
 
 def _execute(source: str, file: str, promises: Any, write: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Write the results of a check, and return how it ended."""
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # the lines of tracebacks
+    linecache.cache[file] = (
+        len(source),
+        None,
+        source.splitlines(keepends=True),
+        file,
+    )  # for tracebacks
     namespace: dict[str, Any] = {"__name__": "check", "__file__": file}
     try:
-        exec(compile(source, file, "exec"), namespace)  # noqa: S102 - the purpose of the harness
+        exec(compile(source, file, "exec"), namespace)  # noqa: S102 - the harness exists for this call
         write({"checked": (namespace.get("__doc__") or "").strip().split("\n\n")[0]})
         for record in _records(namespace["check"](promises)):
             write({"result": {name: str(record[name]) for name in _FIELDS if record.get(name) is not None}})

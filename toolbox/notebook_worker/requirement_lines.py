@@ -1,4 +1,4 @@
-"""Checks the lines of a requirements file, which are data: a line must not read other files or change how pip works.
+"""Checks the lines of a requirements file: a line must not make pip read other files or work in another way.
 
 A line is a requirement as in PEP 508, or one of the options in `OPTIONS`. Options that read files which the run does
 not send (`-r`, `-c`), or install a directory that can change later (`-e`), are refused.
@@ -57,7 +57,8 @@ def with_kernel(lines: Sequence[str]) -> list[str]:
 def digest(lines: Sequence[str], interpreter: Sequence[str]) -> str:
     """Return the name of the environment for normalized lines and an interpreter.
 
-    The order of the lines does not matter. A wheel or an archive on this machine counts with its content.
+    The order of the lines does not matter. If a line names a wheel or an archive on this machine, its content is part
+    of the digest.
     """
     content = hashlib.sha256()
     content.update(f"{list(interpreter)}\n".encode())
@@ -89,7 +90,7 @@ def _logical_lines(lines: Sequence[str]) -> Iterator[str]:
 
 def _check(line: str) -> None:
     if not line.isprintable():
-        raise InvalidRequirementError(f"the requirement {line!r} has a character that cannot be printed")
+        raise InvalidRequirementError(f"the requirement {line!r} contains a character that cannot be printed")
     first, *rest = line.split(" ")
     if first.startswith("-"):
         _check_option(line, first)

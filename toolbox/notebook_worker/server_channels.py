@@ -1,10 +1,11 @@
 """The connection to a kernel of a Jupyter server: one websocket, over which the messages of all channels go.
 
-A thread reads and writes the websocket, so that pings are answered while nothing waits for messages. If the connection
-breaks, it is opened again with the same session, for which the server has kept the messages of the kernel.
+A thread reads and writes the websocket, so that pings are answered even if no code waits for messages. If the
+connection breaks, the thread opens it again with the same session. The server has kept the messages of the kernel for
+this session.
 
 This is the protocol of https://jupyter-server.readthedocs.io/en/latest/developers/websocket-protocols.html, in its
-oldest form, which every server understands.
+oldest version, which every server supports.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
 
 CONNECT_SECONDS: Final = 60.0
-"""How long a broken connection is opened again."""
+"""How long the thread tries to open a broken connection again, in seconds."""
 _PING_SECONDS: Final = 15.0
 _CLOSE_SECONDS: Final = 2.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _LARGEST_MESSAGE: Final = 1 << 28
-_MOST_WAITING: Final = 256 << 20  # bytes of messages that nothing has read yet; twice as many if they are no outputs
+_MOST_WAITING: Final = 256 << 20  # bytes of unread messages; messages that are not outputs may have twice as many
 _MESSAGE_TOO_BIG: Final = 1009  # the code with which tornado closes a connection at a message that is too large
 _LIMIT_WARNING: Final = re.compile(r"\s*IOPub (data|message) rate exceeded")
 _LIMITS: Final = {"data": "iopub_data_rate_limit", "message": "iopub_msg_rate_limit"}
@@ -46,7 +47,7 @@ _CHANNELS: Final = ("shell", "iopub", "stdin", "control")
 
 
 class Channel:
-    """The received messages of a channel. Threads and event loops may wait for them."""
+    """The received messages of a channel. Threads and event loops may wait for messages."""
 
     def __init__(self, send: Any) -> None:
         self._send = send
@@ -100,14 +101,14 @@ class Channel:
         return message
 
     def is_alive(self) -> bool:
-        """Return True: the connection reports its end itself."""
+        """Return True, because the connection itself reports its end."""
         return True
 
     def start(self) -> None:
-        """Do nothing: the connection has begun already."""
+        """Do nothing, because the connection exists already."""
 
     def stop(self) -> None:
-        """Do nothing: the connection ends all channels."""
+        """Do nothing, because the connection ends all channels."""
 
 
 class KernelSocket:
@@ -122,8 +123,8 @@ class KernelSocket:
         self._kernel = kernel
         self._session = session
         self._url = _websocket_url(rest, kernel, session)
-        self.has_ended = ""  # the state of the kernel that the server announced: it has died, or was restarted
-        self.lost = ""  # why the connection ended for good; empty while it exists
+        self.has_ended = ""  # the state that the server announced when the kernel died or was restarted; empty before
+        self.lost = ""  # why the connection cannot be opened again; empty while it exists
         self.drops = 0
         self._has_dropped_outputs = False
         self._loop = asyncio.new_event_loop()
@@ -136,7 +137,7 @@ class KernelSocket:
         self._thread.start()
 
     def wait_until_connected(self, seconds: float = CONNECT_SECONDS) -> bool:
-        """Wait for the first connection, and return whether it exists."""
+        """Wait for the first connection, and return whether it was opened."""
         return self._is_connected.wait(seconds) and not self.lost
 
     def close(self) -> None:
@@ -169,7 +170,7 @@ class KernelSocket:
                 self._loop.run_until_complete(self._main)
         except asyncio.CancelledError:
             pass
-        except Exception as error:  # noqa: BLE001 - the waiting threads raise the error
+        except Exception as error:  # noqa: BLE001 - `lost` tells the waiting threads
             self.lost = self.lost or f"the connection failed: {one_line(repr(error))}"
         finally:
             self._is_connected.set()
@@ -207,7 +208,7 @@ class KernelSocket:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _gone(self) -> str:
-        """Return why the kernel can no longer be reached; empty if it exists."""
+        """Return why the kernel can no longer be reached; empty if the server still has the kernel."""
         try:
             self._rest.json("GET", f"/api/kernels/{quoted(self._kernel)}", seconds=CONNECT_SECONDS)
         except ReplyError as error:
@@ -217,7 +218,7 @@ class KernelSocket:
         return ""
 
     async def _converse(self) -> bool:
-        """Exchange messages until the connection ends. Return True if it existed."""
+        """Open the websocket, and exchange messages until it ends. Return True if it was opened."""
         from tornado.httpclient import HTTPRequest
         from tornado.websocket import websocket_connect
 
@@ -258,7 +259,7 @@ class KernelSocket:
                 raise
 
     def _take(self, content: str | bytes) -> None:
-        """Pass a message on to its channel. A message that violates the protocol is ignored."""
+        """Put a message into its channel. Ignore a message that violates the protocol."""
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, struct.error):
             message = _message(content)
             channel = self.channels[message.pop("channel")]
@@ -274,9 +275,9 @@ class KernelSocket:
             self._deliver(channel, message, len(content))
 
     def _exceeded_limit(self, message: dict[str, Any]) -> str:
-        """Return the limit of the server that a message reports as exceeded; empty if it is no such report.
+        """Return the limit of the server that was exceeded according to a message; empty for other messages.
 
-        The server sends the report as an output, in the session of the client and not in that of the kernel.
+        The server reports this as an output, in the session of the client and not in the session of the kernel.
         """
         if message["msg_type"] != "stream" or message["header"].get("session") != self._session:
             return ""
@@ -293,7 +294,7 @@ class KernelSocket:
             self._report_drop("the kernel sent outputs faster than the worker could read them")
 
     def _report_drop(self, reason: str) -> None:
-        """Let the reader of the outputs know that some are missing."""
+        """Add a message to the outputs that says that some outputs are missing."""
         if not self._has_dropped_outputs:
             self._has_dropped_outputs = True
             content = {"name": "stderr", "text": ""}
@@ -302,7 +303,7 @@ class KernelSocket:
             )
 
     def _watch_size(self, socket: Any) -> None:
-        """Report a message that is too large for a connection: tornado only closes the connection."""
+        """Report a message that is too large for the connection, because tornado only closes the connection."""
         close = socket.protocol.close
 
         def closing(code: int | None = None, reason: str | None = None) -> None:
@@ -326,7 +327,7 @@ class ServerKernelClient(AsyncKernelClient):
         self.allow_stdin = False
 
     def start_channels(self, *_: Any, **__: Any) -> None:
-        """Do nothing: the connection exists."""
+        """Do nothing, because the connection exists."""
 
     def stop_channels(self) -> None:
         """Close the connection."""
@@ -364,7 +365,7 @@ class ServerKernelClient(AsyncKernelClient):
 
 
 async def _close(socket: Any) -> None:
-    """Close a websocket, and wait until the server has closed it too: only then is the connection closed."""
+    """Close a websocket, and wait until the server has closed it too."""
     socket.close()
 
     async def drain() -> None:
@@ -382,7 +383,7 @@ def _websocket_url(rest: ServerRest, kernel: str, session: str) -> str:
 
 
 def _message(content: str | bytes) -> dict[str, Any]:
-    """Return a message, whose buffers follow the JSON if it is binary."""
+    """Return a message from the websocket. In binary messages, buffers follow the JSON."""
     if isinstance(content, str):
         message: dict[str, Any] = json.loads(content)
         return message

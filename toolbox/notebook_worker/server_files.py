@@ -1,4 +1,4 @@
-"""Copies files to a Jupyter server and back, with its contents API. Names from the server are checked."""
+"""Copies files to a Jupyter server and back, with its contents API. The names that the server sends are checked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def create_directory(rest: ServerRest, path: str) -> None:
 
 
 def upload(rest: ServerRest, source: Path, directory: str) -> dict[str, RemoteFile]:
-    """Copy the files of a directory to the server, and return the files there, by path.
+    """Copy the files of a directory to the server, and return the new files on the server, by path.
 
     Raises:
         PlaceError: there are too many files, or the server cannot store them.
@@ -71,7 +71,7 @@ def upload(rest: ServerRest, source: Path, directory: str) -> dict[str, RemoteFi
 
 
 def fetch(rest: ServerRest, directory: str, target: Path, known: dict[str, RemoteFile]) -> list[str]:
-    """Copy new and changed files of a directory of the server to this machine, and return what was left out.
+    """Copy new and changed files of a directory of the server to this machine, and return the files that were left out.
 
     Args:
         known: the files that were uploaded.
@@ -89,7 +89,7 @@ def fetch(rest: ServerRest, directory: str, target: Path, known: dict[str, Remot
             left_out.append(file.path)
             continue
         try:
-            # Not `/files/`, which some hubs serve from another host.
+            # Files are not read from `/files/`, because some hubs serve this path from another host.
             content = _content(rest, f"{directory}/{file.path}", file.size)
             _write(content, target, file.path)
         except (ReplyError, OSError, ValueError) as error:
@@ -108,7 +108,7 @@ def _write(content: bytes, target: Path, path: str) -> None:
 
 
 def delete(rest: ServerRest, directory: str) -> None:
-    """Delete a directory of the server, as far as the contents API can: it does not see hidden files."""
+    """Delete a directory of the server. The contents API does not see hidden files, which may remain."""
     folders = {PurePosixPath(directory)}
     for file in listed(rest, directory):
         path = PurePosixPath(directory, file.path)
@@ -148,7 +148,7 @@ def _listed(rest: ServerRest, directory: str, below: PurePosixPath, depth: int) 
 
 
 def is_safe(name: str) -> bool:
-    """Return whether a name from the server is the name of a file, and no path."""
+    """Return whether a name from the server is the name of a file and not a path."""
     return name not in {"", ".", ".."} and "/" not in name and "\0" not in name and len(os.fsencode(name)) < 256  # noqa: PLR2004
 
 
@@ -159,7 +159,7 @@ def _remote_file(path: str, model: dict[str, Any]) -> RemoteFile:
 
 
 def _content(rest: ServerRest, path: str, size: int) -> bytes:
-    most = 4 * max(size, 1 << 16) + (1 << 20)  # base64 and the file may have grown
+    most = 4 * max(size, 1 << 16) + (1 << 20)  # the content may be base64, and the file may have grown
     address = f"{_CONTENTS}/{quoted(path)}?type=file&format=base64&content=1"
     document = json.loads(rest.content("GET", address, most=most))
     text = document.get("content") if isinstance(document, dict) else None

@@ -1,7 +1,7 @@
 """A Python kernel of a Jupyter server that does what the REST API of the server cannot do.
 
-It runs `server_programs.py`, whose functions the worker calls. The results come with the replies to requests, because a
-server drops outputs that come too fast, but no replies.
+It runs `server_programs.py`, whose functions the worker calls. The results are in the replies to requests, because a
+server drops outputs that arrive too fast, but never replies.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def session(rest: ServerRest, directory: str, name: str, kernel: str | None) -> 
     """Start a kernel in a directory of the server, yield the id of the kernel, and shut the kernel down at the end.
 
     Args:
-        name: the name of the session, unique in the directory. The same name twice is one kernel.
+        name: the name of the session, unique in the directory. A second call with the same name uses the same kernel.
 
     Raises:
         PlaceError: the server cannot start the kernel.
     """
     body = {
-        "path": f"{directory}/{name}.ipynb",  # the kernel starts in the directory of this file, which need not exist
+        "path": f"{directory}/{name}.ipynb",  # the kernel starts in the directory of this file; the file need not exist
         "name": name,
         "type": "notebook",
         "kernel": {"name": kernel} if kernel else {},
@@ -63,7 +63,7 @@ def session(rest: ServerRest, directory: str, name: str, kernel: str | None) -> 
 
 
 def end_sessions(rest: ServerRest, directory: str) -> None:
-    """Shut down the kernels of a directory of the server, also those for whose start the reply was lost.
+    """Shut down the kernels of a directory of the server, also a kernel whose start was not confirmed.
 
     Raises:
         PlaceError: the server does not answer.
@@ -74,7 +74,7 @@ def end_sessions(rest: ServerRest, directory: str) -> None:
 
 
 class KernelDialog:
-    """Requests to a kernel, one at a time, over a connection of their own."""
+    """Sends requests to a kernel, one at a time, over a separate connection."""
 
     def __init__(self, rest: ServerRest, kernel_id: str) -> None:
         self._session = Session()
@@ -98,7 +98,7 @@ class KernelDialog:
         Args:
             expression: an expression to evaluate after the code.
             on_output: called with each piece of the standard output.
-            stop: do not wait for the reply any more when this is set.
+            stop: when this event is set, stop waiting for the reply.
 
         Raises:
             PlaceError: the kernel does not answer in time, or has ended.
@@ -138,7 +138,7 @@ class KernelDialog:
             value = reply["user_expressions"]["value"]
             return ast.literal_eval(value["data"]["text/plain"])
         except (KeyError, TypeError, ValueError, SyntaxError, MemoryError, RecursionError):
-            raise PlaceError(Fault.SERVER, "a kernel on the Jupyter server does not evaluate an expression") from None
+            raise PlaceError(Fault.SERVER, "a kernel on the Jupyter server cannot evaluate an expression") from None
 
     def _pass_outputs(self, request: str, on_output: Callable[[str], None]) -> None:
         with suppress(Empty):
@@ -168,7 +168,7 @@ class ServerHelper:
             if "error" not in document:
                 return document["value"]
         except (KeyError, TypeError, ValueError):
-            raise PlaceError(Fault.SERVER, "a helper kernel on the Jupyter server answers nonsense") from None
+            raise PlaceError(Fault.SERVER, "a helper kernel on the Jupyter server sent a malformed reply") from None
         text = one_line(str(document["error"]))
         raise PlaceError(Fault.ENVIRONMENT, f"a program cannot be run on the Jupyter server: {text}")
 

@@ -1,8 +1,8 @@
 """Kernels of a Jupyter server for notebooks: their connection, their end, and samples of their resource use.
 
-A Jupyter server restarts a kernel that died, and announces it. It does not report the exit status. If the server is a
-container whose cgroup counts the processes that were killed because they exceeded its memory, a count that has grown
-means that the kernel was probably one of them.
+A Jupyter server restarts a kernel that died, and announces it. It does not report the exit status. The cgroup of a
+server in a container counts the processes that were killed because memory was exhausted. If this count has grown when a
+kernel died, the kernel was probably one of these processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROW: Final = re.compile(r"[0-9a-z_.,]{1,4000}")
 _MOST_ROWS: Final = 1_000_000
 _DAY: Final = 86400.0
 _STOP_SECONDS: Final = 10.0
-_DIED: Final = "the kernel died, and the Jupyter server restarted it; a server does not tell the exit status"
+_DIED: Final = "the kernel died, and the Jupyter server restarted it; the exit status is unknown"
 
 
 @dataclass
@@ -89,7 +89,7 @@ class ServerKernel:
 
     @contextmanager
     def sampling(self, path: Path, seconds: float) -> Iterator[None]:
-        """Write samples to a CSV file while the context is active. Another kernel of the server takes the samples.
+        """Write samples to a CSV file while the context is active. A second kernel of the server takes the samples.
 
         If the samples cannot be taken, the file has fewer rows, or does not exist.
         """
@@ -103,11 +103,11 @@ class ServerKernel:
             yield
         finally:
             sampler.stop.set()
-            thread.join()  # each of its requests has a deadline
+            thread.join()  # the thread ends soon: each of its requests has a deadline
 
 
 class ServerKernelManager:
-    """What nbclient needs of a kernel manager. The kernel runs already, and is not ended here."""
+    """What nbclient needs of a kernel manager. The kernel runs already, and the place ends it."""
 
     def __init__(self, kernel: ServerKernel) -> None:
         self._kernel = kernel
@@ -129,7 +129,7 @@ class ServerKernelManager:
 
 
 class _Sampler:
-    """Takes samples by a kernel of its own, and writes them."""
+    """Takes samples with a separate kernel, and writes them to a file."""
 
     def __init__(self, kernel: ServerKernel, path: Path, seconds: float) -> None:
         self._kernel = kernel
@@ -149,7 +149,7 @@ class _Sampler:
             server_helper.dialog(kernel.rest, kernel_id) as dialog,
             self._path.open("w", encoding="ascii") as file,
         ):
-            # The end of the kernel ends the program as well.
+            # The sampling program ends with its kernel.
             try:
                 dialog.execute(self._code(), _DAY, on_output=lambda text: self._write(file, text), stop=self.stop)
             finally:

@@ -1,4 +1,4 @@
-"""The place of kernels and checks on a Jupyter server, which is reached by REST and by the websockets of kernels."""
+"""Runs kernels and checks on a Jupyter server, which is reached by REST and by the websockets of the kernels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from toolbox.notebook_worker.server_helper import ServerHelper
 from toolbox.notebook_worker.server_kernels import ServerKernel
 from toolbox.notebook_worker.server_rest import ReplyError, ServerAccess, ServerRest
 
-_GRACE_SECONDS: Final = 30.0  # for the report about a program that was killed
+_GRACE_SECONDS: Final = 30.0  # how long the report about a killed program may take
 _MOST_NAMES: Final = 20
 _BASH: Final = ("bash", "--norc", "--noprofile")
 
 
 @contextmanager
 def opened(settings: Settings, variables: Mapping[str, str]) -> Iterator[ServerPlace]:
-    """Use the Jupyter server of the environment as a place, and remove what was created there at the end.
+    """Provide the Jupyter server that the variables name as the place. Remove the files and kernels of the place at the
+    end.
 
     Raises:
         PlaceError: the server does not answer, or lacks the kernel of the runtime.
@@ -96,7 +97,7 @@ class ServerPlace:
         if left_out:
             names = ", ".join(one_line(name, 200) for name in left_out[:_MOST_NAMES])
             print(f"{len(left_out)} files of the notebook were not fetched: {names}", flush=True)
-        with suppress(PlaceError, ReplyError):  # the end of the place removes it as well
+        with suppress(PlaceError, ReplyError):  # `close` removes the directory of the place
             if self._kernels.python is None:
                 server_files.delete(self._rest, remote)
             else:
@@ -126,7 +127,7 @@ class ServerPlace:
             message = _MESSAGES[fault].format(seconds=timeout, size=limit) if fault else ""
             return Ended(int(result["status"]), texts[0], texts[1], fault, message)
         except (KeyError, TypeError, ValueError):
-            raise PlaceError(Fault.SERVER, "a helper kernel on the Jupyter server answers nonsense") from None
+            raise PlaceError(Fault.SERVER, "a helper kernel on the Jupyter server sent a malformed reply") from None
         finally:
             with suppress(PlaceError, KeyError, TypeError):
                 helper.call("remove", result["scratch"])

@@ -1,7 +1,7 @@
 """Runs programs beside a kernel of a Jupyter server. `server_helper.py` sends this file to a kernel, which executes it.
 
-The outputs of a program go to files, which are read in pieces: a Jupyter server drops outputs of a kernel that come too
-fast. The module imports only the standard library, and runs with Python 3.8.
+The outputs of a program go to files, and the worker reads the files in pieces. A Jupyter server would drop outputs of a
+kernel that arrive too fast. The module imports only the standard library, and runs with Python 3.8.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run(
 
 
 def _environment(variables: dict[str, str]) -> dict[str, str]:
-    """Return the environment of the kernel, with its Python first in the search path and without tokens of the hub."""
+    """Return the variables of the kernel without tokens of the hub. The kernel's Python is first in the search path."""
     kept = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
     kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {**kept, **variables}
@@ -113,7 +113,7 @@ def oom_kills() -> int:
 
 
 def call(request: str) -> str:
-    """Call a function of this module, as a request in base64 says, and return the result in base64."""
+    """Call a function of this module. The request, in base64, names the function. Return the result in base64."""
     name, arguments = json.loads(base64.b64decode(request))
     try:
         result = {"value": _FUNCTIONS[name](*arguments)}

@@ -1,6 +1,6 @@
 """Sends requests to the REST API of a Jupyter server, with the standard library.
 
-The token is sent to the server only: redirects are not followed. Replies are foreign: they are limited in size.
+The token is sent to the server only, because redirects are not followed. Replies are limited in size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.notebook_results import Fault
 
 WAIT_SECONDS: Final = 60.0
-"""How long a request is repeated while the server does not answer."""
+"""How long a request is repeated while the server does not answer, in seconds."""
 _TRY_SECONDS: Final = 60.0
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
@@ -52,7 +52,7 @@ class ServerAccess:
 
     Args:
         url: the address, without a slash at its end.
-        ca_file: the authorities that the server's certificate is checked with; None for those of the system.
+        ca_file: the authorities with which the server's certificate is verified; None for those of the system.
     """
 
     url: str
@@ -69,7 +69,7 @@ class ServerAccess:
         url, token = variables.get(server_variables.URL, ""), variables.get(server_variables.TOKEN, "")
         if not url or not token:
             names = f"{server_variables.URL} and {server_variables.TOKEN}"
-            raise PlaceError(Fault.SERVER, f"the settings ask for a Jupyter server, but {names} are not set")
+            raise PlaceError(Fault.SERVER, f"the settings require a Jupyter server, but {names} are not set")
         return cls(url.rstrip("/"), token, variables.get(server_variables.CA_FILE))
 
     @property
@@ -143,7 +143,7 @@ class ServerRest:
             return _limited(reply, most)
 
     def _error(self, status: int, message: str) -> Exception:
-        if status == HTTPStatus.FAILED_DEPENDENCY:  # how a hub says that the server is not running
+        if status == HTTPStatus.FAILED_DEPENDENCY:  # the answer of a hub if the server is not running
             return PlaceError(Fault.SERVER, "the Jupyter server was stopped")
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             return PlaceError(Fault.SERVER, self._masked(f"the Jupyter server refuses the token: {message}"))

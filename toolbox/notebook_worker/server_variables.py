@@ -1,4 +1,4 @@
-"""The environment variables by which the worker learns how to reach a Jupyter server. The backend sets them."""
+"""The environment variables that tell the worker how to reach a Jupyter server. The backend sets them."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from typing import Final
 
 URL: Final = "TOPGALLANT_JUPYTER_URL"  # the address of the server, without a slash at its end
 TOKEN: Final = "TOPGALLANT_JUPYTER_TOKEN"  # noqa: S105  # the name of the variable with the token
-CA_FILE: Final = "TOPGALLANT_JUPYTER_CA_FILE"  # the authorities that the server's certificate is checked with
+CA_FILE: Final = "TOPGALLANT_JUPYTER_CA_FILE"  # a file with the authorities that verify the server's certificate

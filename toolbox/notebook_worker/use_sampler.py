@@ -1,11 +1,12 @@
 """Samples the CPU, memory and GPU use of a process and its descendants: `use_sampler.py PID FILE SECONDS`.
 
-The sampler is a process beside the kernel, so that a kernel that computes does not delay the samples. It ends when
-its standard input ends or when the process has ended. The file also works in a Python kernel on another machine, which
-executes its source and calls `sample`. So it imports only the standard library, and pynvml where that is installed.
+The sampler is a separate process, so that a busy kernel does not delay the samples. It ends when its standard input
+ends or when the process has ended. A Python kernel on another machine can also execute the source of this file and call
+`sample`. So the file imports only the standard library, and pynvml if it is installed.
 
-The columns: `time` in seconds since 1970, `cpu_percent` with 200 for two busy processors, `memory_bytes` as the sum of
-the resident memory, and for each GPU its use by all programs, `gpu0_percent` and `gpu0_memory_bytes`.
+The columns are `time` in seconds since 1970, `cpu_percent` with 200 for two busy processors, and `memory_bytes` as the
+sum of the resident memory. `gpu0_percent` and `gpu0_memory_bytes` are the use of the first GPU by all programs; further
+GPUs have the same columns.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple, TextIO
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MOST_GPUS = 16
-_AFTER_NAME = 2  # the number of the first field of /proc/PID/stat after the name, counted from 0
+_AFTER_NAME = 2  # the index of the first field after the name in /proc/PID/stat, counted from 0
 _UTIME, _STIME, _STARTED, _RSS = (field - _AFTER_NAME for field in (13, 14, 21, 23))
 
 
@@ -32,7 +33,7 @@ def command(pid: int, path: Path, seconds: float) -> list[str]:
 
 
 class Use(NamedTuple):
-    """The use of a process: its start time tells it apart from a later process with the same ID."""
+    """The resource use of a process. The start time distinguishes it from a later process with the same ID."""
 
     started: int
     ticks: int
@@ -80,7 +81,7 @@ class ProcessTree:
 def _use(pid: int) -> Use | None:
     """Return the use of a process; None if it has ended."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib would triple the cost of a sample
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is three times as slow here
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
@@ -136,7 +137,8 @@ def _value(query: Callable[[Any], Any], handle: Any, name: str) -> float | None:
 
 
 def sample(pid: int, file: TextIO, seconds: float, wait: Callable[[float], bool]) -> None:
-    """Write samples until the process has ended. The first one, at once, has no CPU use, which needs two moments.
+    """Write samples until the process has ended. The first sample has no CPU use, because this needs two points in
+    time.
 
     Args:
         file: gets the lines.

@@ -1,7 +1,7 @@
-"""Replaces what varies between two executions of a notebook, before outputs are compared.
+"""Replaces the parts of outputs that vary between two executions of a notebook, before the outputs are compared.
 
-The regular expressions here need linear time. Those of a configuration need not: `configured_replacements` runs them
-in a process of their own, which is killed when it takes too long.
+The regular expressions in this module need linear time. A regular expression of a configuration may need much longer.
+So `configured_replacements` uses a separate process, and kills it when it takes too long.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ MAX_PATTERN_LENGTH: Final = 1_000
 PATTERN_SECONDS: Final = 10.0
 _PROGRAM: Final = Path(__file__).with_name("pattern_replacement.py")
 
-_NUMBER: Final = (
-    r"\d[\d,]{0,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,4})?"  # limited: a long row of digits must not take quadratic time
-)
+_NUMBER: Final = r"\d[\d,]{0,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,4})?"  # limits avoid quadratic time for many digits
 _UNIT: Final = r"(?:ns|µs|μs|us|ms|s|secs?|seconds?|min|mins|minutes?|h|hours?)"
 _DAY: Final = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:[a-z]{3,6})?"
 _MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?:[a-z]{1,6})?"
@@ -45,7 +43,7 @@ DEFAULTS: Final = tuple(
         (rf"\b{_NUMBER} ?{_UNIT}\b(?: {_NUMBER} ?{_UNIT}\b)?", "<duration>"),
         (r"\bof \d{1,9} runs?, [\d,]{1,20} loops? each", "of <n> runs, <n> loops each"),
         (r"\b(In|Out) ?\[\d+\]", r"\1[<n>]"),
-        (r"\bT_[0-9a-f]{5}", "T_<id>"),  # tables of pandas with styles
+        (r"\bT_[0-9a-f]{5}", "T_<id>"),  # the ids of styled tables of pandas
     )
 )
 
@@ -55,7 +53,7 @@ class PatternError(ValueError):
 
 
 def without_defaults(text: str) -> str:
-    """Return a text in which the times, addresses and so on are replaced by names such as `<duration>`."""
+    """Return a text in which names such as `<duration>` replace the parts that always vary."""
     for pattern, replacement in DEFAULTS:
         text = pattern.sub(replacement, text)
     return text

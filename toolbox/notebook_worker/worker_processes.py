@@ -1,7 +1,7 @@
-"""Runs programs for the worker: with a time limit, a limit for the output, and an end of the whole process group.
+"""Runs programs for the worker, with a time limit and a limit for the output, and kills the whole process group.
 
-The worker starts each program except kernels here. It cannot use `toolbox.system`, because it is sent to targets
-alone.
+This module starts all programs of the worker except kernels. It cannot use `toolbox.system`, because it is sent to
+targets alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(
     Args:
         environment: the environment variables; by default, those of the worker.
         output_bytes: the limit for stdout and stderr together.
-        receive: gets the output of both streams when it arrives. The result then contains no output.
+        receive: called with each piece of the output of both streams. The result then contains no output.
         files: open files that the program inherits.
 
     Raises:
@@ -96,7 +96,7 @@ class _Output:
         self._receive = receive
 
     def read(self, process: subprocess.Popen[bytes], deadline: float | None) -> Fault | None:
-        """Read until the process has ended, although processes that it left may keep the pipes open."""
+        """Read until the process has ended. Do not wait for its child processes, which may keep the pipes open."""
         ended, inlet = os.pipe()
         waiting = threading.Thread(target=_close_after, args=(process.pid, inlet), daemon=True)
         waiting.start()
@@ -109,7 +109,7 @@ class _Output:
                         selector.register(pipe, selectors.EVENT_READ, (pipe, kept))
                 return self._read_until_end(selector, ended, deadline, process.pid)
         finally:
-            kill_group(process.pid)  # the process is not reaped yet, so its ID belongs to no other group
+            kill_group(process.pid)  # no other group has this ID yet, because the process is not reaped
             waiting.join()
             os.close(ended)
 
@@ -132,11 +132,11 @@ class _Output:
                 return Fault.TOO_MUCH_OUTPUT
             if any(key.data is None for key, _ in events):
                 has_ended = True
-                kill_group(group)  # the processes that the program left would keep writing
+                kill_group(group)  # child processes of the program could continue to write
                 selector.unregister(ended)
 
     def _take(self, pipe: IO[bytes], kept: bytearray) -> bool:
-        """Read what a pipe has, and return whether the pipe is still open."""
+        """Read the available output of a pipe, and return whether the pipe is still open."""
         try:
             data = os.read(pipe.fileno(), _CHUNK)
         except BlockingIOError:
@@ -149,7 +149,7 @@ class _Output:
 
 
 def _close_after(pid: int, inlet: int) -> None:
-    """Close a pipe when a process has ended, and leave the process to be reaped by the main thread."""
+    """Close a pipe when a process has ended. The main thread reaps the process."""
     with suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     os.close(inlet)

@@ -1,7 +1,7 @@
 """The worker: prepares the runtime, runs its tests one after the other, and records their results.
 
 It runs in the working directory of the attempt, and writes there `results.jsonl`, `notebook_worker.json` and
-`environment.log`. It judges nothing: a test that failed does not change the exit status.
+`environment.log`. A test that failed does not change the exit status.
 
     0    each test has a result
     2    the settings are invalid, or the libraries of the worker cannot be installed
@@ -72,10 +72,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _end(number: int, frame: object) -> None:
-    """End the worker with all kernels and programs that it has started."""
+    """End the worker, and all kernels and programs that it has started."""
     del frame
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the end of the kernels
+        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the shutdown of the kernels
     raise SystemExit(_SIGNALLED + number)
 
 
@@ -106,7 +106,7 @@ class WorkerRun:
             self._write_report(fault=f"the libraries of the worker: {error}")
             return _say_error(str(error), UNAVAILABLE if error.fault is Fault.SERVER else INVALID_SETTINGS)
         status = self._test(store)
-        with suppress(OSError):  # another worker prunes the next time
+        with suppress(OSError):  # the next worker tries again
             store.prune(self.settings.keep_days)
         return status
 
@@ -126,7 +126,9 @@ class WorkerRun:
     def _place(self, store: EnvironmentStore, resources: ExitStack) -> Place:
         """Return the place of the tests, with the environment of the runtime."""
         if self.settings.uses_server:
-            from . import server_place  # it imports jupyter_client, which `own_libraries` may just have installed
+            from . import (
+                server_place,
+            )  # `own_libraries` may have installed jupyter_client, which this module imports, only now
 
             return resources.enter_context(server_place.opened(self.settings, os.environ))
         requirements = self.settings.runtime.requirements
@@ -178,7 +180,7 @@ class WorkerRun:
             )
 
     def _end_all(self, error: PlaceError) -> None:
-        """Record that no test can run. Without an environment, which is a test that failed, the tests are skipped."""
+        """Record that no test can run. If the environment could not be made, the tests are skipped."""
         has_environment = self.settings.uses_server or bool(self.report.environment)
         is_skipped = self.settings.runtime.requirements is not None and not has_environment
         outcome, fault = (TestOutcome.SKIPPED, None) if is_skipped else (TestOutcome.ERROR, error.fault)
@@ -189,7 +191,7 @@ class WorkerRun:
             self._record(TestResult(kind, name, outcome, time.time(), 0.0, fault, message=message))
 
     def _record(self, result: TestResult) -> None:
-        """Append a result, and sync the file: a worker that is killed must not lose it."""
+        """Append a result, and sync the file, so that the result is not lost if the worker is killed."""
         with (self.directory / RESULTS).open("ab", buffering=0) as file:
             line = f"{json.dumps(result.as_json())}\n".encode()
             if file.write(line) != len(line):
