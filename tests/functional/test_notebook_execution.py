@@ -373,7 +373,8 @@ def test_an_executed_notebook_is_kept_while_it_is_executed(bench: Bench) -> None
     """The second cell reads the file until the output of the first cell is there, and each time the file is whole."""
     source = (
         "import json, pathlib, time\n"
-        f"while 'first output' not in str(json.loads(pathlib.Path({str(bench.executed)!r}).read_text())):\n"
+        f"file = pathlib.Path({str(bench.executed)!r})\n"
+        "while 'first output' not in str(json.loads(file.read_text())['cells'][0]['outputs']):\n"
         "    time.sleep(0.05)"
     )
     assert bench.run("print('first ' + 'output')", source, cell_timeout=60).outcome is TestOutcome.PASSED
