@@ -6,7 +6,7 @@ Each line of JOBS is a JSON list of two paths: a notebook, and the file for the 
 of each line when its result is complete. A result is a JSON object: `html` and `notes`, or the reason `fault`.
 
 nbconvert is imported once. Each notebook is then converted by a child process of its own, with limits that hold
-whatever the notebook contains: the kernel of the system ends a process that exceeds its time.
+whatever the notebook contains: the kernel of the system ends a process that exceeds its CPU time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Final
 from toolbox.notebook_worker import nbformat_import
 from toolbox.notebooks import html_fragments, notebook_extracts
 
-MOST_SECONDS: Final = 20  # for each notebook; a usual one takes 0.1 s
+MOST_SECONDS: Final = 30  # of CPU for each notebook; a usual one takes 0.1 s
 MOST_MEMORY: Final = 2**31  # bytes of address space for each notebook
 LARGEST_PAGE: Final = 32 * 2**20  # bytes of HTML
 _MOST_PROCESSES: Final = 4
@@ -73,8 +73,8 @@ def _finish_one(running: dict[int, int], jobs: list[tuple[str, str]]) -> None:
     process, status = os.wait()
     number = running.pop(process)
     if status != 0:
-        over = os.WIFSIGNALED(status) and os.WTERMSIG(status) in {signal.SIGALRM, signal.SIGXCPU}
-        reason = f"the conversion took more than {MOST_SECONDS} s" if over else "the conversion was killed"
+        over = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
+        reason = f"the conversion took more than {MOST_SECONDS} s of CPU time" if over else "the conversion was killed"
         _write(Path(jobs[number][1]), {"fault": reason})
     print(number, flush=True)  # noqa: T201  # the caller reads the numbers
 
@@ -82,8 +82,8 @@ def _finish_one(running: dict[int, int], jobs: list[tuple[str, str]]) -> None:
 def _work(convert: Converter, source: Path, target: Path) -> None:
     """Convert a notebook in a child process, and end the process."""
     try:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(MOST_SECONDS)
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS + 5))
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
         resource.setrlimit(resource.RLIMIT_FSIZE, (2 * LARGEST_PAGE, 2 * LARGEST_PAGE))
         _write(target, _result(convert, source))
