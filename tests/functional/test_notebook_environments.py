@@ -35,7 +35,9 @@ def _only_the_index_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(name="store")
 def _store(tmp_path: Path) -> EnvironmentStore:
-    return EnvironmentStore(tmp_path / "environments", EnvironmentLog(tmp_path / "environment.log", lambda _: None))
+    return EnvironmentStore(
+        tmp_path / "environments", EnvironmentLog(tmp_path / "environment.log", lambda _: None), 600
+    )
 
 
 @pytest.fixture(name="index")

@@ -119,6 +119,45 @@ def test_without_the_environment_all_other_tests_are_skipped(attempt: Attempt) -
     assert "No matching distribution found for a" in attempt.report["fault"]
 
 
+def test_checks_of_the_machine_run_without_the_environment(attempt: Attempt) -> None:
+    interpreter = FakeInterpreter(attempt.root, pip="exit 1")
+    runtime = {"requirements": ["a"], "python": interpreter.path}
+    checks = {"disk.sh": "# Needs no environment.\necho found: ${VIRTUAL_ENV-none}; exit 1", "other.sh": ""}
+    assert attempt.run(checks=checks, runtime=runtime).returncode == TESTED
+    assert attempt.results == [
+        ("environment", "environment", "failed", "environment"),
+        ("shell", "disk", "failed", "expectation"),
+        ("shell", "other", "skipped", None),
+    ]
+    assert '"found": "none"' in (attempt.files / RESULTS).read_text()
+
+
+def test_an_environment_that_is_not_ready_in_time_is_a_test_that_failed(attempt: Attempt) -> None:
+    os.mkfifo(attempt.root / "left")
+    outlet = os.open(attempt.root / "left", os.O_RDONLY | os.O_NONBLOCK)
+    pip = f"echo Building wheel; exec 8> {attempt.root}/left; sleep 600 & sleep 600"
+    interpreter = FakeInterpreter(attempt.root, pip=pip)
+    runtime = {"requirements": ["a"], "python": interpreter.path}
+    done = attempt.run(
+        checks={"disk.sh": "# Needs no environment."},
+        notebooks=[{"name": "n", "file": "n.ipynb"}],
+        runtime=runtime,
+        environment_timeout=3,
+    )
+    assert done.returncode == TESTED
+    assert attempt.results == [
+        ("environment", "environment", "failed", "timeout"),
+        ("shell", "disk", "passed", None),
+        ("notebook", "n", "skipped", None),
+    ]
+    message = "the environment was not ready within 3 s (`environment_timeout`): the installation was ended"
+    assert message in attempt.report["fault"]
+    assert not [path for path in (attempt.root / "environments").iterdir() if path.is_dir()]
+    os.set_blocking(outlet, True)
+    assert os.read(outlet, 1) == b""  # all processes of pip have ended
+    os.close(outlet)
+
+
 def test_an_index_that_does_not_answer_is_an_exit_status_of_its_own(attempt: Attempt) -> None:
     interpreter = FakeInterpreter(attempt.root, pip="echo 'ERROR: HTTP error 503 while getting https://h/a'; exit 1")
     done = attempt.run(checks={"a.sh": ""}, runtime={"requirements": ["a"], "python": interpreter.path})

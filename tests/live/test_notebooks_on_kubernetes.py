@@ -52,7 +52,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Pa
     directory = notebook_runs.shared_environments(tmp_path_factory)
     shipped = yaml.safe_load((places.builtin_root() / "config/notebooks.yaml").read_text())
     for runtime in shipped["runtimes"].values():
-        store = EnvironmentStore(directory, EnvironmentLog(tmp_path / "environment.log", print))
+        store = EnvironmentStore(directory, EnvironmentLog(tmp_path / "environment.log", print), 600)
         with store.prepared(requirement_lines.with_kernel(runtime["requirements"]), sys.executable):
             pass
     return directory

@@ -6,6 +6,7 @@ What a check prints is data from a target: it is parsed, cleaned and limited her
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -22,12 +23,22 @@ SKIPPED: Final = 77  # the exit status of a skipped test in Automake and Meson
 _PARTS: Final = ("checked", "expected", "found", "message")
 _PLACE_FAULTS: Final = frozenset({Fault.SERVER, Fault.INTERNAL, Fault.ENVIRONMENT})
 _MOST_RESULTS: Final = 1000
+_NO_ENVIRONMENT: Final = re.compile(r"^#.*\bNeeds no environment\b", re.MULTILINE)
 _HARNESS: Final = Path(__file__).with_name("python_check_harness.py")
 
 
 def kind(check: CheckSettings) -> TestKind:
     """Return the kind of a check, which the suffix of its file determines."""
     return TestKind.SHELL if check.file.endswith(".sh") else TestKind.PYTHON
+
+
+def needs_no_environment(check: CheckSettings, sources: Path) -> bool:
+    """Return whether a shell check says in a comment that it does not use the environment of the runtime."""
+    try:
+        source = (sources / check.file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return kind(check) is TestKind.SHELL and bool(_NO_ENVIRONMENT.search(source))
 
 
 def run(check: CheckSettings, sources: Path, promises: Mapping[str, Any], place: Place) -> list[TestResult]:

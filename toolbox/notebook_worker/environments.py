@@ -6,6 +6,8 @@
 
 A worker that is killed leaves an environment without COMPLETE. The next worker removes such an environment and makes it
 again. It does the same with an environment whose packages a test has changed.
+
+The environments of a worker, with the time in which it waits for other workers, have one time limit.
 """
 
 from __future__ import annotations
@@ -18,23 +20,26 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from . import pip_failures, requirement_lines, worker_processes
 from .environment_log import EnvironmentLog
 from .execution_place import PlaceError
+from .failure_texts import one_line
 from .file_locks import FileLock
 from .notebook_results import Fault
 
 COMPLETE: Final = "complete.json"
 _PIP_LOG: Final = "pip.log"
 _REQUIREMENTS: Final = "requirements.txt"
+_TEMPORARY: Final = "tmp"  # of pip, so that an installation that is killed leaves no files elsewhere
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DAY: Final = 86400.0
 _MOST_TRIES: Final = 4
+DESCRIBE_SECONDS: Final = 60.0
 _PIP: Final = (
     *("-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"),
     *("--retries=2", "--timeout=20"),
@@ -78,17 +83,22 @@ class EnvironmentStore:
     Args:
         directory: contains the environments.
         log: gets the output of installations.
+        timeout: the time limit for all environments of the worker, in seconds.
+        started: the time at which the limit began, by `time.monotonic`.
     """
 
     directory: Path
     log: EnvironmentLog
+    timeout: float
+    started: float = field(default_factory=time.monotonic)
 
     @contextmanager
     def prepared(self, requirements: Sequence[str], python: str) -> Iterator[Environment]:
         """Make an environment, or take it from the cache, and use it while the context is active.
 
         Raises:
-            PlaceError: the requirements are invalid or cannot be installed, or the index does not answer.
+            PlaceError: the requirements are invalid or cannot be installed, the index does not answer, or the time
+                limit is exceeded.
         """
         environment = self.acquire(requirements, python)
         try:
@@ -122,7 +132,7 @@ class EnvironmentStore:
         lock = FileLock(self.directory / f"{digest}.lock")
         seconds = None
         for _ in range(_MOST_TRIES):
-            lock.acquire(exclusive=False)
+            self._take(lock, digest, exclusive=False)
             packages = _installed(path)
             if packages is not None:
                 os.utime(path / COMPLETE)
@@ -134,9 +144,7 @@ class EnvironmentStore:
 
     def _make(self, path: Path, lines: Sequence[str], python: str, lock: FileLock) -> float | None:
         """Make an environment under its exclusive lock. Return the duration; None if another worker has made it."""
-        if not lock.acquire(exclusive=True, wait=False):
-            self.log.line(f"environment {path.name}: waiting for another worker that uses or makes this environment")
-            lock.acquire(exclusive=True)
+        self._take(lock, path.name, exclusive=True)
         try:
             if _installed(path) is not None:
                 return None
@@ -160,23 +168,34 @@ class EnvironmentStore:
         pip_log = path / _PIP_LOG
         interpreter = str(path / "bin/python")
         pip = [interpreter, *_PIP, f"--log={pip_log}", f"--requirement={requirements}"]
+        temporary = path / _TEMPORARY
+        temporary.mkdir()
         for command in ([python, "-m", "venv", str(path)], pip):
-            self._run(command, pip_log, python, lock)
+            self._run(command, pip_log, python, lock, temporary)
+        shutil.rmtree(temporary)
         pip_log.unlink(missing_ok=True)
         packages = _distributions(path)
         for package in packages:
             self.log.write(f"installed {package}\n".encode())
         _mark_complete(path, {"requirements": [pip_failures.masked(line) for line in lines], "packages": packages})
 
-    def _run(self, command: Sequence[str], pip_log: Path, python: str, lock: FileLock) -> None:
+    def _run(self, command: Sequence[str], pip_log: Path, python: str, lock: FileLock, temporary: Path) -> None:
         """Run venv or pip. Raise PlaceError if the program fails.
 
         The program inherits the lock: if the worker is killed, other workers wait for the end of the program before
         they make the environment.
         """
-        variables = _variables(os.environ)
-        end = worker_processes.run(command, environment=variables, receive=self.log.write, files=[lock.file])
+        end = worker_processes.run(
+            command,
+            environment={**_variables(os.environ), "TMPDIR": str(temporary)},
+            timeout=self._left(),
+            receive=self.log.write,
+            files=[lock.file],
+        )
         self.log.end()
+        if end.fault is Fault.TIMEOUT:
+            last = next((line for line in reversed(self.log.tail) if line.strip()), "")
+            raise self._late(f"the installation was ended; its last output is `{one_line(last, 200)}`")
         if end.status == 0:
             return
         for line in pip_failures.unfetched(pip_log):
@@ -186,13 +205,29 @@ class EnvironmentStore:
             raise OSError(errno.ENOSPC, "No space left on device", str(self.directory))
         raise PlaceError(*pip_failures.explain(tail, python))
 
+    def _take(self, lock: FileLock, digest: str, *, exclusive: bool) -> None:
+        """Take the lock of an environment. Raise PlaceError if the time limit is exceeded."""
+        if lock.acquire(exclusive=exclusive):
+            return
+        self.log.line(f"environment {digest}: waiting for another worker that uses or makes this environment")
+        if not lock.acquire(exclusive=exclusive, timeout=self._left()):
+            raise self._late("another worker still uses or makes it")
+
+    def _left(self) -> float:
+        """Return the seconds that are left of the time limit."""
+        return max(0.0, self.started + self.timeout - time.monotonic())
+
+    def _late(self, detail: str) -> PlaceError:
+        message = f"the environment was not ready within {self.timeout:g} s (`environment_timeout`): {detail}"
+        return PlaceError(Fault.TIMEOUT, message)
+
     def prune(self, keep_days: float) -> None:
         """Remove the environments that no worker has used for a number of days. Other files in the directory stay."""
         oldest = time.time() - keep_days * _DAY
         names = [path.name for path in self.directory.glob("*") if _DIGEST.fullmatch(path.name)]
         for path in (self.directory / name for name in sorted(names)):
             lock = FileLock(self.directory / f"{path.name}.lock")
-            if path.is_dir() and _last_use(path) < oldest and lock.acquire(exclusive=True, wait=False):
+            if path.is_dir() and _last_use(path) < oldest and lock.acquire(exclusive=True):
                 if _last_use(path) < oldest:
                     self.log.line(f"environment {path.name}: removed, because it was not used for {keep_days:g} days")
                     _remove(path)
@@ -216,7 +251,7 @@ def directory(configured: str) -> Path:
 def _interpreter(python: str) -> list[str]:
     """Return the properties of an interpreter on which an environment depends."""
     try:
-        end = worker_processes.run([python, "-I", "-c", _DESCRIBE], timeout=60, output_bytes=1 << 16)
+        end = worker_processes.run([python, "-I", "-c", _DESCRIBE], timeout=DESCRIBE_SECONDS, output_bytes=1 << 16)
         return [str(part) for part in json.loads(end.stdout)]
     except (OSError, ValueError) as error:
         detail = error.strerror if isinstance(error, OSError) else "the program is not a Python interpreter"

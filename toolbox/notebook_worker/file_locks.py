@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+_RETRY_SECONDS: Final = 0.1
 
 
 class FileLock:
@@ -19,13 +23,26 @@ class FileLock:
         self._path = path
         self.file = -1
 
-    def acquire(self, *, exclusive: bool, wait: bool = True) -> bool:
-        """Acquire the lock, shared or exclusive, and return whether it was acquired. It must not be held yet."""
-        mode = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
+    def acquire(self, *, exclusive: bool, timeout: float = 0.0) -> bool:
+        """Acquire the lock, shared or exclusive, and return whether it was acquired. It must not be held yet.
+
+        Args:
+            timeout: for how many seconds to wait for other holders of the lock.
+        """
+        deadline = time.monotonic() + timeout
+        while not self._try(fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, _RETRY_SECONDS))  # a lock of a file has no time limit
+        return True
+
+    def _try(self, mode: int) -> bool:
+        """Acquire the lock if no other process holds it, and return whether it was acquired."""
         while True:
             self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(self.file, mode)
+                fcntl.flock(self.file, mode | fcntl.LOCK_NB)
             except BlockingIOError:
                 self.release()
                 return False

@@ -43,7 +43,7 @@ class Fault(str, Enum):
     CODE: a cell raised an exception.
     EXPECTATION: a check found something other than what was expected.
     OUTPUT: the outputs of a notebook differ from the expected outputs.
-    TIMEOUT: a cell, a notebook or a check exceeded its time limit.
+    TIMEOUT: an environment, a cell, a notebook or a check exceeded its time limit.
     KERNEL_DIED: the kernel ended by itself or by a signal.
     OUT_OF_MEMORY: the kernel exceeded its memory, or a cell raised MemoryError.
     TOO_MUCH_OUTPUT: a notebook or a check wrote more than its limit.

@@ -93,6 +93,7 @@ class Settings:
         promises: what the runtime and the machine promise. Checks compare the promises with what they find. Each check
             documents the keys that it reads.
         environments: the directory of the cached environments on the target.
+        environment_timeout: the time limit for making the environments, in seconds.
         keep_days: how long an environment is kept after its last use.
         sample_seconds: the interval between two samples of the resource use of a kernel.
         uses_server: whether the kernels run on a Jupyter server, whose address and token are in the environment.
@@ -104,6 +105,7 @@ class Settings:
     notebooks: tuple[NotebookSettings, ...] = ()
     promises: dict[str, Any] = field(default_factory=dict)
     environments: str = "~/.cache/topgallant/environments"
+    environment_timeout: float = 1800.0
     keep_days: float = 30.0
     sample_seconds: float = 0.2
     uses_server: bool = False

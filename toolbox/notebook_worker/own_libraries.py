@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -26,11 +27,20 @@ REQUIREMENTS: Final = (  # pinned, so that all targets execute notebooks in the 
 # pynvml is not needed: without it, only the samples of GPUs are missing.
 NEEDED: Final = ("papermill", "nbclient", "nbformat", "jupyter_client")
 _LOCK_VARIABLE: Final = "TOPGALLANT_NOTEBOOK_WORKER_LOCK"
+_STARTED_VARIABLE: Final = "TOPGALLANT_NOTEBOOK_WORKER_STARTED"
 
 
 def missing() -> list[str]:
     """Return the modules that the worker needs and this Python lacks."""
     return [name for name in NEEDED if importlib.util.find_spec(name) is None]
+
+
+def started() -> float:
+    """Return when the worker was started, by `time.monotonic`, whose value this program has in common with the first.
+
+    The worker may have been started again by `ensure`.
+    """
+    return float(os.environ.pop(_STARTED_VARIABLE, time.monotonic()))
 
 
 def ensure(store: EnvironmentStore, arguments: Sequence[str]) -> None:
@@ -51,6 +61,7 @@ def ensure(store: EnvironmentStore, arguments: Sequence[str]) -> None:
     # The new program inherits the lock, so that no other worker removes the environment.
     os.set_inheritable(environment.lock.file, True)
     os.environ[_LOCK_VARIABLE] = str(environment.lock.file)
+    os.environ[_STARTED_VARIABLE] = str(store.started)
     sys.stdout.flush()
     os.execv(environment.python, [str(environment.python), *arguments])  # noqa: S606 - the path is absolute
 

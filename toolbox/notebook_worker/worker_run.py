@@ -19,7 +19,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,7 +44,7 @@ from .notebook_results import (
     TestResult,
     WorkerReport,
 )
-from .notebook_settings import Settings
+from .notebook_settings import CheckSettings, NotebookSettings, Settings
 
 _SIGNALLED: Final = 128
 _LIBRARIES: Final = ("papermill", "nbclient", "nbformat", "jupyter_client", "nvidia-ml-py")
@@ -98,6 +98,8 @@ class WorkerRun:
         store = EnvironmentStore(
             environments.directory(self.settings.environments),
             EnvironmentLog(self.directory / ENVIRONMENT_LOG, _say),
+            self.settings.environment_timeout,
+            own_libraries.started(),
         )
         self._write_report()
         try:
@@ -115,11 +117,13 @@ class WorkerRun:
             try:
                 place = self._place(store, resources)
             except PlaceError as error:
-                self._end_all(error)
+                self._test_without_runtime(error)
                 self._write_report(fault=one_line(str(error)))
                 return UNAVAILABLE if error.fault is Fault.SERVER else TESTED
-            for result in self._results(place):
-                self._record(result)
+            for check in self._checks():
+                self._check(check, place)
+            for notebook in self.settings.notebooks:
+                self._execute(notebook, place)
         self._write_report(is_finished=True)
         return TESTED
 
@@ -165,30 +169,44 @@ class WorkerRun:
         self._record(replace(test, seconds=time.monotonic() - clock, found=found))
         return environment
 
-    def _results(self, place: Place) -> Iterator[TestResult]:
-        """Run the tests and return their results: shell checks, Python checks, then notebooks."""
-        for check in sorted(self.settings.checks, key=lambda check: check_execution.kind(check) is TestKind.PYTHON):
-            yield from check_execution.run(check, self.sources, self.settings.promises, place)
-        for notebook in self.settings.notebooks:
-            yield execution.run(
-                notebook,
-                place,
-                sources=self.sources,
-                directory=self.directory,
-                limits=self.settings.limits,
-                sample_seconds=self.settings.sample_seconds,
-            )
+    def _checks(self) -> list[CheckSettings]:
+        """Return the checks in the order of their execution: shell checks, then Python checks."""
+        return sorted(self.settings.checks, key=lambda check: check_execution.kind(check) is TestKind.PYTHON)
 
-    def _end_all(self, error: PlaceError) -> None:
-        """Record that no test can run. If the environment could not be made, the tests are skipped."""
+    def _check(self, check: CheckSettings, place: Place) -> None:
+        for result in check_execution.run(check, self.sources, self.settings.promises, place):
+            self._record(result)
+
+    def _execute(self, notebook: NotebookSettings, place: Place) -> None:
+        result = execution.run(
+            notebook,
+            place,
+            sources=self.sources,
+            directory=self.directory,
+            limits=self.settings.limits,
+            sample_seconds=self.settings.sample_seconds,
+        )
+        self._record(result)
+
+    def _test_without_runtime(self, error: PlaceError) -> None:
+        """Record that the tests cannot run. If the environment could not be made, the tests are skipped.
+
+        Checks that need no environment are then executed nevertheless, unless the attempt will be repeated.
+        """
         has_environment = self.settings.uses_server or bool(self.report.environment)
         is_skipped = self.settings.runtime.requirements is not None and not has_environment
         outcome, fault = (TestOutcome.SKIPPED, None) if is_skipped else (TestOutcome.ERROR, error.fault)
-        tests = [(check_execution.kind(check), check.name) for check in self.settings.checks]
-        tests += [(TestKind.NOTEBOOK, notebook.name) for notebook in self.settings.notebooks]
         message = one_line(f"the runtime could not be prepared: {error}")
-        for kind, name in tests:
-            self._record(TestResult(kind, name, outcome, time.time(), 0.0, fault, message=message))
+        empty = TestResult(TestKind.NOTEBOOK, "", outcome, time.time(), 0.0, fault, message=message)
+        is_repeated = error.fault is Fault.SERVER
+        for check in self._checks():
+            if is_skipped and not is_repeated and check_execution.needs_no_environment(check, self.sources):
+                with local_place.opened(self.settings, None, self.directory) as place:
+                    self._check(check, place)
+            else:
+                self._record(replace(empty, kind=check_execution.kind(check), name=check.name))
+        for notebook in self.settings.notebooks:
+            self._record(replace(empty, name=notebook.name))
 
     def _record(self, result: TestResult) -> None:
         """Append a result, and sync the file, so that the result is not lost if the worker is killed."""

@@ -77,6 +77,7 @@ def _settings(
         "notebooks": [file.settings() for file in described.notebooks],
         "promises": _merged(runtime.promises, machine.own_promises),
         "environments": block.environments,
+        "environment_timeout": block.environment_timeout,
         "keep_days": block.keep_days,
         "sample_seconds": block.sample_seconds,
         "uses_server": HUB in backends,

@@ -1,4 +1,4 @@
-# The disk has the promised free space. Promise: disk_gb.
+# The disk has the promised free space. Promise: disk_gb. Needs no environment.
 echo "checked: the directory of the tests has enough free disk space"
 
 read -r _ _ _ free _ < <(df -P -k . | tail -n 1)

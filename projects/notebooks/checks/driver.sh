@@ -1,4 +1,4 @@
-# The promised GPUs are there, with the promised NVIDIA driver. Promises: gpus, driver.
+# The promised GPUs are there, with the promised NVIDIA driver. Promises: gpus, driver. Needs no environment.
 echo "checked: nvidia-smi finds the promised GPUs and their driver"
 
 newest() {

@@ -1,4 +1,4 @@
-# The promised hosts have an address, and accept connections where a port is given. Promise: network.
+# The promised hosts have an address, and accept connections where a port is given. Promise: network. Needs no environment.
 echo "checked: the hosts that the tests need can be reached"
 
 if [ -z "${PROMISE_NETWORK:-}" ]; then

@@ -28,7 +28,9 @@ def _without_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(name="store")
 def _store(tmp_path: Path) -> EnvironmentStore:
-    return EnvironmentStore(tmp_path / "environments", EnvironmentLog(tmp_path / "environment.log", lambda _: None))
+    return EnvironmentStore(
+        tmp_path / "environments", EnvironmentLog(tmp_path / "environment.log", lambda _: None), 600
+    )
 
 
 @pytest.fixture(name="interpreter")
@@ -51,6 +53,13 @@ def test_an_environment_is_made_once(store: EnvironmentStore, interpreter: FakeI
 
 def test_other_requirements_have_another_environment(store: EnvironmentStore, interpreter: FakeInterpreter) -> None:
     assert used(store, interpreter, "a").path != used(store, interpreter, "b").path
+
+
+def test_temporary_files_of_pip_are_in_the_environment_and_are_removed(tmp_path: Path, store: EnvironmentStore) -> None:
+    interpreter = FakeInterpreter(tmp_path, pip='touch "$TMPDIR/build"; ls "$TMPDIR/../tmp"')
+    environment = used(store, interpreter)
+    assert "build" in store.log.tail
+    assert not (environment.path / "tmp").exists()
 
 
 def test_files_of_an_environment_are_private(store: EnvironmentStore, interpreter: FakeInterpreter) -> None:
@@ -113,7 +122,7 @@ def test_invalid_requirements_start_nothing(store: EnvironmentStore, interpreter
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, interpreter: FakeInterpreter) -> None:
     (tmp_path / "file").touch()
-    store = EnvironmentStore(tmp_path / "file/environments", EnvironmentLog(tmp_path / "log", lambda _: None))
+    store = EnvironmentStore(tmp_path / "file/environments", EnvironmentLog(tmp_path / "log", lambda _: None), 600)
     with pytest.raises(PlaceError, match="cannot be used for environments: Not a directory; set `environments`"):
         used(store, interpreter)
 
@@ -132,6 +141,33 @@ def test_workers_that_need_the_same_environment_wait_for_one(tmp_path: Path, sto
     assert len(interpreter.made) == 1
 
 
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_waiting_for_another_worker_has_a_limit(
+    tmp_path: Path, store: EnvironmentStore, interpreter: FakeInterpreter, exclusive: bool
+) -> None:
+    environment = used(store, interpreter)
+    lock = FileLock(store.directory / f"{environment.digest}.lock")
+    lock.acquire(exclusive=exclusive)
+    remove_marker(environment.path)
+    late = EnvironmentStore(store.directory, store.log, timeout=0.0)
+    message = r"not ready within 0 s \(`environment_timeout`\): another worker still uses or makes it"
+    with pytest.raises(PlaceError, match=message) as caught:
+        late.acquire((), interpreter.path)
+    assert caught.value.fault is Fault.TIMEOUT
+    lock.release()
+    assert "waiting for another worker" in (tmp_path / "environment.log").read_text()
+    assert used(store, interpreter).seconds is not None
+
+
+def test_an_installation_that_exceeds_the_limit_leaves_nothing(tmp_path: Path, store: EnvironmentStore) -> None:
+    slow = FakeInterpreter(tmp_path, pip="echo Building wheel; sleep 600")
+    late = EnvironmentStore(store.directory, store.log, timeout=0.0)
+    with pytest.raises(PlaceError, match="the installation was ended") as caught:
+        late.acquire((), slow.path)
+    assert caught.value.fault is Fault.TIMEOUT
+    assert not [path for path in store.directory.iterdir() if path.is_dir()]
+
+
 def test_a_worker_that_is_killed_leaves_no_environment_in_use(tmp_path: Path, store: EnvironmentStore) -> None:
     for name in ("started", "never"):
         os.mkfifo(tmp_path / name)
@@ -145,7 +181,7 @@ def test_a_worker_that_is_killed_leaves_no_environment_in_use(tmp_path: Path, st
     os.waitpid(pid, 0)
     interpreter = FakeInterpreter(tmp_path)
     (lock,) = store.directory.glob("*.lock")
-    assert not FileLock(lock).acquire(exclusive=True, wait=False)  # the pip of the killed worker holds the lock
+    assert not FileLock(lock).acquire(exclusive=True)  # the pip of the killed worker holds the lock
     with (tmp_path / "never").open("w"):
         pass  # pip ends
     assert used(store, interpreter).packages == ["ipykernel-1"]

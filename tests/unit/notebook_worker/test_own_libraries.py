@@ -19,7 +19,9 @@ from toolbox.notebook_worker.file_locks import FileLock
 def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentStore:
     monkeypatch.setattr(os, "sync", lambda: None)
     monkeypatch.setattr(sys, "executable", FakeInterpreter(tmp_path).path)
-    return EnvironmentStore(tmp_path / "environments", EnvironmentLog(tmp_path / "environment.log", lambda _: None))
+    return EnvironmentStore(
+        tmp_path / "environments", EnvironmentLog(tmp_path / "environment.log", lambda _: None), 600
+    )
 
 
 class Started(BaseException):
@@ -44,6 +46,7 @@ def test_the_environment_stays_locked_for_the_program_that_replaces_the_worker(
     monkeypatch.setattr(own_libraries, "missing", lambda: ["papermill"])
     monkeypatch.setattr(os, "execv", replace)
     monkeypatch.setenv(own_libraries._LOCK_VARIABLE, "")
+    monkeypatch.setenv(own_libraries._STARTED_VARIABLE, "")
     with pytest.raises(Started):
         own_libraries.ensure(store, ["worker", "settings.json"])
     ((python, *arguments),) = commands
@@ -52,10 +55,12 @@ def test_the_environment_stays_locked_for_the_program_that_replaces_the_worker(
     lock = int(os.environ[own_libraries._LOCK_VARIABLE])
     assert os.get_inheritable(lock)
     (path,) = store.directory.glob("*.lock")
-    assert not FileLock(path).acquire(exclusive=True, wait=False)
+    assert not FileLock(path).acquire(exclusive=True)
 
     monkeypatch.setattr(own_libraries, "missing", list)
     own_libraries.ensure(store, ["worker", "settings.json"])  # by the program that replaced the worker
     assert not os.get_inheritable(lock)  # kernels do not get it
     assert own_libraries._LOCK_VARIABLE not in os.environ
+    assert own_libraries.started() == store.started  # both environments together have one time limit
+    assert own_libraries._STARTED_VARIABLE not in os.environ
     os.close(lock)
