@@ -21,6 +21,7 @@ class KernelWebsocket:
 
     def __init__(self) -> None:
         self.status = 200  # of the replies about the kernel
+        self.execution_state = "busy"  # in these replies
         self.received: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._sockets: list[_Channels] = []
         self._connections: SimpleQueue[str] = SimpleQueue()
@@ -46,9 +47,21 @@ class KernelWebsocket:
 
     def send(self, kind: str, content: Mapping[str, Any], *, channel: str = "iopub", session: str = "kernel") -> None:
         """Send a message of the kernel, or of another session."""
+        self.reply({}, kind, content, channel=channel, session=session)
+
+    def reply(
+        self, request: Mapping[str, Any], kind: str, content: Mapping[str, Any], *, channel: str, session: str
+    ) -> None:
+        """Send a reply to the request with this header."""
         header = {"msg_id": "1", "msg_type": kind, "session": session}
-        message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": channel}
+        message = {"header": header, "parent_header": request, "metadata": {}, "content": content, "channel": channel}
         self._call(lambda: self._sockets[-1].write_message(json.dumps(message)))
+
+    def answer_probe(self, session: str) -> None:
+        """Wait for the next question on the control channel, and answer it as a kernel with this session."""
+        request = self.received.get(timeout=60)
+        assert (request["channel"], request["header"]["msg_type"]) == ("control", "kernel_info_request")
+        self.reply(request["header"], "kernel_info_reply", {}, channel="control", session=session)
 
     def close_sockets(self) -> None:
         """Close all connections."""
@@ -95,4 +108,4 @@ class _Rest(web.RequestHandler):
 
     def get(self) -> None:
         self.set_status(self._server.status)
-        self.write({})
+        self.write({"execution_state": self._server.execution_state})

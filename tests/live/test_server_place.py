@@ -54,6 +54,12 @@ def ask(hub: Hub, path: str) -> Any:
     return answer.json()
 
 
+def post(hub: Hub, path: str) -> None:
+    """Send a request to the Jupyter server, for example to restart a kernel."""
+    headers = {"Authorization": f"token {hub.token}"}
+    httpx.post(f"{variables(hub)[URL]}/api/{path}", headers=headers, timeout=60).raise_for_status()
+
+
 @pytest.fixture
 def place(hub: Hub) -> Iterator[ServerPlace]:
     settings = Settings(Runtime("stable", kernel="paint-stable"), LIMITS)
@@ -248,3 +254,18 @@ def test_outputs_that_the_server_drops_are_too_much_output(run: Run) -> None:
 def test_a_notebook_may_print_the_warning_of_the_server(run: Run) -> None:
     result = run("import sys; print('IOPub data rate exceeded.', file=sys.stderr)")
     assert (result.outcome, result.message) == (TestOutcome.PASSED, "")
+
+
+def test_a_kernel_that_is_restarted_during_a_cell_has_died(run: Run, hub: Hub, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    def restart() -> None:
+        wait_for(begun.exists, "the beginning of the cell")
+        (kernel,) = [model["kernel"]["id"] for model in ask(hub, "sessions") if model["name"] == "kernel"]
+        post(hub, f"kernels/{kernel}/restart")
+
+    with ThreadPoolExecutor() as threads:
+        restarted = threads.submit(restart)
+        result = run(f"import pathlib, time; pathlib.Path('{begun}').touch()\ntime.sleep(1000)", cell_timeout=600)
+    restarted.result()
+    assert (result.outcome, result.fault) == (TestOutcome.FAILED, Fault.KERNEL_DIED)

@@ -13,102 +13,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import struct
 import threading
 import time
-from collections import deque
+import uuid
 from collections.abc import Mapping
-from itertools import pairwise
-from queue import Empty
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from jupyter_client.asynchronous.client import AsyncKernelClient
 
+from toolbox.notebook_worker import server_messages
 from toolbox.notebook_worker.cell_outputs import DROPPED
 from toolbox.notebook_worker.execution_place import PlaceError
 from toolbox.notebook_worker.failure_texts import one_line
+from toolbox.notebook_worker.message_channel import Channel
+from toolbox.notebook_worker.server_messages import KernelSession
 from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
 
 CONNECT_SECONDS: Final = 60.0
 """How long the thread tries to open a broken connection again, in seconds."""
 _PING_SECONDS: Final = 15.0
 _CLOSE_SECONDS: Final = 2.0
+_PROBE_SECONDS: Final = 3.0  # between two questions that find out whether the kernel was restarted
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _LARGEST_MESSAGE: Final = 1 << 28
 _MOST_WAITING: Final = 256 << 20  # bytes of unread messages; messages that are not outputs may have twice as many
 _MESSAGE_TOO_BIG: Final = 1009  # the code with which tornado closes a connection at a message that is too large
-_LIMIT_WARNING: Final = re.compile(r"\s*IOPub (data|message) rate exceeded")
-_LIMITS: Final = {"data": "iopub_data_rate_limit", "message": "iopub_msg_rate_limit"}
+_PROBE: Final = "topgallant-probe-"
 _ENDING: Final = frozenset({"restarting", "autorestarting", "dead"})
 _CHANNELS: Final = ("shell", "iopub", "stdin", "control")
-
-
-class Channel:
-    """The received messages of a channel. Threads and event loops may wait for messages."""
-
-    def __init__(self, send: Any) -> None:
-        self._send = send
-        self._condition = threading.Condition()
-        self._messages: deque[tuple[dict[str, Any], int]] = deque()
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self.waiting_bytes = 0
-
-    def put(self, message: dict[str, Any], size: int) -> None:
-        """Add a message, and wake the threads that wait for messages."""
-        with self._condition:
-            self._messages.append((message, size))
-            self.waiting_bytes += size
-            self._condition.notify_all()
-            waiters, self._waiters = self._waiters, []
-        for loop, event in waiters:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(event.set)
-
-    def take(self, seconds: float) -> dict[str, Any]:
-        """Return the next message. Raise Empty if there is none in time."""
-        with self._condition:
-            if not self._condition.wait_for(lambda: bool(self._messages), seconds):
-                raise Empty
-            return self._pop()
-
-    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:
-        """Return the next message. Raise Empty if there is none in time."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            event = asyncio.Event()
-            with self._condition:
-                if self._messages:
-                    return self._pop()
-                self._waiters.append((asyncio.get_running_loop(), event))
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise Empty
-            try:
-                await asyncio.wait_for(event.wait(), left)
-            except (TimeoutError, asyncio.TimeoutError):
-                raise Empty from None
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send a message to the kernel."""
-        self._send(message)
-
-    def _pop(self) -> dict[str, Any]:
-        message, size = self._messages.popleft()
-        self.waiting_bytes -= size
-        return message
-
-    def is_alive(self) -> bool:
-        """Return True, because the connection itself reports its end."""
-        return True
-
-    def start(self) -> None:
-        """Do nothing, because the connection exists already."""
-
-    def stop(self) -> None:
-        """Do nothing, because the connection ends all channels."""
 
 
 class KernelSocket:
@@ -127,6 +62,11 @@ class KernelSocket:
         self.lost = ""  # why the connection cannot be opened again; empty while it exists
         self.drops = 0
         self._has_dropped_outputs = False
+        self._kernel_session = KernelSession(session)
+        self._probe = ""  # the id of the question that the kernel has not answered
+        self._request = ""  # the id of the latest request of the client
+        self._delivered = 0  # messages
+        self._awaited: set[str] = set()  # what the kernel has not sent about this request: "reply", "idle"
         self._loop = asyncio.new_event_loop()
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
         self._is_closed = False
@@ -157,6 +97,8 @@ class KernelSocket:
         def send(message: dict[str, Any]) -> None:
             document = {**message, "channel": channel, "buffers": []}
             text = json.dumps(document, default=_time)
+            if channel == "shell":
+                self._awaited, self._request = {"reply", "idle"}, message["header"]["msg_id"]
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._outgoing.put_nowait, text)
 
@@ -188,13 +130,13 @@ class KernelSocket:
         pause, since = _FIRST_PAUSE, time.monotonic()
         while True:
             try:
-                if await self._converse():
+                if await self._converse() and not self.lost:
                     self.drops += 1
                     pause, since = _FIRST_PAUSE, time.monotonic()
                 reason = "the server has closed the connection"
             except Exception as error:  # noqa: BLE001 - tornado raises errors of many kinds
                 reason = one_line(str(error)) or type(error).__name__
-            if self.has_ended:
+            if self.has_ended or self.lost:
                 return
             if gone := await asyncio.to_thread(self._gone):
                 self.lost = gone
@@ -207,10 +149,19 @@ class KernelSocket:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    def _is_idle(self) -> bool:
+        """Return whether the server says that the kernel executes nothing."""
+        with contextlib.suppress(ReplyError, PlaceError, TypeError, KeyError):
+            return bool(self._model(_PROBE_SECONDS)["execution_state"] == "idle")
+        return False
+
+    def _model(self, seconds: float) -> Any:
+        return self._rest.json("GET", f"/api/kernels/{quoted(self._kernel)}", seconds=seconds)
+
     def _gone(self) -> str:
         """Return why the kernel can no longer be reached; empty if the server still has the kernel."""
         try:
-            self._rest.json("GET", f"/api/kernels/{quoted(self._kernel)}", seconds=CONNECT_SECONDS)
+            self._model(CONNECT_SECONDS)
         except ReplyError as error:
             return f"the Jupyter server no longer has the kernel: {error}"
         except PlaceError as error:
@@ -236,7 +187,7 @@ class KernelSocket:
         )
         self._watch_size(socket)
         self._is_connected.set()
-        writing = asyncio.ensure_future(self._write(socket))
+        tasks = [asyncio.ensure_future(work) for work in (self._write(socket), self._ask(socket))]
         try:
             while (content := await socket.read_message()) is not None:
                 self._take(content)
@@ -245,8 +196,9 @@ class KernelSocket:
             await _close(socket)
             raise
         finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         return True
 
     async def _write(self, socket: Any) -> None:
@@ -258,34 +210,51 @@ class KernelSocket:
                 self._outgoing.put_nowait(text)  # for the next connection
                 raise
 
+    async def _ask(self, socket: Any) -> None:
+        """Ask the kernel for information again and again, because a server does not announce that a client restarts it.
+
+        A reply tells the session of the kernel, and a kernel that was restarted has another one. Kernels answer on this
+        channel while they execute a cell, or else after the cell.
+        """
+        self._probe, before = "", None
+        while True:
+            await asyncio.sleep(_PROBE_SECONDS)
+            if self.drops and self._awaited and await asyncio.to_thread(self._is_idle):
+                if before == (self._request, self._delivered):
+                    self.lost = "the connection to the Jupyter server broke, and the end of the cell was lost"
+                    socket.close()
+                before = self._request, self._delivered
+            if not self._probe:
+                self._probe = f"{_PROBE}{uuid.uuid4().hex}"
+                await socket.write_message(json.dumps(server_messages.kernel_info_request(self._session, self._probe)))
+
     def _take(self, content: str | bytes) -> None:
         """Put a message into its channel. Ignore a message that violates the protocol."""
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, struct.error):
-            message = _message(content)
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error):
+            message = server_messages.decoded(content)
             channel = self.channels[message.pop("channel")]
-            header = message["header"]
+            header, request = message["header"], str(message["parent_header"].get("msg_id"))
             message["msg_type"], message["msg_id"] = header["msg_type"], header["msg_id"]
-            if message["msg_type"] == "status" and message["content"].get("execution_state") in _ENDING:
-                self.has_ended = str(message["content"]["execution_state"])
-            if limit := self._exceeded_limit(message):
+            state = message["content"].get("execution_state") if message["msg_type"] == "status" else None
+            if self._kernel_session.is_other(header.get("session")) or state in _ENDING:
+                self.has_ended = state if state in _ENDING else "restarting"
+            if request == self._request:
+                self._awaited.discard(
+                    "idle" if state == "idle" else "reply" if message["msg_type"].endswith("_reply") else ""
+                )
+            if request.startswith(_PROBE):
+                self._probe = "" if message["msg_type"] == "kernel_info_reply" else self._probe
+                return
+            if limit := server_messages.exceeded_limit(message, self._session):
                 message[DROPPED] = (
                     f"the Jupyter server dropped outputs that exceeded its limit `{limit}`: print less, or raise the "
                     "limit in the configuration of the server"
                 )
             self._deliver(channel, message, len(content))
 
-    def _exceeded_limit(self, message: dict[str, Any]) -> str:
-        """Return the limit of the server that was exceeded according to a message; empty for other messages.
-
-        The server reports this as an output, in the session of the client and not in the session of the kernel.
-        """
-        if message["msg_type"] != "stream" or message["header"].get("session") != self._session:
-            return ""
-        warning = _LIMIT_WARNING.match(message["content"]["text"])
-        return _LIMITS[warning[1]] if warning else ""
-
     def _deliver(self, channel: Channel, message: dict[str, Any], size: int) -> None:
         """Add a message to its channel, unless the messages that wait there are too large."""
+        self._delivered += 1
         is_output = channel is self.channels["iopub"] and message["msg_type"] != "status"
         waiting = sum(each.waiting_bytes for each in self.channels.values())
         if waiting <= (_MOST_WAITING if is_output else 2 * _MOST_WAITING):
@@ -380,19 +349,6 @@ def _websocket_url(rest: ServerRest, kernel: str, session: str) -> str:
     scheme, _, address = rest.access.url.partition("://")
     websocket = {"http": "ws", "https": "wss"}[scheme]
     return f"{websocket}://{address}/api/kernels/{quoted(kernel)}/channels?{urlencode({'session_id': session})}"
-
-
-def _message(content: str | bytes) -> dict[str, Any]:
-    """Return a message from the websocket. In binary messages, buffers follow the JSON."""
-    if isinstance(content, str):
-        message: dict[str, Any] = json.loads(content)
-        return message
-    (count,) = struct.unpack_from("!I", content)
-    offsets = [*struct.unpack_from(f"!{count}I", content, 4), len(content)]
-    parts = [content[start:end] for start, end in pairwise(offsets)]
-    message = json.loads(parts[0])
-    message["buffers"] = parts[1:]
-    return message
 
 
 def _time(value: Any) -> str:

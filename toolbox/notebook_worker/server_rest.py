@@ -145,6 +145,9 @@ class ServerRest:
     def _error(self, status: int, message: str) -> Exception:
         if status == HTTPStatus.FAILED_DEPENDENCY:  # the answer of a hub if the server is not running
             return PlaceError(Fault.SERVER, "the Jupyter server was stopped")
+        if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:  # the hub answers for a server that is gone
+            text = f"the Jupyter server was stopped, or its address redirects to another one: {message}"
+            return PlaceError(Fault.SERVER, self._masked(text))
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             return PlaceError(Fault.SERVER, self._masked(f"the Jupyter server refuses the token: {message}"))
         return ReplyError(status, self._masked(f"{message} (HTTP {status})"))

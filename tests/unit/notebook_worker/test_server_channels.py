@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ def server() -> Iterator[KernelWebsocket]:
 @pytest.fixture
 def socket(server: KernelWebsocket, monkeypatch: pytest.MonkeyPatch) -> Iterator[KernelSocket]:
     monkeypatch.setattr(server_channels, "_LARGEST_MESSAGE", 1 << 20)
-    found = KernelSocket(ServerRest(ServerAccess(server.url, "token")), "k", SESSION)
+    found = KernelSocket(ServerRest(ServerAccess(server.url, "s3cret")), "k", SESSION)
     server.wait_for_client()
     yield found
     found.close()
@@ -43,6 +44,13 @@ def stream(text: str, name: str = "stdout") -> dict[str, str]:
 
 def take(socket: KernelSocket, channel: str = "iopub") -> dict[str, Any]:
     return socket.channels[channel].take(SECONDS)
+
+
+def wait_for_end(socket: KernelSocket) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not socket.lost:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(("rate", "limit"), [("data", "iopub_data_rate_limit"), ("message", "iopub_msg_rate_limit")])
@@ -84,3 +92,57 @@ def test_a_message_that_is_too_large_is_reported(server: KernelWebsocket, socket
     server.wait_for_client()
     server.send("stream", stream("next"))
     assert take(socket)["content"]["text"] == "next"
+
+
+def test_a_kernel_that_was_restarted_is_found_by_its_session(
+    server: KernelWebsocket, socket: KernelSocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_channels, "_PROBE_SECONDS", 0.01)
+    server.close_sockets()  # the next connection asks sooner
+    server.wait_for_client()
+    for session in ("first", "first", "first", "second"):
+        assert not socket.has_ended
+        server.answer_probe(session)
+    server.send("stream", stream("next"), session="second")
+    assert take(socket)["content"]["text"] == "next"
+    assert socket.has_ended == "restarting"
+    assert socket.channels["control"].waiting_bytes == 0
+
+
+def test_a_kernel_that_names_another_session_in_each_message_was_not_restarted(
+    server: KernelWebsocket, socket: KernelSocket
+) -> None:
+    for session in ("1", "2", SESSION, "3", SESSION, SESSION, "1"):
+        server.send("status", {"execution_state": "idle"}, session=session)
+        take(socket)
+    assert not socket.has_ended
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (302, "the Jupyter server was stopped"),
+        (424, "the Jupyter server was stopped"),
+        (403, "the Jupyter server refuses the token"),
+        (404, "the Jupyter server no longer has the kernel"),
+    ],
+)
+def test_a_broken_connection_says_what_became_of_the_server(
+    server: KernelWebsocket, socket: KernelSocket, status: int, reason: str
+) -> None:
+    server.status = status
+    server.close_sockets()
+    wait_for_end(socket)
+    assert reason in socket.lost
+
+
+def test_a_reply_that_was_lost_with_the_connection_ends_the_connection(
+    server: KernelWebsocket, socket: KernelSocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_channels, "_PROBE_SECONDS", 0.01)
+    socket.channels["shell"].send({"header": {"msg_id": "request", "msg_type": "execute_request"}})
+    server.received.get(timeout=SECONDS)
+    server.execution_state = "idle"
+    server.close_sockets()
+    wait_for_end(socket)
+    assert "the end of the cell was lost" in socket.lost
