@@ -207,6 +207,24 @@ def test_a_signal_ends_the_checks_and_keeps_the_results(attempt: Attempt) -> Non
     os.close(outlet)
 
 
+def test_a_daemon_of_a_notebook_ends_with_the_notebook(attempt: Attempt) -> None:
+    """The next notebook would share the processors and the memory of the machine with the daemon."""
+    pids = attempt.root / "pids"
+    daemon = f"(echo $BASHPID >> {pids}; exec sleep 600) & (echo $BASHPID >> {pids}; exec env -i setsid sleep 600) &"
+    read = f"import pathlib, subprocess, time\ndef pids(): return open({str(pids)!r}).read().split()\n"
+    source = (
+        f"{read}open({str(pids)!r}, 'w').close()\nsubprocess.run(['setsid', 'bash', '-c', {daemon!r}])\n"
+        "while len(pids()) < 2: time.sleep(0.05)"
+    )
+    look = f"{read}assert not [pid for pid in pids() if pathlib.Path('/proc', pid).exists()]"
+    for name, code in (("daemon", source), ("next", look)):
+        nbformat.write(new_notebook(cells=[new_code_cell(code)]), attempt.root / f"src/{name}.ipynb")
+    notebooks = [{"name": name, "file": f"{name}.ipynb"} for name in ("daemon", "next")]
+    assert attempt.run(notebooks=notebooks).returncode == TESTED
+    assert len(pids.read_text().split()) == 2
+    assert attempt.results == [("notebook", "daemon", "passed", None), ("notebook", "next", "passed", None)]
+
+
 def test_a_signal_ends_a_kernel_and_keeps_the_outputs(attempt: Attempt) -> None:
     for name in ("started", "left"):
         os.mkfifo(attempt.root / name)

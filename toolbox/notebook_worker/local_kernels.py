@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from . import oom_kills, use_sampler, worker_processes
+from . import leftover_processes, oom_kills, use_sampler, worker_processes
 from .execution_place import Ended, PlaceError
 from .failure_texts import last_line
 from .notebook_results import Fault
@@ -95,7 +95,7 @@ def started(
     variables: Mapping[str, str],
     private: Path,
 ) -> Iterator[LocalKernel]:
-    """Start a kernel, wait until it answers, and end it with its process group at the end of the context.
+    """Start a kernel, wait until it answers, and end it with all its processes at the end of the context.
 
     Args:
         directory: the working directory of the kernel.
@@ -111,16 +111,17 @@ def started(
     stderr = PipeTail()
     kills = oom_kills.count()
     manager = _manager(specification, launcher, private)
-    try:
+    with leftover_processes.killed():
         try:
-            run_sync(_start)(manager, directory, variables, stderr.inlet)
-        except (OSError, RuntimeError) as error:
-            raise _not_started(specification, str(error), stderr.text()) from None
+            try:
+                run_sync(_start)(manager, directory, variables, stderr.inlet)
+            except (OSError, RuntimeError) as error:
+                raise _not_started(specification, str(error), stderr.text()) from None
+            finally:
+                stderr.close_inlet()
+            yield LocalKernel(manager, manager.provisioner.process, stderr, kills)
         finally:
-            stderr.close_inlet()
-        yield LocalKernel(manager, manager.provisioner.process, stderr, kills)
-    finally:
-        _end(manager)
+            _end(manager)
 
 
 def _manager(specification: KernelSpecification, launcher: Sequence[str], private: Path) -> Any:

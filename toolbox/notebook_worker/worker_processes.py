@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from . import leftover_processes
 from .notebook_results import Fault
 
 _CHUNK: Final = 1 << 16
@@ -39,6 +40,7 @@ class ProgramEnd:
     fault: Fault | None = None
 
 
+@leftover_processes.killed()
 def run(
     command: Sequence[str],
     *,
@@ -49,7 +51,7 @@ def run(
     receive: Callable[[bytes], None] | None = None,
     files: Sequence[int] = (),
 ) -> ProgramEnd:
-    """Run a program in a new process group, and kill the group when the program has ended.
+    """Run a program in a new process group. When the program has ended, kill the group and all processes that it left.
 
     Args:
         environment: the environment variables; by default, those of the worker.

@@ -25,7 +25,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from . import check_execution, environments, execution, local_place, own_libraries, requirement_lines
+from . import (
+    check_execution,
+    environments,
+    execution,
+    leftover_processes,
+    local_place,
+    own_libraries,
+    requirement_lines,
+)
 from .environment_log import EnvironmentLog
 from .environments import Environment, EnvironmentStore
 from .execution_place import Place, PlaceError
@@ -65,6 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         return _say_error(f"{path.name}: {error}", INVALID_SETTINGS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
+    leftover_processes.adopt_orphans()
     try:
         return WorkerRun(settings, sources=path.parent, directory=Path.cwd()).run()
     except OSError as error:
