@@ -29,12 +29,12 @@ _MOST_NOTEBOOKS: Final = 1000
 
 
 class Check(BaseModel):
-    """The notebooks.
+    """The notebooks to judge.
 
     Args:
         glob: a pattern of the notebooks.
-        keep_outputs: the patterns of the notebooks that keep their outputs, because they are compared with new ones. In
-            other notebooks, only cells with the tag `nbval-check-output` keep their outputs.
+        keep_outputs: the patterns of the notebooks that keep their outputs, because the outputs are compared with new
+            outputs. In other notebooks, only cells with the tag `nbval-check-output` keep their outputs.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -5,9 +5,9 @@ The notebook worker executes the tests that `src/settings.json` names, and write
 directory of the attempt, from which reports and the store read them. `result_records.py` of `toolbox/notebooks/` reads
 the file.
 
-A test without a result does not pass, a result of a test that the settings do not name is a fault, and a cell whose
-tests were all skipped does not pass. Why a test failed decides the cause: a time limit is `timeout`, a server that does
-not answer is `infrastructure`, a broken worker is `internal`, and everything else is `product`.
+The check fails if a test has no result, if the settings do not name the test of a result, or if all tests were skipped.
+The reason of a failed test determines the cause: `timeout` for a time limit, `infrastructure` for a server that does
+not answer, `internal` for a broken worker, and `product` for everything else.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Check(BaseModel):
         return self._judge(evidence, is_partial=False)
 
     def finished(self, evidence: Evidence) -> CaseReport | None:
-        """Return the tests that ended before the workload was ended; None if there are none."""
+        """Return the tests that had ended when the workload was ended; None if there are none."""
         return self._judge(evidence, is_partial=True).cases
 
     def _judge(self, evidence: Evidence, *, is_partial: bool) -> Judgement:
@@ -77,7 +77,7 @@ class Check(BaseModel):
             return Judgement(False, f"{self.settings} names no test")
         try:
             junit_files.write(directory / RESULTS, cases)
-        except OSError as error:  # the disk of this machine is full, for example
+        except OSError as error:  # for example, the disk of this machine is full
             return Judgement(False, f"{RESULTS} cannot be written: {error.strerror}", cause=Cause.INFRASTRUCTURE)
         report = replace(junit_files.report(directory, RESULTS, FAIL_ON, is_partial=is_partial), is_partial=is_partial)
         return self._judgement(report, results)
@@ -101,7 +101,7 @@ class Check(BaseModel):
 
 
 def _end_of_worker(directory: Path) -> str:
-    """Return why the worker ended early, as it reports it; empty if it did not, or has left no report."""
+    """Return the reason that the worker reported for ending early; empty if there is none."""
     try:
         return result_cases.one_line(result_records.read_report(directory).fault)
     except ResultsFault:
@@ -112,7 +112,7 @@ class _Results:
     """The results of the tests of one attempt.
 
     Args:
-        faults: what is wrong with the results, besides the tests that did not pass.
+        faults: the faults of the results file. Tests that did not pass are not among them.
     """
 
     def __init__(self, requested: list[RequestedTest]) -> None:
@@ -163,7 +163,7 @@ class _Results:
 
     @property
     def failures(self) -> list[CaseResult]:
-        """The tests that did not pass. Those that decide the cause are first."""
+        """The tests that did not pass. Tests with the cause of the cell are first."""
         failed = [key for key, case in self._cases.items() if case.outcome in FAIL_ON]
         return [self._cases[key] for key in sorted(failed, key=lambda key: self._causes.get(key) is not self.cause)]
 
@@ -190,7 +190,7 @@ class _Results:
         )
 
     def _add(self, result: ResultRecord) -> bool:
-        """Add a result, and return whether it may be in the file."""
+        """Add a result. Return False if the settings do not name its test."""
         key = (result.kind, result.name)
         test = self._test_of(result)
         if test is None and not self._is_environment(result):
@@ -216,14 +216,14 @@ class _Results:
         return next(((result.kind, name) for name in names if (result.kind, name) in self._requested), None)
 
     def _is_environment(self, result: ResultRecord) -> bool:
-        """Return whether a result is of an environment. The worker may install several."""
+        """Return whether a result belongs to an environment. The worker may install several environments."""
         names = {name for kind, name in self._cases if kind is TestKind.ENVIRONMENT}
         is_new = result.name not in names
         return result.kind is TestKind.ENVIRONMENT and not (is_new and len(names) >= _MOST_ENVIRONMENTS)
 
 
 def _manual_case(case: CaseResult, reason: str) -> CaseResult:
-    """Return the case of a notebook that had to be skipped, because a person must do something first."""
+    """Return the case of a notebook that the worker had to skip, because a person must do something first."""
     if case.outcome is CaseOutcome.SKIPPED:
         return replace(case, message=f"manual: {result_cases.one_line(reason)}")
     return replace(case, outcome=CaseOutcome.ERROR, message="is manual, but was executed")

@@ -1,6 +1,8 @@
-"""Runs workloads on this machine. An agent runs them, as on other machines, so that they outlive the orchestrator.
+"""Runs workloads on this machine. As on other machines, an agent runs them, so that they continue if the orchestrator
+is killed.
 
-The backend `local` runs all workloads so. The backend `jupyterhub` runs the program that uses a server so.
+The backend `local` uses this module for all workloads. The backend `jupyterhub` uses it for the program that uses a
+server.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
-_TIMEOUT: Final = 60.0  # the timeout in seconds of the request that cancels a workload
+_TIMEOUT: Final = 60.0  # seconds for the request that cancels a workload
 
 
 class LocalMachine:

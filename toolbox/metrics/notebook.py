@@ -1,7 +1,6 @@
 """Reads the time or the memory of a notebook or of one of its cells, which the notebook worker has measured.
 
-A notebook that did not pass has no figures: the figures of a part of a notebook cannot be compared with those of
-earlier runs.
+A notebook that did not pass has no values, because values of a part of a notebook cannot be compared with earlier runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Tells what is not clean in a notebook file: outputs, execution counts, secrets, and an old or invalid format.
+"""Finds what is not clean in a notebook file: outputs, execution counts, secrets, and an old or invalid format.
 
-A clean notebook shows only changes of its author in a diff, and gives nothing away. The check `clean_notebook` judges
-the notebooks of an attempt, and the command `notebooks check_clean` the files of a commit. Whether a notebook executes
-from top to bottom is what a run of the project shows. Where outputs are kept, their counts show whether they are from
-such an execution.
+A diff of a clean notebook shows only the changes of its author, and the notebook contains no secrets. The check
+`clean_notebook` judges the notebooks of an attempt, and the command `notebooks check_clean` the files of a commit. Only
+a run of the project shows whether a notebook executes from top to bottom. If outputs are kept, the execution counts
+show whether the outputs come from such an execution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolbox.notebooks import notebook_files, secret_formats
 from toolbox.notebooks.notebook_files import FORMAT, NotebookCell, NotebookContent
 from toolbox.system import extras
 
-_EXECUTION: Final = ("papermill", "widgets")  # metadata that executions leave in a notebook
+_EXECUTION: Final = ("papermill", "widgets")  # metadata that an execution adds to a notebook
 _CELL_EXECUTION: Final = ("execution", "ExecuteTime", "papermill")
 _MOST_SEARCHED: Final = 1 << 24  # characters of the outputs of a cell
 _MOST_SCHEMA_FAULTS: Final = 3
@@ -32,7 +32,7 @@ _BINARY: Final = ("image/png", "image/jpeg", "image/gif", "application/pdf", "vi
 
 @dataclass(frozen=True, slots=True)
 class CleanFault:
-    """What is not clean.
+    """A fault of a notebook that is not clean.
 
     Args:
         message: the fault in one line, which never contains a secret.
@@ -47,11 +47,11 @@ class CleanFault:
 
 
 def faults(path: Path, *, keeps_outputs: bool = False) -> list[CleanFault]:
-    """Return what is not clean in a notebook file; empty if it is clean.
+    """Return the faults of a notebook file; empty if the file is clean.
 
     Args:
-        keeps_outputs: whether the notebook keeps all outputs, because a run compares them with new ones. Otherwise only
-            cells with the tag `nbval-check-output` keep theirs.
+        keeps_outputs: whether all cells keep their outputs, because a run compares them with new outputs. If not, only
+            cells with the tag `nbval-check-output` keep their outputs.
 
     Raises:
         ConfigurationError: nbformat is not installed.
@@ -93,7 +93,7 @@ def _format_faults(notebook: NotebookContent) -> Iterator[CleanFault]:
 def _metadata_faults(notebook: NotebookContent) -> Iterator[CleanFault]:
     for name in _EXECUTION:
         if name in notebook.metadata:
-            yield CleanFault(f"the metadata contains `{name}`, which an execution has left")
+            yield CleanFault(f"the metadata contains `{name}`, which an execution has added")
     for _, kind in secret_formats.find(_as_text(notebook.metadata)):
         yield CleanFault(f"the metadata contains {kind}")
 
@@ -113,7 +113,7 @@ def _secret_faults(cell: NotebookCell) -> Iterator[CleanFault]:
         yield CleanFault(f"the metadata contains {kind}", str(cell))
     for name in _CELL_EXECUTION:
         if isinstance(metadata, Mapping) and name in metadata:
-            yield CleanFault(f"the metadata contains `{name}`, which an execution has left", str(cell))
+            yield CleanFault(f"the metadata contains `{name}`, which an execution has added", str(cell))
 
 
 def _output_faults(notebook: NotebookContent, *, keeps_outputs: bool) -> Iterator[CleanFault]:
@@ -131,11 +131,11 @@ def _output_faults(notebook: NotebookContent, *, keeps_outputs: bool) -> Iterato
 
 
 def _count_faults(cell: NotebookCell, count: object, expected: int, *, is_required: bool) -> Iterator[CleanFault]:
-    """Yield a fault if the outputs of a cell are not from an execution from top to bottom."""
+    """Yield a fault if the outputs of a cell do not come from an execution from top to bottom."""
     is_executed = bool(cell.source.strip()) and not SKIP_TAGS & cell.tags
     if not is_executed:
         if cell.content.get("outputs"):
-            yield CleanFault("has outputs, but is not executed", str(cell))
+            yield CleanFault("has outputs, although the cell is empty or a tag skips it", str(cell))
         return
     if count == expected or (count is None and not is_required):
         return
@@ -145,14 +145,14 @@ def _count_faults(cell: NotebookCell, count: object, expected: int, *, is_requir
 
 
 def _without_binary(output: object) -> object:
-    """Return an output without its images, because base64 contains any string."""
+    """Return an output without its images, because base64 can look like a secret."""
     if not isinstance(output, Mapping) or not isinstance(data := output.get("data"), Mapping):
         return output
     return {**output, "data": {kind: value for kind, value in data.items() if not kind.startswith(_BINARY)}}
 
 
 def _as_text(value: Any) -> str:
-    """Return all text of a JSON value, with the names of its fields. It may be nested deeply."""
+    """Return all text of a JSON value, with the names of its fields. The value may be nested deeply."""
     texts, remaining = [], [value]
     while remaining:
         item = remaining.pop()

@@ -1,4 +1,4 @@
-"""Describes the workload of a combination: the settings of the worker, its files, its pod, and its server of a hub."""
+"""Describes the workload of a combination: the settings and files of the worker, the pod, and the server on a hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORKER: Final = Path(__file__).parents[1] / "notebook_worker"
 """The package that runs the tests on a target."""
 _KUBERNETES: Final = "kubernetes"
 _SENT_WORKER: Final = "toolbox/notebook_worker"
-_WORKER_BYTES: Final = 250_000_000  # the memory of a pod that the kernel must leave to the worker
+_WORKER_BYTES: Final = 250_000_000  # the memory of a pod that is reserved for the worker
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DescribedRuntime:
 
     Args:
         requirements: the lines of its requirements; None if no environment is made.
-        checks: the files of the checks by name. Those of `runtime.without_checks` are skipped, not left out.
+        checks: the files of all checks, by name, also of the checks that `runtime.without_checks` skips.
     """
 
     name: str
@@ -46,7 +46,7 @@ class DescribedRuntime:
 def cell(
     block: NotebooksBlock, described: DescribedRuntime, machine: Machine, backends: set[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return what the workload of a combination consists of.
+    """Return the parts of the workload of a combination: settings, files, pod and server.
 
     Args:
         backends: the names of the backends on which the machine may be.
@@ -94,7 +94,7 @@ def _checks(block: NotebooksBlock, described: DescribedRuntime, machine: Machine
 
 
 def _limits(machine: Machine, backends: set[str]) -> dict[str, Any]:
-    """Return what a kernel may use. On a hub, the profile of the server sets the limits."""
+    """Return the limits that the worker sets. On a hub, the profile of the server sets the limits."""
     if HUB in backends:
         return {"cpus": None, "memory_bytes": None}
     memory = None if machine.memory_gb is None else int(machine.memory_gb * 1e9)
@@ -104,7 +104,7 @@ def _limits(machine: Machine, backends: set[str]) -> dict[str, Any]:
 
 
 def _merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the promises of a runtime and a machine together. Those of the machine win, field by field."""
+    """Return the promises of a runtime and a machine together. A promise of the machine wins, key by key."""
     both = {
         name: _merged(lower[name], value)
         for name, value in upper.items()

@@ -1,7 +1,7 @@
-"""Derives the matrix of the project `notebooks`: each runtime on each machine is a combination, and becomes a cell.
+"""Derives the matrix of the project `notebooks`: each combination of a runtime and a machine becomes a cell.
 
-A combination that is impossible is left out with the reason. Everything that is wrong in the blocks is reported with
-its line, before anything starts.
+A combination that is impossible is left out with the reason. All faults of the blocks are reported with their lines,
+before anything starts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ RUNTIMES: Final = "runtimes"
 MACHINES: Final = "machines"
 BLOCK: Final = "notebooks"
 _WITHOUT_CONTAINERS: Final = ("local", "ssh", "tpu_vm")
-_MARGIN: Final = 120.0  # seconds of a cell for what is not part of a test, such as the start of kernels
+_MARGIN: Final = 120.0  # seconds that are added to the time limit of a cell, for the start of kernels and similar work
 
 
 def derive(configuration: Configuration) -> dict[str, object]:
-    """Return values for the configuration by path: the axes, what is left out, and the settings of each combination.
+    """Return values of the configuration by path: the axes, the combinations that are left out, and the settings of
+    each combination.
 
     Raises:
         ConfigurationError: the message names every fault of the blocks `runtimes`, `machines` and `notebooks`.
@@ -84,7 +85,7 @@ class _Blocks:
     machines: Mapping[str, Machine]
 
     def described(self, name: str, runtime: Runtime) -> tuple[DescribedRuntime, list[str]]:
-        """Return a runtime with its files, and everything that is wrong with it."""
+        """Return a runtime with its files, and all faults of the runtime."""
         faults: list[str] = []
         files: list[NotebookFile] = []
         for index, entry in enumerate(runtime.notebooks):
@@ -134,7 +135,10 @@ class _Blocks:
                     yield self._fault((MACHINES, name, "target"), f"no target `{target}`: {hint}")
             kinds = self.backends(machine)
             if HUB in kinds and len(kinds) > 1:
-                yield self._fault((MACHINES, name, "target"), "a machine cannot be both on a hub and elsewhere")
+                yield self._fault(
+                    (MACHINES, name, "target"),
+                    "only some of the targets have the backend jupyterhub",
+                )
             if checks:
                 yield from self._unknown_checks((MACHINES, name), machine.without_checks, checks)
 
@@ -215,7 +219,7 @@ class _Blocks:
     def _reason(self, runtime: Runtime, runtime_name: str, machine: Machine, machine_name: str) -> str:
         """Return why a combination is impossible; empty if it is possible.
 
-        Combinations with the same reason share a line of the plan.
+        The plan shows combinations with the same reason in one line.
         """
         kinds = self.backends(machine)
         if machine.runtimes is not None and runtime_name not in machine.runtimes:
@@ -229,7 +233,7 @@ class _Blocks:
         return ""
 
     def _targets(self) -> dict[str, tuple[str, list[str]]]:
-        """Return the backend and the labels of each target. The contract of the block reports what is wrong there."""
+        """Return the backend and the labels of each target. The contract of the block reports faults."""
         written = self.configuration.get("targets", default=None)
         targets: dict[str, tuple[str, list[str]]] = {"local": ("local", [])}
         for name, block in written.items() if isinstance(written, Mapping) else ():

@@ -1,12 +1,12 @@
-"""Converts executed notebooks to HTML: a program, because the notebooks come from targets.
+"""Converts executed notebooks to HTML. It is a separate program, because the notebooks come from targets.
 
     python -m toolbox.notebooks.html_converter < JOBS
 
 Each line of JOBS is a JSON list of two paths: a notebook, and the file for the result. The program prints the number
 of each line when its result is complete. A result is a JSON object: `html` and `notes`, or the reason `fault`.
 
-nbconvert is imported once. Each notebook is then converted by a child process of its own, with limits that hold
-whatever the notebook contains: the kernel of the system ends a process that exceeds its CPU time.
+nbconvert is imported once. Then a separate child process converts each notebook. The limits of this process apply
+whatever the notebook contains: the operating system ends a process that exceeds its CPU time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Final
 from toolbox.notebook_worker import nbformat_import
 from toolbox.notebooks import html_fragments, notebook_extracts
 
-MOST_SECONDS: Final = 30  # of CPU for each notebook; a usual one takes 0.1 s
+MOST_SECONDS: Final = 30  # of CPU for each notebook; a typical notebook takes 0.1 s
 MOST_MEMORY: Final = 2**31  # bytes of address space for each notebook
 LARGEST_PAGE: Final = 32 * 2**20  # bytes of HTML
 _MOST_PROCESSES: Final = 4
@@ -49,14 +49,14 @@ def main() -> None:
 
 
 def _converter() -> Converter:
-    """Return the function that converts a notebook. It has loaded all templates."""
+    """Load all templates, and return the function that converts a notebook."""
     nbformat_import.load()
     import nbformat
     from nbconvert.exporters import HTMLExporter
 
     exporter = HTMLExporter(template_name="basic", sanitize_html=True, exclude_anchor_links=True)  # type: ignore[no-untyped-call]
-    # nbconvert's own filter allows too few elements: with it, headings and tables are shown as tags. The templates
-    # apply the filter to each source and each output, so that none can close the elements around itself.
+    # nbconvert's own filter allows too few elements: it shows headings and tables as tags. The templates apply the
+    # filter to each source and each output separately, so that none of them can close an element of the page.
     exporter.register_filter("clean_html", html_fragments.cleaned)  # type: ignore[no-untyped-call]
 
     def convert(notebook: dict[str, Any]) -> str:

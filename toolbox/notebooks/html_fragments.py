@@ -1,8 +1,8 @@
-"""Cleans HTML from outside, such as an output of a notebook, so that a page may contain it.
+"""Cleans untrusted HTML, such as an output of a notebook, so that a page can contain it safely.
 
-Only elements and attributes of fixed lists remain. The text is written anew from what was parsed: it contains no
-script, style, form, frame or inline drawing, its elements are balanced, and nothing in it makes a browser send a
-request. Images remain only if their data is in the text. Ids get a prefix, so that they differ from the ids of a page.
+Only elements and attributes of fixed lists remain. The result is made from the parsed elements. It contains no script,
+style, form, frame or inline drawing, all its elements are closed, and it cannot make a browser send a request. Images
+remain only if their data is part of the HTML. Ids get a prefix, so that they differ from the ids of a page.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def cleaned(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a cleaned text shows nothing."""
+    """Return whether a page would show nothing of a cleaned text."""
     return "<img" not in text and not re.sub(r"<[^>]*>", "", text).strip()
 
 
@@ -75,7 +75,7 @@ class _Cleaner(HTMLParser):
             return
         values: dict[str, str] = {}
         for name, value in attrs:
-            values.setdefault(name, value or "")  # the first of equal names counts
+            values.setdefault(name, value or "")  # if an attribute is repeated, the first value counts
         if tag == "img" and not _IMAGE.fullmatch(values.get("src", "")):
             self._parts.append(html.escape(f"[image {clean(values.get('alt', ''))[:200]}".rstrip() + "]"))
             return

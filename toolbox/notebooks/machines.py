@@ -10,7 +10,7 @@ from toolbox.notebooks.runtimes import Json, Name, Reasons, Seconds, Strict, Tex
 
 
 class MachineTimeouts(Strict):
-    """Time limits of the combinations on a machine, in seconds, in place of those of the matrix.
+    """Time limits of the combinations on a machine, in seconds. They replace the time limits of the matrix.
 
     Args:
         wait: the longest time until the worker starts.

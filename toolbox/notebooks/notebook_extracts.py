@@ -1,7 +1,7 @@
-"""Makes a copy of an executed notebook that has only what a page shows of it, with limited sizes.
+"""Makes a copy of an executed notebook that contains only what a page shows, with limited sizes.
 
-The notebook comes from a target, so that any part may be of any type. The copy has no metadata apart from the
-language, and no ids: the templates of nbconvert write some of them into the page.
+The notebook comes from a target, so each part may have any type. The copy has no ids, and no metadata except the
+language, because the templates of nbconvert write ids and metadata into the page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST_NOTEBOOK: Final = 64 * 2**20  # bytes
 MOST_CELLS: Final = 2000
 _MOST_OUTPUTS: Final = 500  # of a cell
 _LONGEST_TEXT: Final = 100_000  # characters of a source, of a text, or of an HTML output
-_LONGEST_IMAGE: Final = 5 * 2**20  # characters of its base64
+_LONGEST_IMAGE: Final = 5 * 2**20  # characters of the base64 text of an image
 _LONGEST_PAGE: Final = 12 * 2**20  # characters of all sources and outputs
 _LEXER: Final = re.compile(r"[\w+.#-]{1,40}")
 _IMAGES: Final = ("image/png", "image/jpeg", "image/svg+xml")
@@ -44,7 +44,7 @@ class _Extract:
     notes: list[str] = field(default_factory=list)
 
     def text(self, value: object, longest: int = _LONGEST_TEXT) -> str:
-        """Return a text of a notebook, without its middle if it is too long."""
+        """Return a text of a notebook. If the text is too long, its middle is left out."""
         whole = joined(value)
         longest = min(longest, max(self.left, 0))
         if len(whole) > longest:
@@ -55,7 +55,7 @@ class _Extract:
         return whole
 
     def whole(self, value: object, longest: int) -> str | None:
-        """Return a value that makes sense only as a whole; None if it is too long."""
+        """Return a value that must not be shortened, such as an image; None if it is too long."""
         text = joined(value)
         if len(text) > min(longest, self.left):
             self.shortened += 1
@@ -65,7 +65,7 @@ class _Extract:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the copy of a notebook in format 4, and notes about what it lacks.
+    """Return the copy of a notebook in format 4, and notes about what was left out.
 
     Raises:
         ExtractFault: the file is too large, or is not such a notebook.
@@ -179,4 +179,4 @@ def _data(data: Mapping[str, Any], extract: _Extract) -> dict[str, str]:
         if joined(data.get(kind)):
             return {kind: extract.text(data[kind])}
     kinds = ", ".join(sorted(kind for kind in data if kind.isprintable())[:5])
-    return {"text/plain": f"[an output that is not shown here: {kinds[:200] or 'empty'}]"}
+    return {"text/plain": f"[an output that is not shown here: {kinds[:200] or 'no data'}]"}

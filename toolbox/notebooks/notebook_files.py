@@ -47,7 +47,7 @@ class NotebookCell:
         return frozenset(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else frozenset()
 
     def __str__(self) -> str:
-        """Return how messages name the cell: code cells by their number, and other cells by their position."""
+        """Return the name of the cell in messages: the number of a code cell, or the position of another cell."""
         if self.number is not None:
             return f"code cell {self.number}"
         kind = self.content.get("cell_type")
@@ -112,14 +112,14 @@ def joined(text: object) -> str:
 
 
 def _number(digits: str) -> int | float:
-    """Return a number. Python refuses to convert thousands of digits to an int."""
+    """Return a number. A long one becomes a float, because Python refuses to convert thousands of digits to an int."""
     return int(digits) if len(digits) < 300 else float(digits)  # noqa: PLR2004
 
 
 def _parsed(document: object) -> NotebookContent:
     major = document.get("nbformat") if isinstance(document, Mapping) else None
     if not isinstance(document, Mapping) or not isinstance(major, int):
-        raise ValueError("is not a notebook: it has no `nbformat`")  # noqa: TRY004  # the content is wrong, not a type
+        raise ValueError("is not a notebook: it has no `nbformat`")  # noqa: TRY004  # the file is wrong
     minor = document.get("nbformat_minor")
     if major != FORMAT[0] or not isinstance(minor, int):
         hint = "convert it with `jupyter nbconvert --to notebook --inplace`" if major < FORMAT[0] else "not known"

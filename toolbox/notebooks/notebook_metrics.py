@@ -1,7 +1,7 @@
 """Makes the metrics of the notebooks of a configuration: the time and the memory of each notebook, or of each cell.
 
 `derive` of the project `notebooks` adds them to `matrix.metrics`. The worker measures each cell of each notebook, and
-`results.jsonl` contains the figures. But a metric is a row of each report and a series of the store, so the cells of a
+`results.jsonl` contains the figures. Each metric is a row of every report and a series of the store. So the cells of a
 notebook are metrics only if its entry in the configuration has `cell_metrics: true`.
 """
 
@@ -22,11 +22,11 @@ _FIGURES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MeasuredNotebook:
-    """A notebook that is executed, so not a manual one.
+    """A notebook that is executed. Manual notebooks are not measured.
 
     Args:
         name: the name of the test.
-        cells_of: the notebook file if each cell is measured, too; None for the whole notebook only.
+        cells_of: the notebook file if the metrics of each cell are wanted, too; None for those of the notebook only.
     """
 
     name: str
@@ -36,9 +36,9 @@ class MeasuredNotebook:
 def metrics(runtimes: Mapping[str, Iterable[MeasuredNotebook]]) -> dict[str, dict[str, Any]]:
     """Return entries of `matrix.metrics`: `NAME.seconds` and `NAME.peak_memory`, and the same as `NAME.CELL.seconds`.
 
-    CELL is the id of the cell, or `cell_3` for the third code cell if it has no id. An id remains the same if a cell is
-    inserted before, so the series of the metric remains the same, too. Each metric belongs to the runtimes that have
-    the notebook (`when`).
+    CELL is the id of the cell, or `cell_3` for the third code cell if it has no id. If a cell is inserted above
+    another, the id of the other cell stays the same, and so does the series of its metric. Each metric belongs to the
+    runtimes that have the notebook (`when`).
 
     Args:
         runtimes: the notebooks of each runtime.

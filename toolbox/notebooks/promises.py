@@ -1,4 +1,4 @@
-"""Finds promises that no check reads, which are probably misspelled: nothing would verify them."""
+"""Finds promises that no check reads. They are probably misspelled, and nothing would verify them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _COMMENT: Final = re.compile(r"\bPromises?: (?P<names>\w+(?:, \w+)*)")
 
 
 def unread(promises: Iterable[str], checks: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Yield each promise that no check reads, and a text that says so.
+    """Yield each promise that no check reads, with a message.
 
     A check that computes the names of its promises lists them in a comment: `# Promises: licence, quota`.
 
     Args:
-        checks: the files of all checks, also of those that are not executed.
+        checks: the files of all checks, also of checks that are skipped.
     """
     texts = [_text(path) for path in checks]
     read = {(match["key"] or match["variable"]).lower() for text in texts for match in _READ.finditer(text)}

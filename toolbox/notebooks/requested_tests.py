@@ -22,8 +22,7 @@ class RequestedTest:
     """A test that the worker was to execute.
 
     Args:
-        manual: what a person must do first, so that the worker had to skip the test; None to execute the
-            test.
+        manual: what a person must do first. The worker must skip such a test. None for a test to execute.
     """
 
     kind: TestKind

@@ -1,4 +1,4 @@
-"""Makes a test case of a result of the notebook worker: its message, the text of its failure, and the cause.
+"""Converts a result of the notebook worker to a test case with a message, the text of the failure, and a cause.
 
 Messages and texts contain what notebooks and checks printed. They are cleaned of terminal codes and truncated here.
 """
@@ -18,8 +18,8 @@ from toolbox.notebooks.result_records import FailedCellResult, ResultRecord
 _LONGEST_MESSAGE: Final = 280
 _MOST_SOURCE_LINES: Final = 20
 _LONGEST_SOURCE: Final = 800
-_LONGEST_TRACEBACK: Final = 2600  # junit_files shortens a text of more than 4000 characters
-_LONGEST_VALUE: Final = 1000  # of what a check expected, and of what it found
+_LONGEST_TRACEBACK: Final = 2600  # so that the whole text stays below the 4000 characters of junit_files
+_LONGEST_VALUE: Final = 1000  # of `expected` and of `found` of a check
 _CAUSES: Final[Mapping[Fault, Cause]] = {
     Fault.TIMEOUT: Cause.TIMEOUT,
     Fault.SERVER: Cause.INFRASTRUCTURE,
@@ -27,7 +27,7 @@ _CAUSES: Final[Mapping[Fault, Cause]] = {
 }
 _WORDS: Final[Mapping[Fault, str]] = {
     Fault.CODE: "a cell raised an exception",
-    Fault.EXPECTATION: "found something else than expected",
+    Fault.EXPECTATION: "found something other than expected",
     Fault.OUTPUT: "the outputs differ from the expected outputs",
     Fault.TIMEOUT: "exceeded its time limit",
     Fault.KERNEL_DIED: "the kernel died",
@@ -58,10 +58,10 @@ def case(result: ResultRecord) -> CaseResult:
 
 
 def _message(result: ResultRecord) -> str:
-    """Return in one line why a test did not pass, or was skipped."""
+    """Return why a test did not pass or was skipped, in one line."""
     reason = _reason(result)
     if result.fault is Fault.OUT_OF_MEMORY and "out of memory" not in reason.lower():
-        return f"{reason} (out of memory)"  # a MemoryError is not an error in the code
+        return f"{reason} (out of memory)"  # so that exhausted memory is not mistaken for an error in the code
     return reason
 
 
@@ -87,7 +87,7 @@ def _default_message(result: ResultRecord) -> str:
 
 
 def _text(result: ResultRecord) -> str:
-    """Return the evidence of a failure, with several lines."""
+    """Return the evidence of a failure as several lines."""
     failed_cell = result.notebook.failed_cell if result.notebook is not None else None
     has_diff = result.fault is Fault.OUTPUT and failed_cell is not None and bool(failed_cell.traceback)
     values = (("checked: ", result.checked), ("expected:", result.expected), ("found:   ", result.found))
@@ -124,7 +124,7 @@ def _cell_name(failed: FailedCellResult) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text from outside as one line of printable characters."""
+    """Return untrusted text as one line of printable characters."""
     line = " ".join(clean(text[: 8 * _LONGEST_MESSAGE]).split())
     return "".join(character if character.isprintable() else "\ufffd" for character in line)
 

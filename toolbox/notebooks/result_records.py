@@ -1,8 +1,8 @@
 """Reads `results.jsonl` and `notebook_worker.json`, which a target has written.
 
-`toolbox/notebook_worker/notebook_results.py` describes the files. On this machine and on a target, the code under test
-can write to them, so types are validated strictly, and sizes and numbers are limited. Fields that are not read may be
-anything. A record that contradicts itself, such as a test that passed with a fault, is not a result.
+`toolbox/notebook_worker/notebook_results.py` describes the files. The code under test can write to the files, also on
+this machine. So types are validated strictly, and sizes and numbers are limited. Unknown fields are ignored. A record
+that contradicts itself, such as a test that passed with a fault, is not a result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPORT_FILE: Final = f"files/{notebook_results.REPORT}"
 LARGEST_FILE: Final = 1 << 26  # bytes
 LONGEST_LINE: Final = 1 << 23  # bytes
 MOST_RESULTS: Final = 10_000
-MOST_FAULTS: Final = 100  # lines that are not results; the rest of the file is not read
+MOST_FAULTS: Final = 100  # after this number of lines that are not results, the rest of the file is not read
 MOST_CELLS: Final = 10_000  # of a notebook
 _LARGEST_REPORT: Final = 1 << 20  # bytes
 _MOST_VERSIONS: Final = 1000
@@ -143,7 +143,7 @@ _WORDS: Final = {TestOutcome.PASSED: "passed", TestOutcome.SKIPPED: "was skipped
 def read(directory: Path, file: str = RESULTS_FILE) -> Iterator[ResultRecord | ResultsFault]:
     """Yield the result of each line of a file, or why the line is not a result.
 
-    The last line is skipped if it does not end with a line break, because the worker died while it wrote the line.
+    The last line is skipped if it has no line break at its end: the worker died while it wrote this line.
 
     Args:
         directory: the directory of the attempt.

@@ -1,6 +1,7 @@
 """Finds the files of a runtime on this machine: its notebooks, its requirements, and the checks of all runtimes.
 
-A file that is missing is a ValueError, whose message `combinations.py` completes with the line of the configuration.
+If a file is missing, the functions raise a ValueError, to whose message `combinations.py` adds the line of the
+configuration.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ CHECKS: Final = ("projects", "notebooks", "checks")
 """The folder of the checks, in the workspace and in Topgallant."""
 _ENDINGS: Final = (".py", ".sh")
 _WILDCARD: Final = re.compile(r"[*?\[]")
-_MOST_NOTEBOOKS: Final = 1000  # of one pattern: more are probably a mistake
+_MOST_NOTEBOOKS: Final = 1000  # of one pattern: more notebooks are probably a mistake
 _MOST_REQUIREMENTS_BYTES: Final = 1 << 20
 _MOST_SENT_FILES: Final = 10_000  # of the directory of a notebook, which the worker copies for each notebook
 _MOST_SENT_BYTES: Final = 2 * 10**9
 _NOT_SENT: Final = {"__pycache__", ".git"}
-# Files to which these options refer do not exist on the target.
+# These options refer to files of this machine, which do not exist on the target.
 _LOCAL_OPTION: Final = re.compile(
     r"(-r|-c|-e|--requirement|--constraint|--editable)([\s=]|$)|-[rce]\S|(\.{0,2}/|file:)|\S+\s*@\s*file:"
 )
@@ -53,7 +54,7 @@ class NotebookFile:
 
     @property
     def measured(self) -> MeasuredNotebook:
-        """What is measured of the notebook."""
+        """The notebook as `notebook_metrics` measures it."""
         return MeasuredNotebook(self.name, self.path if self.entry.cell_metrics else None)
 
     def settings(self) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def notebooks(root: Path, entry: Notebook) -> list[NotebookFile]:
 
     Raises:
         ValueError: there is no such notebook, its directory cannot be sent to a target, or a pattern with a `name`
-            matches several.
+            matches several notebooks.
     """
     files = _files(root, entry.file)
     for file in files:
@@ -152,7 +153,7 @@ def checks(root: Path, chosen: Sequence[str] | None) -> dict[str, Path]:
 
 
 def sent(files: Sequence[NotebookFile], check_files: Mapping[str, Path]) -> dict[str, str]:
-    """Return the files and directories that a combination needs on the target: local paths by paths below `src/`."""
+    """Return the local files and directories that a combination needs on the target, by their path below `src/`."""
     folders = {file.folder: str(file.path.parent) for file in files}
     return {**folders, **{f"checks/{name}": str(path) for name, path in check_files.items()}}
 
@@ -167,17 +168,17 @@ def _files(root: Path, pattern: str) -> list[Path]:
         return [path]
     relative = PurePosixPath(pattern)
     if relative.is_absolute() or pattern.startswith("~"):
-        raise ValueError(f"{pattern} is a pattern with an absolute path: begin it in the workspace")
+        raise ValueError(f"{pattern} is a pattern with an absolute path: use a relative path")
     found = sorted(file for file in root.glob(pattern) if file.suffix == ".ipynb" and _is_source(root, file))
     if not found:
         raise ValueError(f"{pattern} matches no notebook")
     if len(found) > _MOST_NOTEBOOKS:
-        raise ValueError(f"{pattern} matches {len(found)} notebooks, more than {_MOST_NOTEBOOKS}: make it narrower")
+        raise ValueError(f"{pattern} matches {len(found)} notebooks; at most {_MOST_NOTEBOOKS} are allowed")
     return found
 
 
 def _is_source(root: Path, file: Path) -> bool:
-    """Tell whether a file is a notebook of a person, not a copy in a hidden directory such as .ipynb_checkpoints."""
+    """Return whether a file is a notebook, and not in a hidden directory such as .ipynb_checkpoints."""
     return file.is_file() and not any(part.startswith(".") for part in file.relative_to(root).parts)
 
 
@@ -217,7 +218,7 @@ def _name(file: Path) -> str:
 
 
 def _folder(root: Path, directory: Path) -> str:
-    """Return a name for a directory of notebooks that no other directory has."""
+    """Return a unique name for a directory of notebooks."""
     directory = directory.resolve()
     try:
         text = directory.relative_to(root.resolve()).as_posix()

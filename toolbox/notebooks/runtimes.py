@@ -26,7 +26,7 @@ GPU_DEVICE: Final = "cuda"
 
 
 def is_name(name: str) -> str:
-    """Return a name that may be part of a path and of the name of a cell. Raise ValueError if it may not."""
+    """Return a name that can be part of a path and of the name of a cell. Raise ValueError for other names."""
     if not _NAME.fullmatch(name):
         raise ValueError("a name consists of at most 80 letters, digits, `.`, `_`, `=` and `-`")
     return name
@@ -49,7 +49,7 @@ def _is_expression(text: str) -> str:
 
 
 def is_json(value: JsonValue) -> JsonValue:
-    """Return a value that can be written as JSON. Raise ValueError for numbers that JSON does not have."""
+    """Return a value that can be written as JSON. Raise ValueError for NaN and infinity."""
     json.dumps(value, allow_nan=False)
     return value
 
@@ -120,7 +120,7 @@ class Runtime(Strict):
         kernel: the name of a Jupyter kernel that exists in the image or on the machine.
         requirements: the lines of a requirements file, or its path, relative to the directory that contains `config/`.
         python: the Python interpreter from which the environment is made; None for `notebooks.python`.
-        promises: what the runtime promises, which the checks compare with what they find.
+        promises: what the runtime promises. The checks compare the promises with what they find.
         owner: the person or team that is responsible for the runtime.
         without_checks: the checks that do not apply to the runtime, each with the reason.
     """

@@ -1,10 +1,10 @@
-"""Finds secrets in a text by their well-known formats, and tells of which kind they are, never what they are.
+"""Finds secrets in a text by their well-known formats. It returns the kind of a secret, never the secret itself.
 
-The list is short on purpose. It was compared with the library detect-secrets (version 1.5.0) on a notebook with eleven
-secrets, an image and a hash. The library found seven of the secrets. It missed the keys of Google, OpenAI and W&B, and
-the password in a quoted string. It also reported the image and the hash, because it judges strings by their entropy.
-The list finds all eleven and nothing else. An issuer does not change the format of its tokens for years, and a new
-format is a line here, without another library to maintain.
+The list of formats is short on purpose. It was compared with the library detect-secrets (version 1.5.0) on a notebook
+with eleven secrets, an image and a hash. The library found seven of the secrets. It missed the keys of Google, OpenAI
+and W&B, and the password in a quoted string. It also reported the image and the hash, because it judges strings by
+their entropy. The list finds all eleven and nothing else. Formats of tokens rarely change, and a new format needs one
+more line here. So another library is not worth its maintenance.
 
 Each expression has bounded repetitions and begins at the beginning of a word, so that a search takes linear time.
 """
@@ -62,7 +62,7 @@ def _lines(text: str, kind: str, expression: re.Pattern[str]) -> Iterator[tuple[
 
 
 def _is_secret(value: str, *, must_be_random: bool) -> bool:
-    """Tell whether a value may be a secret: not a placeholder such as `<token>`, and not a word such as `password`."""
+    """Return whether a value may be a secret, and not a placeholder such as `<token>` or a word such as `password`."""
     if _PLACEHOLDER.search(value):
         return False
     return not must_be_random or (any(map(str.isdigit, value)) and any(map(str.isalpha, value)))

@@ -13,13 +13,12 @@ from toolbox.model.resources import Owner
 
 
 class Resource(BaseModel):
-    """One server. The token is not here: see `toolbox.jupyterhub.hub_tokens`.
+    """A server. The token is not part of the ledger entry: see `toolbox.jupyterhub.hub_tokens`.
 
     Args:
         url: the address of the hub.
         user: the user of the server.
-        ca_file: the certificates of the authorities that the hub's certificate is checked with; None for those of the
-            system.
+        ca_file: the certificates of the authorities that verify the hub's certificate; None for those of the system.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)

@@ -3,7 +3,7 @@ echo "checked: the directory of the tests has enough free disk space"
 
 read -r _ _ _ free _ < <(df -P -k . | tail -n 1)
 if ! [[ $free =~ ^[0-9]+$ ]]; then
-    echo "df does not tell the free space" >&2
+    echo "df does not report the free space" >&2
     exit 2
 fi
 bytes=$((free * 1024))

@@ -1,11 +1,11 @@
-# The promised GPUs are there, with the promised NVIDIA driver. Promises: gpus, driver. Needs no environment.
+# The machine has the promised GPUs and the promised NVIDIA driver. Promises: gpus, driver. Needs no environment.
 echo "checked: nvidia-smi finds the promised GPUs and their driver"
 
 newest() {
     printf '%s\n%s\n' "$1" "$2" | sort -V | tail -n 1
 }
 
-# Tell whether a version is in a range such as `>=550,<580`. `550` without an operator stands for all 550.*.
+# Succeed if a version is in a range such as `>=550,<580`. `550` without an operator stands for all 550.*.
 satisfies() {
     local version=$1 part operator wanted
     local -a parts

@@ -32,11 +32,11 @@ def check(promises: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _modules(distribution: str) -> list[str]:
-    """Return the importable top-level modules of a distribution; none if it is not installed."""
+    """Return the importable top-level modules of a distribution; empty if it is not installed."""
     try:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError:
-        return []  # the check of the packages fails
+        return []  # the check `packages` reports this
     packages = {file.parts[0] for file in files if len(file.parts) == 2 and file.parts[1] == "__init__.py"}
     modules = {file.stem for file in files if len(file.parts) == 1 and file.suffix == ".py"}
     return sorted(name for name in packages | modules if name.isidentifier() and not name.startswith("_"))

@@ -1,9 +1,9 @@
 """The tests can use the promised memory.
 
 Promise: `memory_gb`, in units of 1e9 bytes. The usable memory is the memory of the machine, or the lowest limit of a
-control group. Without such a limit, it is the resource limit of the process: in a control group, the worker sets the
-resource limit itself, lower than the limit of the group, because it needs memory too. 10 percent less than promised are
-accepted, because a system keeps a part of the memory for itself.
+control group. The resource limits of the process count only if no control group has a limit. In a control group, the
+worker sets a resource limit that is lower than the limit of the group, because the worker needs memory too. 10 percent
+less than promised is accepted, because the operating system keeps a part of the memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Iterator
 
 _TOLERANCE = 0.1
 _GB = 1e9
-_UNLIMITED = 1 << 60  # version 1 of control groups has a number for no limit
+_UNLIMITED = 1 << 60  # in version 1 of control groups, a huge number means no limit
 _ROOT = Path("/")
 
 
@@ -37,7 +37,7 @@ def _machine() -> list[tuple[float, str]]:
 
 
 def control_groups(root: Path) -> Iterator[tuple[float, str]]:
-    """Return the limits of the control groups of this process, of version 1 and 2."""
+    """Yield the limits of the control groups of this process, for versions 1 and 2 of control groups."""
     groups = root / "sys/fs/cgroup"
     for version_1, group in _groups(root):
         base, name = (groups / "memory", "memory.limit_in_bytes") if version_1 else (groups, "memory.max")
@@ -56,7 +56,8 @@ def _groups(root: Path) -> Iterator[tuple[bool, str]]:
         for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             match = re.fullmatch(r"\d+:([^:]*):/?(.*)", line)
             if match and (not match[1] or "memory" in match[1].split(",")):
-                # A container may see the path of its group on the host, but its group is mounted as the root.
+                # In a container, the path of the group may be that on the host, although the group is mounted as the
+                # root.
                 yield bool(match[1]), "" if match[2].startswith("..") else match[2]
                 yield bool(match[1]), ""
 

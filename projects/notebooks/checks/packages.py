@@ -1,7 +1,7 @@
 """The packages of the runtime have the promised versions.
 
 Promises: `packages`, a mapping from distributions to version specifiers of PEP 440, such as `>=2,<3`. A version without
-an operator, such as `2.9`, stands for all 2.9.*. An empty specifier accepts each version.
+an operator, such as `2.9`, stands for all 2.9.*. An empty specifier accepts any version.
 """
 
 from __future__ import annotations

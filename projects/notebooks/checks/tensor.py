@@ -1,8 +1,8 @@
 """A numeric framework computes a matrix product correctly on the device of the machine.
 
-Promises: `device` (`cuda` or `cpu`) and `gpus`. Each of PyTorch, JAX and TensorFlow that is installed is tested; NumPy
-is tested if none of them is. A framework must use a GPU if `device` is `cuda`, or if the machine promises GPUs and
-`device` is not `cpu`. The numbers are small integers, so that each device must compute exactly the same.
+Promises: `device` (`cuda` or `cpu`) and `gpus`. Each installed framework of PyTorch, JAX and TensorFlow is tested. If
+none of them is installed, NumPy is tested. A framework must use a GPU if `device` is `cuda`, or if the machine promises
+GPUs and `device` is not `cpu`. The numbers are small integers, so that the exact product is the same on each device.
 """
 
 from __future__ import annotations

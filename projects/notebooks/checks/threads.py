@@ -1,7 +1,7 @@
 """The tests can use the promised processors, and numeric libraries start no more threads than that.
 
-Promise: `cpus`. A library that starts a thread for each processor of the machine, although the tests may use fewer,
-makes its programs slow.
+Promise: `cpus`. A program becomes slow if a library starts a thread for each processor of the machine, although the
+tests may use fewer processors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def control_group_quota(root: Path) -> float | None:
 
 
 def _numpy_threads() -> int:
-    """Return how many threads multiply matrices: the calling one, and those that NumPy has started."""
+    """Return how many threads multiply matrices: the calling thread, and the threads that NumPy has started."""
     before = _threads()
     import numpy as np
 
@@ -75,7 +75,7 @@ def _torch_threads() -> int:
 
 
 def _threads() -> int:
-    """Return the number of threads of this process, with those that Python did not start."""
+    """Return the number of threads of this process, also of threads that Python did not start."""
     with suppress(OSError):
         return len(list(Path("/proc/self/task").iterdir()))
     return threading.active_count()

@@ -5,7 +5,7 @@ newest() {
     printf '%s\n%s\n' "$1" "$2" | sort -V | tail -n 1
 }
 
-# Tell whether a version is in a range such as `>=3.10,<4`. `3.10` without an operator stands for all 3.10.*.
+# Succeed if a version is in a range such as `>=3.10,<4`. `3.10` without an operator stands for all 3.10.*.
 satisfies() {
     local version=$1 part operator wanted
     local -a parts
@@ -28,7 +28,7 @@ satisfies() {
     done
 }
 
-# Print the first number with a dot in what a program says about its version.
+# Print the first number with a dot in the output of `PROGRAM --version` or similar.
 version_of() {
     local option text
     for option in --version -version version; do

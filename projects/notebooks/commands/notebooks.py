@@ -1,4 +1,4 @@
-"""Work with the notebooks of runtimes, which the project notebooks tests."""
+"""Work with the notebooks that the project notebooks tests."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from toolbox.notebooks import clean_notebooks
 
 
 class Notebooks:
-    """Work with the notebooks of runtimes, which the project notebooks tests."""
+    """Work with the notebooks that the project notebooks tests."""
 
     def check_clean(self, *files: Path, keep_outputs: bool = False) -> int:
         """
         Check that notebooks have no outputs, no execution counts, no secrets, and a valid current format.
 
-        Each fault is a line on stdout, such as `FILE: code cell 3: has outputs`, and the exit code is then 1. Cells
-        with the tag `nbval-check-output` keep their outputs.
+        Each fault is a line on stdout, such as `FILE: code cell 3: has outputs`. The exit code is 1 if there is a
+        fault. Cells with the tag `nbval-check-output` may have outputs.
 
         Args:
             files: the notebooks, for example those of a commit.
-            keep_outputs: whether the notebooks keep their outputs, because they are compared with new ones.
+            keep_outputs: whether the notebooks keep their outputs, because a run compares them with new outputs.
         """
         unclean = 0
         for file in files:

@@ -55,7 +55,7 @@ def test_a_notebook_that_keeps_its_outputs_was_executed_from_top_to_bottom(tmp_p
         f"code cell 3: has no execution count, not 3: {text}",
     ]
     assert faults(tmp_path, executed(None, tags=("skip",)), keeps_outputs=True) == [
-        "code cell 1: has outputs, but is not executed"
+        "code cell 1: has outputs, although the cell is empty or a tag skips it"
     ]
 
 
@@ -99,9 +99,9 @@ def test_images_are_not_searched_for_secrets(tmp_path: Path) -> None:
 def test_what_an_execution_leaves_in_the_metadata_is_a_fault(tmp_path: Path) -> None:
     cell = code(metadata={"execution": {"shell.execute_reply": "2026-01-01"}})
     assert faults(tmp_path, cell, metadata={"widgets": {}, "papermill": {}}) == [
-        "the metadata contains `papermill`, which an execution has left",
-        "the metadata contains `widgets`, which an execution has left",
-        "code cell 1: the metadata contains `execution`, which an execution has left",
+        "the metadata contains `papermill`, which an execution has added",
+        "the metadata contains `widgets`, which an execution has added",
+        "code cell 1: the metadata contains `execution`, which an execution has added",
     ]
 
 
