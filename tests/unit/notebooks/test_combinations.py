@@ -356,7 +356,7 @@ def test_a_notebook_that_is_a_link_out_of_its_directory_is_refused(load: Load) -
         ("{target: local, runtimes: [y]}", "p.yaml:3: `machines.m.runtimes[0]`: no runtime `y`: the runtimes are x"),
         ("{target: local, cpus: 0}", "p.yaml:3: `machines.m.cpus` must be greater than or equal to 1, not 0"),
         ("{target: local, memory_gb: 0.01}", "p.yaml:3: `machines.m.memory_gb` must be greater than or equal to 0.05"),
-        ("{target: [local, hub]}", "p.yaml:3: `machines.m.target`: only some of the targets have the backend jupyterhub"),
+        ("{target: [local, hub]}", "`machines.m.target`: only some of the targets have the backend jupyterhub"),
         ("{target: local, without_checks: {dsk: x}}", "no check `dsk`: did you mean disk?"),
         (
             "{target: local, timeouts: {run: 60}}",
