@@ -1,9 +1,9 @@
-"""JupyterHub: starts a named server for each attempt, and runs the program that uses the server on this machine.
+"""JupyterHub: starts a named server for each attempt. The workload runs on this machine and uses the server.
 
-A submitted cell is in the queue of the target until the hub reports that its server is ready. Then the workload starts
-on this machine under the usual supervisor, so that it outlives the orchestrator. It gets the address of the server and
-the token in its environment (`toolbox.notebook_worker.server_variables`). The server is deleted when the cell has
-ended; the ledger of the run makes sure that none remains.
+A submitted cell is in the queue of the target until the hub reports that the server of the cell is ready. Then the
+workload starts under the usual supervisor, so that it continues if the orchestrator is killed. It gets the address of
+the server and the token in its environment (`toolbox.notebook_worker.server_variables`). The server is deleted when the
+cell has ended. Each server is on the ledger of the run, so that no server remains.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from toolbox.system.cancellation import CancelScope
 log = logging.getLogger(__name__)
 
 _DAY: Final = 86400.0
-_QUICK_SECONDS: Final = 10.0  # a submission waits this long for the start of the workload
+_QUICK_SECONDS: Final = 10.0  # how long a submission waits for the start of the workload
 
 
 class ServerFields(BaseModel):
@@ -64,7 +64,7 @@ class WorkloadFields(BaseModel):
     """The fields of a workload that only this backend reads.
 
     Args:
-        server: the server of the workload; before the cells are known also a reference to it.
+        server: the server of the workload. Before the cells are known, it can also be a reference.
     """
 
     server: ServerFields | str = ServerFields()
@@ -86,8 +86,8 @@ class Target(BaseModel):
         token: a token of the hub's REST API, as a secret; $JUPYTERHUB_API_TOKEN when left out.
         profile: the option `profile` of the servers, which the spawner of the hub defines.
         options: further options for the spawner.
-        ca_file: the certificates of the authorities that the hub's certificate is checked with; those of the system
-            when left out.
+        ca_file: the certificates of the authorities that verify the hub's certificate; those of the system when left
+            out.
         ttl: the seconds from the request until `resources reap` of any user may delete the server.
     """
 
@@ -104,7 +104,7 @@ class Target(BaseModel):
     ttl: float = Field(default=14400.0, gt=0, le=30 * _DAY)
 
     def model_post_init(self, _: object) -> None:
-        """Let deletions use the token: the ledger of a run contains no secrets."""
+        """Store the token for deletions, because the ledger of a run contains no secrets."""
         if self.token is not None:
             hub_tokens.remember(self.url, self.user or "", self.token)
 
@@ -124,7 +124,7 @@ class Target(BaseModel):
             ConfigurationError: there is no token.
         """
         ca_file = Path(self.ca_file).absolute() if self.ca_file else None
-        if self.token is not None:  # another target may have another token for the same hub
+        if self.token is not None:  # not `hub_tokens.access`: another target may have another token for the same hub
             return HubAccess(self.url, self.token, ca_file)
         return hub_tokens.access(self.url, self.user or "", ca_file)
 
@@ -172,7 +172,7 @@ class _JupyterHub:
         self._user = target.user or ""
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
-        """See `Backend`. If the server is not ready soon, the cell is in the queue of the target."""
+        """See `Backend`. If the server is not ready soon, the cell stays in the queue of the target."""
         handle = Handle(name, directory)
         known = self._attempts.get(name)
         if known is not None and not known.status.state.is_over:
@@ -193,7 +193,7 @@ class _JupyterHub:
             self._machine.collect(handle, workload)
 
     def cancel(self, handle: Handle) -> None:
-        """See `Backend`. An attempt whose server is not ready ends at once."""
+        """See `Backend`. If the server is not ready, the attempt ends at once."""
         attempt = self._attempt(handle)
         self._attempts.cancel(attempt)
         if attempt.is_started:
@@ -210,7 +210,7 @@ class _JupyterHub:
         self._attempts.forget(handle.name)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
-        """See `Backend`. An attempt whose server exists, but not its workload, is in the queue of the target."""
+        """See `Backend`. If the server exists but its workload does not, the attempt is in the queue of the target."""
         handle = Handle(name, directory)
         if self._adopt_workload(workload, handle) is not None:
             return handle
@@ -283,14 +283,14 @@ class _JupyterHub:
         return self._attempts.add(attempt)
 
     def _follow(self, attempt: ServerAttempt) -> ServerAttempt:
-        """Start the server of an attempt, and its workload when the server is ready, in the loop of the connection."""
+        """Start the server of an attempt in the loop of the connection, and its workload when the server is ready."""
         added = self._attempts.add(attempt)
         if added is attempt:
             attempt.stop_following = self._api.start(self._bring_up(attempt))
         return added
 
     def _await_start(self, attempt: ServerAttempt) -> None:
-        """Wait for a moment until the workload has started."""
+        """Wait a short time for the start of the workload."""
         try:
             cancellation.current().wait(attempt.settled, min(_QUICK_SECONDS, attempt.workload.timeouts.wait))
         except Cancelled:
@@ -310,7 +310,7 @@ class _JupyterHub:
             await asyncio.to_thread(self._start_workload, attempt)
         except (ToolboxError, Cancelled, OSError) as error:
             self._attempts.conclude(attempt, outcome_of_failed_start(error))
-        except Exception as error:  # the run would wait for the attempt forever
+        except Exception as error:  # if it escaped, the run would wait for the attempt forever
             if not self._attempts.is_closed:
                 log.exception("%s: an attempt could not be started", self._context.name)
             self._attempts.conclude(attempt, outcome_of_failed_start(error))

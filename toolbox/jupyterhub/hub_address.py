@@ -51,7 +51,8 @@ def server_path(user: str, server: str) -> str:
 def server_url(hub: str, user: str, server: str) -> str:
     """Return the address of a named server behind the proxy of the hub.
 
-    The address is made from the configuration. The `url` in a reply of the hub could lead the token to another host.
+    The address is made from the configuration. If the `url` in a reply of the hub were used, the token could be sent to
+    another host.
     """
     return f"{hub}/user/{quote(user, safe='@')}/{quote(server, safe='')}"
 

@@ -1,10 +1,10 @@
 """Sends requests to the REST API of a JupyterHub.
 
-All requests of a connection are carried out by one event loop in a thread of its own, so that one thread follows the
-starts of all servers. Each try of a request has a deadline, and a request is repeated while the hub does not answer or
-is overloaded. A request may be repeated because the names of servers are chosen by the caller.
+One event loop in a separate thread sends all requests of a connection. So a single thread follows the starts of all
+servers. Each attempt of a request has a deadline. While the hub does not answer or is overloaded, the request is
+repeated. This is safe, because the caller chooses the names of servers.
 
-The token is sent to the host of the hub only: redirects are not followed.
+The token is sent to the host of the hub only, because redirects are not followed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT: Final = 60.0
-"""The default for how many seconds a request is repeated while the hub does not answer."""
+"""For how many seconds a request is repeated by default while the hub does not answer."""
 _TRY_SECONDS: Final = 30.0  # a hub may take 10 s to answer the request for a start
 _CONNECT_SECONDS: Final = 10.0
-_SILENT_SECONDS: Final = 30.0  # a hub sends an empty line every 8 s while a server starts
+_SILENT_SECONDS: Final = 30.0  # while a server starts, a hub sends an empty line every 8 s
 _FIRST_PAUSE: Final = 0.3
 _LONGEST_PAUSE: Final = 5.0
 _LARGEST_REPLY: Final = 16 << 20
@@ -54,7 +54,7 @@ class HubAccess:
     Args:
         url: the address of the hub.
         token: a token of the REST API.
-        ca_file: the certificates of the authorities that are trusted instead of those of the system; None for these.
+        ca_file: the certificates of the authorities to trust; None for the authorities of the system.
     """
 
     url: str
@@ -91,7 +91,7 @@ class HubApi:
         return asyncio.run_coroutine_threadsafe(work, self._loop).cancel
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Carry out a coroutine in the loop, and return its result.
+        """Run a coroutine in the loop, and return its result.
 
         Raises:
             Cancelled: the scope of this thread was cancelled.
@@ -146,12 +146,13 @@ class HubApi:
         Raises:
             HubError: the request failed; `is_bad_request` if the server is running or stopping.
         """
-        # A hub before version 6 reads the whole body as options, a later one does so unless it has `user_options`.
+        # A hub before version 6 reads the whole body as options. A later hub reads the options from `user_options`, if
+        # it exists.
         path, action = hub_address.server_path(user, name), f"the server {name} cannot be started"
         await self._request("POST", path, action, seconds, dict(options))
 
     async def delete_server(self, user: str, name: str, *, seconds: float = TIMEOUT) -> None:
-        """Request that a named server is stopped and removed. The server may exist for some time after the request.
+        """Request that the hub stops and removes a named server. The server may exist for some time after the request.
 
         Raises:
             HubError: the request failed; `is_absent` if there is no such server.
@@ -160,7 +161,8 @@ class HubApi:
         await self._request("DELETE", path, action, seconds, {"remove": True})
 
     async def progress(self, user: str, name: str) -> AsyncIterator[Progress]:
-        """Yield the events of the start of a server until the stream ends. The stream may end before the start does.
+        """Yield the events of the start of a server until the stream ends. The stream may end before the server is
+        ready.
 
         Raises:
             HubError: the hub refuses the request, or the connection breaks.
@@ -219,7 +221,7 @@ class HubApi:
         return hub_errors.error_of(status, message, action)
 
     def _described(self, error: BaseException) -> str:
-        """Return what went wrong with a connection. The texts of httpx contain no headers, and so no token."""
+        """Return a description of a connection error. The texts of httpx contain no headers, so no token."""
         text = hub_errors.one_line(str(error)) or "the hub does not answer in time"
         return f"{self.access.url}: {text}".replace(self.access.token.reveal(), MASK)
 
@@ -233,7 +235,7 @@ def _client(access: HubAccess, transport: httpx.AsyncBaseTransport | None) -> ht
     import httpx
 
     # A connection to this machine must not use the proxy of the user.
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log each request
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx would log each request
     has_proxy = not hub_address.is_loopback(access.url)
     headers = {"Authorization": f"token {_token(access.token)}", "Accept": "application/json, text/event-stream"}
     try:
@@ -252,7 +254,7 @@ def _client(access: HubAccess, transport: httpx.AsyncBaseTransport | None) -> ht
 
 
 def _token(secret: Secret) -> str:
-    """Return the token, if it can be sent in a header.
+    """Return the token if it is valid in a header.
 
     Raises:
         ConfigurationError: the token is empty, or contains other characters than tokens do.

@@ -1,4 +1,4 @@
-"""The errors of a JupyterHub, with a cause and a hint. This is the only place that judges the status of a reply."""
+"""The errors of a JupyterHub, each with a cause and a hint. Only this module judges the status of a reply."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def error_of(status: int, message: object, action: str, *, note: str = "") -> Hu
     """Return the error for a reply with an error status.
 
     Args:
-        message: the reason that the hub gives, which is foreign text.
-        action: what failed, as in `the server x cannot be started`.
+        message: the reason that the hub gives. It is untrusted text.
+        action: what failed, such as `the server x cannot be started`.
         note: more about the failure, such as how long the request was repeated.
     """
     text = f"{action}: {_reason(status, message)} (HTTP {status}{note})"
     if status in _REFUSALS:
         scopes = ", ".join(REQUIRED_SCOPES)
-        hint = f"the token needs these scopes for the user: {scopes}; docs/jupyterhub.md says how to make one"
+        hint = f"the token needs these scopes for the user: {scopes}; docs/jupyterhub.md describes how to make it"
         return HubError(f"{text}\n{hint}", status=status, cause=Cause.CONFIGURATION)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         hint = "set `url` to the address of the hub itself: the token is not sent to another address"
@@ -72,7 +72,7 @@ def error_of(status: int, message: object, action: str, *, note: str = "") -> Hu
 
 
 def one_line(text: object) -> str:
-    """Return foreign text as one line without control characters, truncated; empty if it is not text."""
+    """Return untrusted text as one truncated line without control characters; empty if the value is not text."""
     return truncate(" ".join(clean(text).split()), _LONGEST_MESSAGE) if isinstance(text, str) else ""
 
 

@@ -1,4 +1,4 @@
-"""Reads the replies of a JupyterHub into frozen data. The replies are foreign: other fields than these are ignored."""
+"""Converts the replies of a JupyterHub to dataclasses. The replies are untrusted. Unknown fields are ignored."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Final
 from toolbox.jupyterhub.hub_errors import HubError, one_line
 
 LABELS: Final = "topgallant_labels"
-"""The option of a server that contains the labels of its owner."""
+"""The name of the spawner option that contains the labels of the owner."""
 _MOST_LABELS: Final = 20
-_NO_ROOM: Final = "FailedScheduling"  # the reason of a Kubernetes event, which KubeSpawner passes on
+_NO_ROOM: Final = "FailedScheduling"  # the reason of a Kubernetes event that KubeSpawner forwards
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""The tokens of hubs that this process may use: those of the configurations that it has read, or of the environment.
+"""The tokens of hubs that this process can use. They come from the configurations that it has read, or from the
+environment.
 
-The ledger of a run contains no secrets, so a deletion finds the token of its hub here. A run and a resumed run read
-the configuration with the target, and so does `resources reap PROJECT`. Without a project, `resources reap` uses the
+The ledger of a run contains no secrets, so a deletion takes the token of its hub from this module. A run, a resumed run
+and `resources reap PROJECT` read the configuration with the target. Without a project, `resources reap` uses the
 environment variable.
 """
 
@@ -22,7 +23,7 @@ _tokens: dict[tuple[str, str], Secret] = {}
 
 
 def remember(url: str, user: str, token: Secret) -> None:
-    """Let later calls of `access` use a token of the configuration.
+    """Store a token of the configuration for later calls of `access`.
 
     Args:
         user: the user of the target; empty for the token's own user.
@@ -32,7 +33,7 @@ def remember(url: str, user: str, token: Secret) -> None:
 
 
 def access(url: str, user: str, ca_file: Path | None) -> HubAccess:
-    """Return how to reach a hub as a user, with the token of the configuration or else of the environment.
+    """Return the access to a hub for a user, with the token of the configuration, or else of the environment.
 
     Raises:
         ConfigurationError: there is no token for the hub.

@@ -12,14 +12,14 @@ from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.verdicts import Cause
 
 TIMEOUT: Final = 15.0
-"""How many seconds the hub may be unavailable."""
+"""The seconds after which an unavailable hub is an error."""
 
 
 def verify(label: str, access: HubAccess, user: str | None) -> None:
     """Check that a hub accepts the token, and that the token has the required scopes.
 
     Args:
-        label: what needs the hub, for messages.
+        label: what needs the hub, such as "the target `hub`", for messages.
         user: the user whose servers are started; None for the owner of the token.
 
     Raises:
@@ -37,7 +37,7 @@ def verify(label: str, access: HubAccess, user: str | None) -> None:
     names = {scope.partition("!")[0] for scope in owner.scopes}
     if names and (missing := [scope for scope in REQUIRED_SCOPES if scope not in names]):
         raise ConfigurationError(
-            f"{label}: the token lacks the scopes {', '.join(missing)}: docs/jupyterhub.md says how to make a token"
+            f"{label}: the token lacks the scopes {', '.join(missing)}: docs/jupyterhub.md describes how to make one"
         )
 
 
@@ -52,7 +52,7 @@ def user_of_token(api: HubApi, seconds: float = TIMEOUT) -> str:
 
 
 def _name(api: HubApi, owner: TokenOwner) -> str:
-    """Return the name of a token's user, and let deletions of servers of this user use the token."""
+    """Return the name of a token's user, and store the token for deletions of this user's servers."""
     if not owner.name:
         raise ConfigurationError("the token belongs to a service of the hub: set `user` in the target")
     hub_tokens.remember(api.access.url, owner.name, api.access.token)

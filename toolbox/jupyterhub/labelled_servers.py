@@ -1,4 +1,4 @@
-"""Finds the servers with labels of Topgallant, of any owner, so that leftovers can be deleted without a ledger."""
+"""Finds the servers of any owner that have labels of Topgallant, to delete leftovers without a ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def find(api: HubApi, user: str, ttl: float) -> Iterator[OpenResource]:
     """Yield the named servers of a user that have labels of Topgallant, also stopped ones.
 
     Args:
-        ttl: the time to live of a server whose labels contain no expiry, in seconds.
+        ttl: the time to live in seconds, for a server whose labels contain no expiry.
 
     Raises:
         HubError: the hub does not answer, or refuses the request.

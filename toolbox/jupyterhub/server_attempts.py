@@ -1,6 +1,6 @@
 """The state of attempts on the servers of a hub, in one session of a run.
 
-`ServerAttempts` makes every change under one lock, and notifies the run. The backend decides what changes.
+`ServerAttempts` makes each change under one lock, and notifies the run. The backend decides about the changes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ServerAttempts:
         return self._is_closed
 
     def add(self, attempt: ServerAttempt) -> ServerAttempt:
-        """Add an attempt, or return the known attempt with its name, unless that attempt is over."""
+        """Add an attempt. If an attempt with its name exists and is not over, return that attempt instead."""
         with self._lock:
             existing = self._by_name.get(attempt.handle.name)
             if existing is not None and not existing.status.state.is_over:
@@ -87,7 +87,7 @@ class ServerAttempts:
             self._by_name.pop(name, None)
 
     def show_waiting(self, attempt: ServerAttempt, reason: str) -> None:
-        """Show why an attempt waits for its server."""
+        """Notify the run why an attempt waits for its server."""
         with self._lock:
             is_waiting = not (attempt.is_started or attempt.status.state.is_over or self._is_closed)
             if not is_waiting or attempt.status.message == reason:
@@ -103,12 +103,12 @@ class ServerAttempts:
         self.show_start(attempt)
 
     def show_start(self, attempt: ServerAttempt) -> None:
-        """Notify the run of a start, so that the message of the hub is no longer shown."""
+        """Notify the run that a workload was started, so that the run no longer shows the message of the hub."""
         if attempt.status.message:
             self._notify(attempt.handle.name)
 
     def cancel(self, attempt: ServerAttempt) -> None:
-        """Record that the run cancels an attempt. An attempt whose workload has not started ends at once."""
+        """Record that the run cancels an attempt. If its workload has not started, the attempt ends at once."""
         with self._lock:
             attempt.is_cancelled = True
             is_started = attempt.is_started
@@ -118,7 +118,7 @@ class ServerAttempts:
             self.conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
 
     def conclude(self, attempt: ServerAttempt, outcome: WorkloadOutcome) -> None:
-        """End an attempt whose workload has not started, unless the attempt is over."""
+        """End an attempt whose workload has not started. Do nothing if the attempt is over."""
         with self._lock:
             if attempt.is_started or attempt.status.state.is_over or self._is_closed:
                 return

@@ -1,7 +1,7 @@
 """Stops and deletes a named server, and confirms that it no longer exists.
 
-A server is deleted only if it has the labels of its owner. The deletion may be repeated at any time: a server that does
-not exist is deleted already. A server that is starting or stopping is deleted as well.
+A server is deleted only if it has the labels of its owner. A deletion can be repeated at any time, because a server
+that does not exist counts as deleted. A server that is starting or stopping can be deleted, too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ TIMEOUT: Final = 120.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _STOPPING: Final = "stop"
-_READS_ALL_SERVERS: Final = "read:servers"  # without a filter such as `!user=ann`
+_READS_ALL_SERVERS: Final = "read:servers"  # the scope without a filter such as `!user=ann`
 
 
 class ForeignServer(StepError):
-    """The labels of the server are not those of its owner, so the server is neither used nor deleted."""
+    """The server does not have the labels of the owner. Topgallant must neither use nor delete such a server."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the server {name} lacks the labels of its owner, so it is neither used nor deleted: another run or "
-            "person has started a server with this name; if it is yours, delete it on the page of the hub",
+            f"the server {name} has labels of another owner, or no labels, so Topgallant neither uses nor deletes the "
+            "server; if you need it no longer, delete it on the page of the hub",
             cause=Cause.CONFIGURATION,
         )
 
@@ -79,8 +79,8 @@ async def _find(api: HubApi, user: str, name: str, deadline: float) -> NamedServ
     """Return a server; None if the server or its user does not exist.
 
     Raises:
-        HubError: the hub does not answer, or refuses the request. A hub also says of users that the token may not read
-            that they do not exist.
+        HubError: the hub does not answer, or refuses the request. If a token has no right to read a user, a hub answers
+            that this user does not exist.
     """
     try:
         return (await api.servers(user, seconds=_left(deadline))).get(name)

@@ -56,9 +56,8 @@ class ServerRequest:
 
 
 def server_name(run: str, attempt: str) -> str:
-    """Return the name of a server. It is unique, and depends only on the run and the attempt.
-
-    It contains the last word of the name of the run, which is random.
+    """Return the name of a server. The name is unique, and depends only on the run and the attempt. It contains the
+    last, random part of the name of the run.
     """
     digest = hashlib.sha256(f"{run}\0{attempt}".encode()).hexdigest()[:_HASH]
     words = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[-_LONGEST_RUN:].rpartition("-")[2]

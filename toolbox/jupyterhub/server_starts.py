@@ -29,14 +29,14 @@ async def start(
     seconds: float,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Start a named server, and return when the server is ready. A server that exists already is not started again.
+    """Start a named server if it does not exist, and return when the server is ready.
 
     Args:
         options: the options for the spawner of the hub.
         report: called with each message of the hub.
 
     Raises:
-        HubError: the server did not start, or not in time. The message contains the last message of the hub.
+        HubError: the server was not ready in time, or its start failed. The error contains the last message of the hub.
     """
     start_, deadline = _Start(api, user, name, report), time.monotonic() + seconds
     await start_.request(options, seconds)
@@ -54,7 +54,7 @@ class _Start:
 
     Args:
         latest: the last event of the start.
-        refusal: the error of the request for the start, whose reason an event may give.
+        refusal: the error of the request for the start. A later event may explain it.
     """
 
     def __init__(self, api: HubApi, user: str, name: str, report: Callable[[str], None]) -> None:
@@ -78,7 +78,7 @@ class _Start:
                 await self._api.start_server(self._user, self._name, options, seconds=left)
             except HubError as error:
                 if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-                    self.refusal = error  # the start failed at once
+                    self.refusal = error  # the start failed at once; an event may explain why
                     return
                 if not error.is_bad_request:
                     raise
@@ -93,7 +93,7 @@ class _Start:
             tries += 1
 
     async def follow(self) -> None:
-        """Return when the server is ready."""
+        """Wait until the server is ready."""
         tries = 0
         while not await self._is_ready():
             await asyncio.sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
@@ -111,7 +111,7 @@ class _Start:
         except HubError as error:
             if self.latest.has_failed or error.cause is Cause.CONFIGURATION:
                 raise
-        server = await self._server()  # the stream may have broken, or a proxy holds the events back
+        server = await self._server()  # the stream may have broken, or a proxy may delay the events
         if server is not None and server.pending:
             return False
         if server is None or not server.is_ready:
@@ -121,7 +121,7 @@ class _Start:
     def _take(self, event: Progress) -> None:
         if event.message != self.latest.message and event.message:
             self._report(event.message)
-        # The last event of a failed start rarely says what was missing.
+        # The last event of a failed start rarely contains the reason, so the reason of an earlier event is kept.
         lacks_room = event.lacks_room or (event.has_failed and self.latest.lacks_room)
         message = event.message or self.latest.message
         self.latest = Progress(message, event.is_ready, event.has_failed, lacks_room)

@@ -1,14 +1,14 @@
 """Compares a run with the latest earlier result of each of its cells in the store.
 
-The earlier result of a cell is the one in the newest comparable run that executed the cell. Runs are compared by cell,
-because a run may have selected some of the cells, or may have been interrupted. An earlier run is comparable if
+The earlier result of a cell is its result in the newest comparable run that executed the cell. The earlier run can
+differ from cell to cell, because a run may have executed only some of the cells. An earlier run is comparable if
 
 - it began before the run, so that the comparison of an old run stays the same;
 - it is part of the baseline, so that a pull request is compared with the main branch, not with other pull requests;
 - it had the same presets, because a preset may change what a cell does without changing its axes.
 
-Aborted and imported runs are comparable: a cell that ended there has a verdict like any other. A cell that was skipped
-or cancelled was not executed, and neither was a cell that reused a result.
+Aborted and imported runs are comparable: a cell that ended in such a run has a verdict. Cells that were skipped, were
+cancelled or reused a result were not executed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from toolbox.results.since_last_run import SinceLastRun, VerdictChange, change_o
 from toolbox.results.tables import Case, CaseCount, CaseResult, Cell, Result, Run
 
 _EXECUTED: Final = UNEXPECTED | {Verdict.PASSED, Verdict.XFAILED}
-_MOST_RUNS: Final = 1000  # comparable runs in which earlier results are searched
-_BATCHES: Final = (1, 20, 100)  # runs that are searched together; the last number is repeated
+_MOST_RUNS: Final = 1000  # the number of comparable runs that are searched for earlier results
+_BATCHES: Final = (1, 20, 100)  # the sizes of the batches of runs that are searched; the last size is repeated
 _FEW: Final = 500  # ids in one query
 
 
 class EarlierRun(NamedTuple):
-    """A run of the store with which another run can be compared."""
+    """An earlier run in the store."""
 
     id: int
     run: str
@@ -52,11 +52,11 @@ class _CellResult(NamedTuple):
 
 
 def since_last_run(connection: Connection, row: int, planned: Collection[str] | None = None) -> SinceLastRun | None:
-    """Compare a run with the latest earlier results of its cells; None if there are none.
+    """Compare a run with the latest earlier results of its cells; None if there are no earlier results.
 
     Args:
         row: the id of the row of the run.
-        planned: the ids of all cells of the matrix, to count those that are gone; None if they are unknown.
+        planned: the ids of all cells of the matrix, to count the cells that are gone; None if the ids are unknown.
     """
     run = connection.execute(select(Run).where(Run.id == row)).one()
     return _compared(connection, row, list(itertools.islice(_comparable(connection, run), _MOST_RUNS)), planned)
@@ -118,7 +118,7 @@ def _results(connection: Connection, *conditions: ColumnElement[bool]) -> Iterat
 def _latest(
     connection: Connection, now: Collection[int], row: int, runs: Sequence[EarlierRun]
 ) -> dict[int, _CellResult]:
-    """Return the result of each cell in the first of the runs that executed the cell, by the id of the cell's row."""
+    """Return the result of each cell in the first run of `runs` that executed the cell, by the id of the cell's row."""
     order = {run.id: index for index, run in enumerate(runs)}
     missing = set(_with_other_results(connection, now, row))
     latest: dict[int, _CellResult] = {}
@@ -135,14 +135,14 @@ def _latest(
 
 
 def _with_other_results(connection: Connection, cells: Collection[int], row: int) -> Iterator[int]:
-    """Yield the cells that have results in other runs: a cell that never ran before need not be searched."""
+    """Yield the cells that have results in other runs. New cells need not be searched."""
     other = select(Result.id).where(Result.cell_id == Cell.id, Result.run_id != row).exists()
     for some in _chunks(sorted(cells)):
         yield from connection.scalars(select(Cell.id).where(Cell.id.in_(some), other))
 
 
 def _gone(connection: Connection, row: int, planned: Collection[str]) -> int:
-    """Return the number of cells of a run that are not planned any more."""
+    """Return the number of cells of a run that are no longer planned."""
     query = select(Cell.cell).join(Result, Result.cell_id == Cell.id)
     cells = connection.scalars(query.where(Result.run_id == row, Result.kind == StepKind.CELL))
     return len(set(cells) - set(planned))
@@ -202,7 +202,7 @@ def _test_changes(
 
 
 def _with_failures(connection: Connection, results: Iterable[int]) -> set[int]:
-    """Return the results with test cases that failed."""
+    """Return the results that have failed test cases."""
     failing: set[int] = set()
     for some in _chunks(sorted(results)):
         has_failed = CaseCount.result_id.in_(some) & CaseCount.outcome.in_(FAIL_ON) & (CaseCount.number > 0)

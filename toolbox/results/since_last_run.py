@@ -1,8 +1,8 @@
-"""What changed since the last run: the cells and test cases that newly fail or newly pass.
+"""The changes since the last run: the cells and test cases that newly fail or newly pass.
 
 `earlier_results` compares a run with the store when the run ends, and `write` freezes the comparison in the run
-directory. So a report that is written again later compares the run with the run before it, not with the newest run, and
-an archived run keeps its comparison. `read` trusts nothing in the file, because a run directory may be from elsewhere.
+directory. So a report that is written again later still compares the run with the run before it, and an archived run
+keeps its comparison. `read` validates the file, because a run directory may come from another machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GOOD: Final = frozenset({Verdict.PASSED, Verdict.XFAILED})
 class Kind(StrEnum):
     """How the result of a cell or of a test case changed.
 
-    OTHER_FAILURE: it failed before and fails now, but the verdict or the cause is another one.
+    OTHER_FAILURE: it failed before and fails now, with another verdict or another cause.
     """
 
     NEWLY_FAILING = "newly failing"
@@ -76,12 +76,12 @@ class SinceLastRun:
     Args:
         run: the latest of the earlier runs.
         started: when this earlier run began.
-        has_more_runs: whether some cells were compared with runs before `run`.
+        has_more_runs: whether some cells were compared with runs that are older than `run`.
         compared: the number of cells that have an earlier result.
-        new: the number of cells that have none.
-        gone: the number of cells of the earlier run that the matrix does not have any more; None if unknown.
-        cells: the changes of cells, at most `MOST_LISTED`, those that newly fail first.
-        tests: the changes of test cases, in the same way.
+        new: the number of cells without an earlier result.
+        gone: the number of cells of the earlier run that are no longer in the matrix; None if unknown.
+        cells: the changes of cells, at most `MOST_LISTED`. Cells that newly fail are first.
+        tests: the changes of test cases, with the same limit and order.
         cell_counts: the number of all changes of cells, by kind.
         test_counts: the number of all changes of test cases, by kind.
     """
@@ -181,9 +181,10 @@ class SinceLastRun:
 
 
 def change_of_cell(before: tuple[str, str | None], after: tuple[str, str | None]) -> Kind | None:
-    """Return how the verdict of a cell changed; None if it did not.
+    """Return how the verdict of a cell changed; None if it did not change.
 
-    A cell that fails as expected passes for the run. It newly passes only when it really passes.
+    A cell that fails as expected (`xfailed`) does not fail the run. But it newly passes only if its verdict becomes
+    `passed`.
 
     Args:
         before: the verdict and the cause in the earlier run.
@@ -198,7 +199,7 @@ def change_of_cell(before: tuple[str, str | None], after: tuple[str, str | None]
 
 
 def change_of_test(before: str, after: str) -> Kind | None:
-    """Return how the outcome of a test case changed; None if it did not.
+    """Return how the outcome of a test case changed; None if it did not change.
 
     A test case that was skipped before and fails now newly fails. A test case that is skipped now has not passed.
     """
@@ -208,7 +209,7 @@ def change_of_test(before: str, after: str) -> Kind | None:
 
 
 def write(directory: Path, comparison: SinceLastRun | None) -> None:
-    """Write a comparison into the directory of its run. Without one, remove an earlier file."""
+    """Write a comparison into the directory of its run. If there is no comparison, remove an earlier file."""
     file = RunDirectory(directory).since_last_run
     if comparison is None:
         file.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ from toolbox.runs.run_state import StepState
 from toolbox.system import filesystem, redaction
 
 _MOST_NOTEBOOKS: Final = 100  # of a cell
-_LARGEST_RESULTS: Final = 32 * 2**20  # bytes; the check `notebooks` reads larger files too
+_LARGEST_RESULTS: Final = 32 * 2**20  # bytes; the check `notebooks` also reads larger files
 _SUFFIX: Final = ".ipynb"
 _UNKNOWN: Final = Mark("lost", "?", "without a result")
 
@@ -46,7 +46,7 @@ class ExecutedNotebook:
 
     @property
     def mark(self) -> Mark:
-        """How pages show the outcome."""
+        """The mark with which pages show the outcome."""
         return mark(self.result)
 
     @property
@@ -65,12 +65,12 @@ class ExecutedNotebook:
 
 
 def mark(result: ResultRecord | None) -> Mark:
-    """Return how pages show the outcome of a test."""
+    """Return the mark with which pages show the outcome of a test."""
     return mark_of(result.outcome) if result is not None else _UNKNOWN
 
 
 def mark_of(outcome: TestOutcome) -> Mark:
-    """Return how pages show an outcome."""
+    """Return the mark with which pages show an outcome."""
     return case_tables.MARKS[CaseOutcome(outcome.value)]
 
 
@@ -79,7 +79,7 @@ def of_step(root: Path, step: StepState, withheld: frozenset[str]) -> list[Execu
 
     Args:
         root: the run directory.
-        withheld: files with a secret, relative to the root. They are left out.
+        withheld: the files that contain a secret, relative to the root. They are left out.
     """
     if not step.attempts:
         return []
@@ -98,7 +98,7 @@ def of_step(root: Path, step: StepState, withheld: frozenset[str]) -> list[Execu
 
 
 def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[ResultRecord]:
-    """Return the results of the tests of the last attempt of a cell; those before a fault of the file."""
+    """Return the results of the tests of the last attempt of a cell, up to the first fault of the file."""
     if not step.attempts:
         return []
     attempt = (step.step, attempt_name(step.attempts[-1].attempt))
@@ -110,7 +110,7 @@ def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[Re
 
 
 def _results(attempt: Path) -> Iterator[ResultRecord]:
-    with suppress(result_records.ResultsFault):  # the check `notebooks` shows the fault
+    with suppress(result_records.ResultsFault):  # the check `notebooks` reports the fault
         yield from (each for each in result_records.read(attempt) if isinstance(each, ResultRecord))
 
 

@@ -1,4 +1,4 @@
-"""Makes the notebooks of a cell for the page: links, and the resource use above the time line of the notebook's cells.
+"""Makes the panels of the notebooks of a cell: links, and the resource use above the time line of the notebook's cells.
 
 The chart is static SVG. Its lanes share one time axis. Lanes scale with the width of the page, and their texts do not.
 """
@@ -25,18 +25,18 @@ from toolbox.runs.layout import AttemptDirectory, attempt_name
 from toolbox.runs.run_state import RunState, StepState
 
 WIDTH: Final = 1000
-HEIGHT: Final = 100  # both are units of the SVG of a lane
+HEIGHT: Final = 100  # width and height of a lane, in units of its SVG
 _MOST_CHARTS: Final = 100  # of a page
 _MOST_BARS: Final = 400  # cells of a notebook
 _MOST_ROWS: Final = 50  # cells of a notebook in its table
 _MOST_NOTEBOOKS: Final = 100  # of a cell
-_SLACK: Final = 0.5  # seconds: samples that far outside of the cells are drawn at the edge
+_SLACK: Final = 0.5  # seconds: samples outside of the cells by at most this time are drawn at the edge
 _SHORTEST: Final = 0.001  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a lane.
+    """A line of a lane in the chart.
 
     Args:
         kind: `first` or `second`, which have different colours and dashes.
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The use of a resource, with the highest numbers in words."""
+    """A part of the chart: the use of a resource, with the highest values as texts."""
 
     title: str
     highest: Sequence[tuple[str, str]]
@@ -100,8 +100,8 @@ class NotebookPanel:
     """A notebook of a cell.
 
     Args:
-        html: the link to its page; None if there is none.
-        links: the links to the executed notebook and to its PDF.
+        html: the link to the page of the notebook; None if the page does not exist.
+        links: the links to the executed notebook and to its PDF file.
         chart: None if the notebook was not executed, or if the page has no room for its chart.
     """
 
@@ -132,7 +132,7 @@ class NotebookPanels:
         self._withheld = frozenset(self.summary.secrets_left)
 
     def of(self, step: StepState) -> list[NotebookPanel]:
-        """Return the notebooks of the last attempt of a cell, first those that did not pass."""
+        """Return the notebooks of the last attempt of a cell. Notebooks that did not pass are first."""
         root = self.summary.directory
         results = [
             result
@@ -186,7 +186,8 @@ def _executed(result: ResultRecord) -> str:
 def _span(result: ResultRecord, cells: Sequence[CellResult]) -> tuple[float, float]:
     """Return when the first cell of a notebook began, and when the last cell ended, within the time of the test.
 
-    The start of the kernel often takes longer than the cells, which would be too narrow with it.
+    The start of the kernel is left out: it often takes longer than the cells, and the bars of the cells would be too
+    narrow.
     """
     first, last = result.started, result.started + max(result.seconds, _SHORTEST)
     times = [(cell.started, cell.started + cell.seconds) for cell in cells if cell.started and cell.seconds is not None]
@@ -221,7 +222,7 @@ def _is_bad(cell: CellResult) -> bool:
 
 
 def _most_important(cells: Sequence[CellResult], most: int) -> list[CellResult]:
-    """Return the cells that failed and the slowest cells, in their order."""
+    """Return the failed cells and the slowest cells, in the order of the notebook."""
     ranked = sorted(range(len(cells)), key=lambda index: (not _is_bad(cells[index]), -(cells[index].seconds or 0.0)))
     return [cells[index] for index in sorted(ranked[:most])]
 
@@ -263,7 +264,7 @@ def _size(series: Series) -> str:
 
 
 def _bar(cell: CellResult, begin: float, seconds: float) -> Bar | None:
-    """Return the bar of a cell; None if the cell was not executed in the notebook's time."""
+    """Return the bar of a cell; None if the times of the cell are outside of the notebook's time."""
     assert cell.started is not None, "the caller selects the cells with times"
     assert cell.seconds is not None, "the caller selects the cells with times"
     left, right = cell.started - begin, cell.started - begin + cell.seconds

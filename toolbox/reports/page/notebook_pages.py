@@ -1,9 +1,9 @@
 """Writes an HTML page for each executed notebook of a run, beside `files/` of its attempt.
 
-Only pages that are missing, or older than their notebook, are made, so that a resumed run and `results report` convert
-no notebook twice. A notebook that cannot be converted gets a page that says why. The program
+Only pages that are missing or older than their notebook are made. So a resumed run and `results report` do not convert
+a notebook twice. A notebook that cannot be converted gets a page that says why. The program
 `toolbox.notebooks.html_converter` converts all notebooks. Its HTML contains nothing that a browser would execute or
-load, and the content security policy of the page forbids both as well.
+load. In addition, the content security policy of the page forbids this.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ log = logging.getLogger(__name__)
 _TEMPLATE: Final = Path(__file__).parent / "templates/notebook.html"
 _PROGRAM: Final = (sys.executable, "-P", "-m", html_converter.__name__)
 _VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")  # the converter gets no other variables of this process
-_MANY: Final = 50  # notebooks, whose conversion takes seconds in which the user sees nothing else
+_MANY: Final = 50  # with so many notebooks, a line tells the user about the conversion
 MOST_NOTEBOOKS: Final = 1000  # of a run
 MOST_SECONDS: Final = 300  # for all notebooks of a run
 
 
 def of_run(summary: RunState) -> list[ExecutedNotebook]:
-    """Return the executed notebooks of a run, those of failed cells first."""
+    """Return the executed notebooks of a run. Notebooks of failed cells are first."""
     cells = sorted(summary.cells, key=lambda cell: not cell.has_failed)
     withheld = frozenset(summary.secrets_left)
     found = [each for cell in cells for each in executed_notebooks.of_step(summary.directory, cell, withheld)]
@@ -61,7 +61,7 @@ def make_missing(summary: RunState) -> None:
     try:
         with cancellation.limited(MOST_SECONDS):
             _convert(summary, outdated)
-    except Exception as error:  # noqa: BLE001  # the report is more important than its pages
+    except Exception as error:  # noqa: BLE001  # a fault of the pages must not prevent the report
         log.warning("not all executed notebooks could be converted to HTML: %s", describe(error))
 
 
@@ -104,11 +104,11 @@ def _environment(root: Path) -> dict[str, str]:
 
 
 def _write(summary: RunState, notebook: ExecutedNotebook, result: dict[str, Any]) -> None:
-    """Write the page of a notebook. Text that the program converted may join the parts of a secret."""
+    """Write the page of a notebook. Mask secrets again, because the conversion may join the parts of a secret."""
     root = summary.directory
     page = root.joinpath(*notebook.page)
     filesystem.make_directory(page.parent)
-    if _links.inside(root, *notebook.page[:-1]) is None:  # a link, which would lead out of the run directory
+    if _links.inside(root, *notebook.page[:-1]) is None:  # a link could lead out of the run directory
         return
     up = "../" * (len(notebook.page) - 1 + notebook.step.step.count("/"))
     filesystem.write_text(
@@ -126,12 +126,12 @@ def _write(summary: RunState, notebook: ExecutedNotebook, result: dict[str, Any]
             size=filesystem.size(root.joinpath(*notebook.source)),
             notes=result.get("notes", ()),
             fault=result.get("fault", ""),
-            html=Markup(redaction.current()(result.get("html", ""))),  # noqa: S704  # the converter has cleaned it
+            html=Markup(redaction.current()(result.get("html", ""))),  # noqa: S704  # the HTML is clean
         ),
     )
 
 
 def _relative(root: Path, folder: Path, file: Path) -> str:
-    """Return the address of a file, relative to a folder; both are in the run directory."""
+    """Return the address of a file, relative to a folder. Both must be in the run directory."""
     up = os.path.relpath(root, folder)
     return f"{up}/{_links.href(root.resolve(), root.resolve() / file.relative_to(root)).removeprefix('./')}"

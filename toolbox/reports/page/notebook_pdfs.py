@@ -1,6 +1,6 @@
 """Prints the pages of executed notebooks as PDF files with Chromium, if `notebooks.pdf` of the configuration is true.
 
-Only files that are missing, or older than their page, are made. A failure is logged, because reports must be written.
+Only files that are missing or older than their page are made. A failure is logged, and does not prevent the reports.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MOST_SECONDS: Final = 60  # for each notebook
 MOST_SECONDS_OF_RUN: Final = 900
 LARGEST: Final = 64 * 2**20  # bytes of a PDF file
 _PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
-# Chromium requests nothing on its own, and finds no host. The policy of the page forbids scripts; Chromium cannot print
-# if scripts are disabled altogether.
+# Chromium makes no requests of its own, and can resolve no host. The policy of the page forbids scripts. Scripts are
+# not disabled in Chromium, because it could then not print.
 _FLAGS: Final = (
     *("--headless", "--disable-gpu", "--no-first-run", "--no-pdf-header-footer", "--disable-extensions"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps"),
@@ -68,7 +68,7 @@ def _is_enabled(root: Path) -> bool:
 
 
 def _is_outdated(root: Path, notebook: ExecutedNotebook) -> bool:
-    """Return whether a page has no PDF file, or an older one."""
+    """Return whether a page has no PDF file, or a PDF file that is older than the page."""
     page = _links.inside(root, *notebook.page)
     if page is None:
         return False
@@ -85,7 +85,7 @@ def _print(program: str, root: Path, notebook: ExecutedNotebook) -> None:
     with scratch.directory() as folder:
         printed = folder / "page.pdf"
         arguments = [f"--user-data-dir={folder / 'profile'}", f"--print-to-pdf={printed}", page.as_uri()]
-        # The superuser, as in a container, cannot use the sandbox of Chromium.
+        # root, for example in a container, cannot use the sandbox of Chromium.
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         try:
             with cancellation.limited(MOST_SECONDS):

@@ -1,4 +1,4 @@
-"""Writes a page for each owner of cells, `owners/NAME.html`: what an owner has to look at in a run, and nothing else.
+"""Writes a page for each owner of cells, `owners/NAME.html`. It shows only the cells of this owner.
 
 The pages link to `report.html`, and to the executed notebooks of failed cells. A run without owners has no such pages.
 """
@@ -74,7 +74,7 @@ class Failure:
 
 
 def links(summary: RunState) -> dict[str, Link | None]:
-    """Return the link from `report.html` to the page of each owner; None for a page that does not exist."""
+    """Return the link from `report.html` to the page of each owner; None if there is no such page."""
     names = layout.owner_pages(cell_owners.of_run(summary.directory).values())
     return {
         owner: _links.link(summary.directory, RunDirectory.owners, page, name=owner) for owner, page in names.items()
@@ -82,7 +82,7 @@ def links(summary: RunState) -> dict[str, Link | None]:
 
 
 def overview(summary: RunState) -> list[OwnerRow]:
-    """Return the owners of a run, those with failed cells first."""
+    """Return the owners of a run. Owners with failed cells are first."""
     owners, pages = cell_owners.of_run(summary.directory), links(summary)
     cells = Counter(owners.values())
     failed = Counter(owners[step.identity] for step in summary.cells if step.has_failed and step.identity in owners)
@@ -93,13 +93,13 @@ def overview(summary: RunState) -> list[OwnerRow]:
 
 
 def write(summary: RunState) -> None:
-    """Write the pages of the owners of a run. A failure is logged, because the other reports must be written."""
+    """Write the pages of the owners of a run. A failure is logged, and does not prevent the other reports."""
     owners = cell_owners.of_run(summary.directory)
     if not owners:
         return
     try:
         _write(summary, owners)
-    except Exception as error:  # noqa: BLE001  # the plan of a run from elsewhere may contain anything
+    except Exception as error:  # noqa: BLE001  # the plan of a run from another machine may contain anything
         log.warning("the pages of the owners of cells could not be written: %s", describe(error))
 
 
@@ -178,5 +178,8 @@ def _notebooks(summary: RunState, card: StepCard) -> Iterator[tuple[Mark, Link]]
     for notebook in executed_notebooks.of_step(root, card.step, frozenset(summary.secrets_left)):
         for file in (notebook.page, notebook.source):
             if (link := _links.link(root, *file, name=notebook.name)) is not None:
-                yield notebook.mark, replace(link, href=f".{link.href}")  # `./x` from the run, `../x` from the page
+                yield (
+                    notebook.mark,
+                    replace(link, href=f".{link.href}"),
+                )  # from `./` to `../`
                 break

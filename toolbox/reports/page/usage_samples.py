@@ -1,7 +1,7 @@
 """Reads the samples of the CPU, memory and GPU use of a notebook, and reduces them to lines of limited length.
 
-A target has written the CSV file: it may have any size, order and numbers. A line keeps the lowest and the highest
-number of each short interval, so that no peak is lost.
+A target has written the CSV file, so its size, order and numbers can be anything. A line keeps the lowest and the
+highest number of each short interval, so that no peak is lost.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Series:
 
 @dataclass(slots=True)
 class RowBudget:
-    """How many more rows may be read for a page, whose files may all be very long."""
+    """The number of further rows that may be read for a page. The files of a page may be very long."""
 
     left: int = MOST_ROWS
 
@@ -52,8 +52,8 @@ class RowBudget:
 def read(file: Path, begin: float, end: float, budget: RowBudget | None = None) -> dict[str, Series]:
     """Return the samples between two times, by column; empty if the file cannot be read.
 
-    The last sample before `begin` and the first one after `end` stand for these times, so that the line of a short
-    notebook has two points at least.
+    The last sample before `begin` and the first sample after `end` are moved to these times, so that the line of a
+    short notebook has at least two points.
 
     Args:
         begin: in seconds since 1970.

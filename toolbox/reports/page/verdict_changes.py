@@ -1,4 +1,4 @@
-"""Arranges what newly fails and newly passes since the last run: one row for each cell and kind of change."""
+"""Arranges the changes since the last run: one row for each cell and kind of change."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class VerdictChanges:
 
 
 def make(directory: Path, cards: Iterable[StepCard]) -> VerdictChanges | None:
-    """Return the changes since the last run; None if the run has not been compared, or has no news."""
+    """Return the changes since the last run; None if the run was not compared, or if nothing changed."""
     comparison = since_last_run.read(directory)
     if comparison is None or not comparison.has_news:
         return None
