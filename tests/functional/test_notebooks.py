@@ -14,12 +14,13 @@ from tests.functional.grid import wait
 from toolbox.system import processes
 from toolbox.testing import Workspace
 
-# A notebook that takes part in counting: it appends to a file outside of the attempt.
+# A notebook and a check that take part in counting: they append to a file outside of the attempt.
 COUNT = """
 import os
-with open(file, "a") as lines:
+with open(os.environ["LOG"], "a") as lines:
     lines.write(f"{word} {os.environ['COMBINATION']}\\n")
 """
+CHECK = 'echo "check $COMBINATION" >>"$LOG"'
 _MACHINES = [f"m{number}" for number in range(20)]
 _RUNTIMES = ["left", "right"]
 
@@ -65,21 +66,21 @@ def test_a_run_of_forty_combinations_loses_and_repeats_nothing_when_it_is_killed
     log = workspace.directory / "log"
     workspace.write(
         {
-            "books/count.ipynb": notebook_runs.notebook(
-                "file = ''", f"word = 'begin'{COUNT}", f"word = 'end'{COUNT}", tags=["parameters"]
-            )
+            "books/count.ipynb": notebook_runs.notebook(f"word = 'begin'{COUNT}", f"word = 'end'{COUNT}"),
+            "projects/notebooks/checks/count.sh": CHECK,
         }
     )
-    book = {"file": str(workspace.directory / "books/count.ipynb"), "parameters": {"file": str(log)}}
+    book = {"file": str(workspace.directory / "books/count.ipynb")}
     flag = notebook_runs.overrides(
         workspace,
         environments,
-        runtimes={name: {"kernel": "python3", "notebooks": [book]} for name in _RUNTIMES},
+        # One runtime without notebooks, because kernels take most of the time of the test.
+        runtimes={"left": {"kernel": "python3", "notebooks": [book]}, "right": {"kernel": "python3"}},
         machines={name: {"target": "local", "memory_gb": 1} for name in _MACHINES},
-        notebooks__checks=[],
+        notebooks__checks=["count.sh"],
         notebooks__python=sys.executable,
         matrix__max_cells=40,
-        matrix__workload__env={"COMBINATION": "{@cell.runtime} on {@cell.machine}"},
+        matrix__workload__env={"COMBINATION": "{@cell.runtime} on {@cell.machine}", "LOG": str(log)},
     )
 
     def ended() -> int:
@@ -99,7 +100,8 @@ def test_a_run_of_forty_combinations_loses_and_repeats_nothing_when_it_is_killed
     names = [f"{runtime} on {machine}" for runtime in _RUNTIMES for machine in _MACHINES]
     assert notebook_runs.verdicts(workspace) == dict.fromkeys(names, "passed")
     assert Counter(log.read_text().splitlines()) == Counter(
-        f"{word} {name}" for word in ("begin", "end") for name in names
+        [f"check {name}" for name in names]
+        + [f"{word} {name}" for word in ("begin", "end") for name in names if name.startswith("left")]
     )
     assert {len(cell["attempts"]) for cell in notebook_runs.cells(workspace).values()} == {1}
     assert left == []
