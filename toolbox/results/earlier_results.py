@@ -16,9 +16,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, or_, select
+from sqlalchemy import ColumnElement, Connection, Integer, column, or_, select, values
 from sqlalchemy.orm import aliased
 
 from toolbox.model.cases import FAIL_ON
@@ -30,7 +30,8 @@ from toolbox.results.tables import Case, CaseCount, CaseResult, Cell, Result, Ru
 _EXECUTED: Final = UNEXPECTED | {Verdict.PASSED, Verdict.XFAILED}
 _MOST_RUNS: Final = 1000  # the number of comparable runs that are searched for earlier results
 _BATCHES: Final = (1, 20, 100)  # the sizes of the batches of runs that are searched; the last size is repeated
-_FEW: Final = 500  # ids in one query
+_FEW: Final = 400  # ids, or pairs of ids, in one query
+_Item = TypeVar("_Item")
 
 
 class EarlierRun(NamedTuple):
@@ -86,8 +87,8 @@ def _compared(
     latest = by_id[used[-1]] if used else runs[0]
     names = _names(connection, now)
     return SinceLastRun.of(
-        list(_cell_changes(now, before, names, by_id)),
-        list(_test_changes(connection, now, before, names, by_id)),
+        _cell_changes(now, before, names, by_id),
+        _test_changes(connection, now, before, names, by_id),
         latest.run,
         latest.started,
         has_more_runs=len(used) > 1,
@@ -187,18 +188,18 @@ def _test_changes(
     """Yield the changes of test cases that both results of a cell have."""
     failing = _with_failures(connection, [each.id for cell in before for each in (now[cell], before[cell])])
     pairs = [(now[cell], old) for cell, old in before.items() if failing & {now[cell].id, old.id}]
-    for run_id, group in itertools.groupby(sorted(pairs, key=lambda pair: pair[1].run_id), lambda pair: pair[1].run_id):
-        for row in _outcomes(connection, [new.id for new, _ in group], run_id):
-            if (kind := change_of_test(row.before, row.after)) is not None:
-                yield VerdictChange(
-                    kind,
-                    *names[row.cell_id],
-                    before=row.before,
-                    after=row.after,
-                    run=runs[run_id].run,
-                    test=f"{row.suite}.{row.name}" if row.suite else row.name,
-                    message=row.message,
-                )
+    earlier = {old.cell_id: runs[old.run_id].run for _, old in pairs}
+    for row in _outcomes(connection, [(new.id, old.id) for new, old in pairs]):
+        if (kind := change_of_test(row.before, row.after)) is not None:
+            yield VerdictChange(
+                kind,
+                *names[row.cell_id],
+                before=row.before,
+                after=row.after,
+                run=earlier[row.cell_id],
+                test=f"{row.suite}.{row.name}" if row.suite else row.name,
+                message=row.message,
+            )
 
 
 def _with_failures(connection: Connection, results: Iterable[int]) -> set[int]:
@@ -210,24 +211,25 @@ def _with_failures(connection: Connection, results: Iterable[int]) -> set[int]:
     return failing
 
 
-def _outcomes(connection: Connection, results: Sequence[int], run_id: int) -> Iterator[Any]:
-    """Yield the test cases that results and the results of the same cells in another run have.
+def _outcomes(connection: Connection, results: Sequence[tuple[int, int]]) -> Iterator[Any]:
+    """Yield the test cases that two results of a cell have, if the outcome in one of them is a failure.
 
-    Only test cases whose outcome is a failure in one of the two runs are returned.
+    Args:
+        results: the ids of the later and the earlier result of each cell.
     """
-    new, old = aliased(CaseResult), aliased(CaseResult)
-    new_result, old_result = aliased(Result), aliased(Result)
-    columns = (new_result.cell_id, Case.suite, Case.name, new.message)
-    query = select(*columns, old.outcome.label("before"), new.outcome.label("after")).select_from(new_result)
-    is_same_cell = (old_result.cell_id == new_result.cell_id) & (old_result.run_id == run_id)
-    query = query.join(old_result, is_same_cell).join(new, new.result_id == new_result.id)
-    query = query.join(old, (old.result_id == old_result.id) & (old.case_id == new.case_id))
-    query = query.join(Case, Case.id == new.case_id).where(or_(new.outcome.in_(FAIL_ON), old.outcome.in_(FAIL_ON)))
+    later, earlier = aliased(CaseResult), aliased(CaseResult)
     for some in _chunks(results):
-        yield from connection.execute(query.where(new_result.id.in_(some)))
+        # The database joins the pairs one by one. With two lists of ids, it would search one list for each test case.
+        pairs = values(column("later", Integer), column("earlier", Integer), name="pairs").data(list(some)).cte()
+        columns = (Case.cell_id, Case.suite, Case.name, later.message)
+        query = select(*columns, earlier.outcome.label("before"), later.outcome.label("after")).select_from(pairs)
+        query = query.join(later, later.result_id == pairs.c.later)
+        query = query.join(earlier, (earlier.result_id == pairs.c.earlier) & (earlier.case_id == later.case_id))
+        query = query.join(Case, Case.id == later.case_id)
+        yield from connection.execute(query.where(or_(later.outcome.in_(FAIL_ON), earlier.outcome.in_(FAIL_ON))))
 
 
-def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+def _chunks(ids: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     for begin in range(0, len(ids), _FEW):
         yield ids[begin : begin + _FEW]
 

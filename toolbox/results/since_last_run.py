@@ -7,9 +7,10 @@ keeps its comparison. `read` validates the file, because a run directory may com
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -99,17 +100,20 @@ class SinceLastRun:
 
     @classmethod
     def of(
-        cls, cells: Sequence[VerdictChange], tests: Sequence[VerdictChange], run: str, started: datetime, **numbers: Any
+        cls, cells: Iterable[VerdictChange], tests: Iterable[VerdictChange], run: str, started: datetime, **numbers: Any
     ) -> Self:
-        """Return the comparison with these changes, in the order in which reports show them."""
-        first, second = (sorted(changes, key=_rank) for changes in (cells, tests))
+        """Return the comparison with these changes, in the order in which reports show them.
+
+        The changes may be very many: only those that are listed are kept in memory.
+        """
+        of_cells, of_tests = Counter[Kind](), Counter[Kind]()
         return cls(
             run=run,
             started=started,
-            cells=first[:MOST_LISTED],
-            tests=second[:MOST_LISTED],
-            cell_counts=Counter(change.kind for change in cells),
-            test_counts=Counter(change.kind for change in tests),
+            cells=heapq.nsmallest(MOST_LISTED, _counting(cells, of_cells), key=_rank),
+            tests=heapq.nsmallest(MOST_LISTED, _counting(tests, of_tests), key=_rank),
+            cell_counts=of_cells,
+            test_counts=of_tests,
             **numbers,
         )
 
@@ -230,6 +234,12 @@ def read(directory: Path) -> SinceLastRun | None:
 
 def _rank(change: VerdictChange) -> tuple[int, str, str]:
     return list(Kind).index(change.kind), change.name, change.test
+
+
+def _counting(changes: Iterable[VerdictChange], counts: Counter[Kind]) -> Iterator[VerdictChange]:
+    for change in changes:
+        counts[change.kind] += 1
+        yield change
 
 
 def _counted(counts: Mapping[Kind, int], noun: str) -> list[str]:

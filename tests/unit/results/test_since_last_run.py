@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -160,6 +161,21 @@ def test_tests_are_compared_with_the_run_of_their_cell(nightly: Nightly) -> None
     found = changes(nightly.run({"x=a": good, "x=b": bad}))
     assert ("x=a n.one", "newly passing", "r2") in found
     assert ("x=b n.one", "newly failing", "r1") in found
+
+
+def test_the_work_for_the_tests_of_a_cell_does_not_grow_with_the_number_of_cells(nightly: Nightly) -> None:
+    cells = [f"x={number}" for number in range(200)]
+    for fails in (True, False):
+        row = nightly.record(dict.fromkeys(cells, Tried(junit=suite(a=fails, b=not fails))))
+    steps = Counter[None]()
+    with nightly.store.reading() as connection:
+        database: Any = connection.connection.dbapi_connection
+        database.set_progress_handler(lambda: steps.update([None]), 1000)  # called after 1000 instructions of SQLite
+        comparison = earlier_results.since_last_run(connection, row)
+        database.set_progress_handler(None, 0)
+    assert comparison is not None
+    assert comparison.tally == "200 tests newly failing; 200 tests newly passing"
+    assert steps.total() < 200
 
 
 def test_two_runs_are_compared_in_either_order(nightly: Nightly) -> None:
