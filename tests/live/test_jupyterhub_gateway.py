@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from tests.servers import jupyterhub
 from tests.servers.jupyterhub import Hub
 from toolbox.jupyterhub import (
+    hub_address,
     hub_replies,
     hub_verification,
     labelled_servers,
@@ -20,6 +22,7 @@ from toolbox.jupyterhub import (
 from toolbox.jupyterhub.hub_api import HubAccess, HubApi
 from toolbox.jupyterhub.hub_errors import REQUIRED_SCOPES, HubError
 from toolbox.jupyterhub.server_deletion import ForeignServer
+from toolbox.model.errors import ConfigurationError
 from toolbox.model.resources import Owner
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Cause
@@ -41,9 +44,20 @@ def hub(shared: Hub) -> Iterator[Hub]:
     shared.clear()
 
 
+@pytest.fixture(scope="module")
+def limited() -> Iterator[Hub]:
+    """A hub below a path, whose users may have one named server."""
+    with jupyterhub.serving({"JupyterHub.named_server_limit_per_user": 1}, base_path="/jupyter/") as hub:
+        yield hub
+
+
+def connected(hub: Hub) -> HubApi:
+    return HubApi(HubAccess(hub.url, Secret(hub.token)))
+
+
 @pytest.fixture
 def api(hub: Hub) -> Iterator[HubApi]:
-    with HubApi(HubAccess(hub.url, Secret(hub.token))) as connection:
+    with connected(hub) as connection:
         yield connection
 
 
@@ -188,6 +202,37 @@ def test_a_token_without_the_right_to_start_servers_is_refused_with_the_scopes(h
     ):
         start(api, "bare")
     assert caught.value.cause is Cause.CONFIGURATION
+
+
+@pytest.mark.parametrize("missing", ["servers", "access:servers"])
+def test_a_missing_scope_is_found_before_a_run(hub: Hub, missing: str) -> None:
+    token = hub.new_token([scope for scope in REQUIRED_SCOPES if scope != missing])
+    access = HubAccess(hub.url, Secret(token))
+    with pytest.raises(ConfigurationError, match=f"the token lacks the scopes {missing}: "):
+        hub_verification.verify("the target `hub`", access, None)
+
+
+def test_a_hub_below_a_path_starts_and_deletes_servers(limited: Hub) -> None:
+    with connected(limited) as api:
+        start(api, "bare")
+        headers = {"Authorization": f"token {limited.token}"}
+        assert httpx.get(f"{hub_address.server_url(limited.url, 'ann', 'tg-1')}/api", headers=headers).json() == {}
+        assert delete(api)
+        assert limited.servers() == {}
+        access = HubAccess(limited.url.removesuffix("/jupyter"), api.access.token)
+    with pytest.raises(ConfigurationError, match="the address of the hub with its path"):
+        hub_verification.verify("the target `hub`", access, None)
+
+
+def test_a_start_waits_until_the_user_may_have_another_server(limited: Hub) -> None:
+    limited.start_server("other", profile="bare")
+    with connected(limited) as api:
+        with pytest.raises(HubError, match="the maximum of 1 named servers") as caught:
+            start(api, "bare", seconds=0.5)
+        assert caught.value.cause is Cause.CAPACITY
+        start(api, "bare", report=lambda _: limited.remove_server("other"))
+        assert list(limited.servers()) == ["tg-1"]
+        assert delete(api)
 
 
 def test_labelled_servers_are_found_with_their_owner(hub: Hub, api: HubApi) -> None:

@@ -12,6 +12,8 @@ from toolbox.model.verdicts import Cause
 
 REQUIRED_SCOPES: Final = ("read:users:name", "servers", "access:servers")
 _LONGEST_MESSAGE: Final = 400
+_NOT_ENABLED: Final = "Named servers are not enabled"  # what JupyterHub 6 says with the status 400
+_FULL: Final = "already has the maximum of"  # the same, about the named servers of a user
 _TEMPORARY: Final = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -67,8 +69,11 @@ def error_of(status: int, message: object, action: str, *, note: str = "") -> Hu
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         hint = "set `url` to the address of the hub itself: the token is not sent to another address"
         return HubError(f"{text}\n{hint}", status=status, cause=Cause.CONFIGURATION)
-    cause = Cause.CAPACITY if status == HTTPStatus.TOO_MANY_REQUESTS else Cause.INFRASTRUCTURE
-    return HubError(text, status=status, cause=cause)
+    if status == HTTPStatus.BAD_REQUEST and _NOT_ENABLED in str(message):
+        hint = "the administrator of the hub must set `c.JupyterHub.allow_named_servers = True`"
+        return HubError(f"{text}\n{hint}", status=status, cause=Cause.CONFIGURATION)
+    is_full = status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.BAD_REQUEST and _FULL in str(message))
+    return HubError(text, status=status, cause=Cause.CAPACITY if is_full else Cause.INFRASTRUCTURE)
 
 
 def one_line(text: object) -> str:

@@ -29,11 +29,18 @@ def verify(label: str, access: HubAccess, user: str | None) -> None:
     try:
         with HubApi(access) as api:
             owner = api.run(api.token_owner(seconds=TIMEOUT))
+            _check_scopes(label, owner)
             api.run(api.servers(user or _name(api, owner), seconds=TIMEOUT))
     except HubError as error:
-        if error.cause is Cause.CONFIGURATION or error.is_absent:
+        if error.is_absent:
+            hint = "check that `url` is the address of the hub with its path, and that the token may read the user"
+            raise ConfigurationError(f"{label}: {error}\n{hint}") from error
+        if error.cause is Cause.CONFIGURATION:
             raise ConfigurationError(f"{label}: {error}") from error
         raise InfrastructureError(f"{label}: {error}") from error
+
+
+def _check_scopes(label: str, owner: TokenOwner) -> None:
     names = {scope.partition("!")[0] for scope in owner.scopes}
     if names and (missing := [scope for scope in REQUIRED_SCOPES if scope not in names]):
         raise ConfigurationError(

@@ -85,8 +85,10 @@ class _Start:
                 server = await self._server()
                 if server is not None and (server.is_ready or server.pending not in ("", _STOPPING)):
                     return
-                if server is None or server.pending != _STOPPING or not left:
+                is_full = error.cause is Cause.CAPACITY  # until another server of the user is deleted
+                if not (is_full or (server is not None and server.pending == _STOPPING)) or not left:
                     raise
+                self._report(str(error))
             else:
                 return
             await asyncio.sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))

@@ -49,6 +49,7 @@ class FrontProxy:
         self.hub_port = 0
         self.proxy_port = 0
         self.port = 0
+        self.base_path = "/"
         self.requests: Counter[str] = Counter()
         """The number of requests by method and path, without the query."""
         self._faults: list[Fault] = []
@@ -148,7 +149,7 @@ class FrontProxy:
     async def _pass(
         self, path: str, head: bytes, reader: StreamReader, writer: StreamWriter, cut_after: int | None
     ) -> None:
-        port = self.hub_port if path.startswith("/hub/") else self.proxy_port
+        port = self.hub_port if path.startswith(f"{self.base_path}hub/") else self.proxy_port
         there, to_there = await asyncio.open_connection(ADDRESS, port)
         if b"\r\nupgrade:" not in head.lower():
             head = re.sub(rb"(?i)\r\nconnection:[^\r]*", b"", head)[:-2] + b"Connection: close\r\n\r\n"

@@ -25,8 +25,10 @@ c.JupyterHub.load_roles = [
 ]
 c.JupyterHub.spawner_class = ProfileSpawner
 c.JupyterHub.concurrent_spawn_limit = 0
-c.JupyterHub.active_server_limit = settings["active_server_limit"]
 c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}  # a start returns at once, as Zero to JupyterHub has it
+for name, value in settings["traits"].items():
+    section, _, trait = name.partition(".")
+    setattr(c[section], trait, value)
 c.ConfigurableHTTPProxy.command = settings["proxy_command"]
 c.ConfigurableHTTPProxy.api_url = settings["proxy_api_url"]
 c.ConfigurableHTTPProxy.auth_token = settings["proxy_token"]

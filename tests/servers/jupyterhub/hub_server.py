@@ -58,12 +58,13 @@ class Hub:
     @property
     def url(self) -> str:
         """The address of the hub."""
-        return f"http://{ADDRESS}:{self.front.port}"
+        return f"http://{ADDRESS}:{self.front.port}{self.front.base_path.rstrip('/')}"
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """Send a request to the REST API as the administrator, and return the JSON of the answer."""
         headers = {"Authorization": f"token {self.admin_token}"}
-        url = f"http://{ADDRESS}:{self.front.hub_port}/hub/api{path}"  # not by the proxy, which may be failing
+        # Not by the proxy, which may be failing.
+        url = f"http://{ADDRESS}:{self.front.hub_port}{self.front.base_path}hub/api{path}"
         answer = httpx.request(method, url, json=body, headers=headers, timeout=60)
         answer.raise_for_status()
         return answer.json() if answer.content else None
@@ -109,17 +110,19 @@ class Hub:
 
 
 @contextlib.contextmanager
-def serving(*, active_server_limit: int = 0) -> Iterator[Hub]:
+def serving(traits: Mapping[str, object] | None = None, *, base_path: str = "/") -> Iterator[Hub]:
     """Start a hub with one user, and stop it at the end of the block.
 
     Args:
-        active_server_limit: how many servers may be active at once; 0 for no limit.
+        traits: further configuration, such as `{"JupyterHub.named_server_limit_per_user": 1}`.
+        base_path: the path of the hub and its servers on the proxy.
     """
     directory = Path(tempfile.mkdtemp(prefix="topgallant-hub-"))
     try:
         with FrontProxy() as front, _reserved_ports(3) as ports:
             front.proxy_port, front.hub_port, api_port = ports
-            hub = _start(directory, front, api_port, active_server_limit)
+            front.base_path = base_path
+            hub = _start(directory, front, api_port, traits or {})
             try:
                 _wait_until_ready(hub)
                 hub.request("POST", f"/users/{hub.user}")
@@ -131,17 +134,17 @@ def serving(*, active_server_limit: int = 0) -> Iterator[Hub]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _start(directory: Path, front: FrontProxy, api_port: int, active_server_limit: int) -> Hub:
+def _start(directory: Path, front: FrontProxy, api_port: int, traits: Mapping[str, object]) -> Hub:
     admin_token = secrets.token_hex(16)
     settings = {
         "directory": str(directory),
-        "url": f"http://{ADDRESS}:{front.proxy_port}/",
+        "url": f"http://{ADDRESS}:{front.proxy_port}{front.base_path}",
         "hub_url": f"http://{ADDRESS}:{front.hub_port}",
         "proxy_api_url": f"http://{ADDRESS}:{api_port}",
         "proxy_token": secrets.token_hex(16),
         "proxy_command": [str(Path(sys.executable).parent / "configurable-http-proxy")],
         "admin_token": admin_token,
-        "active_server_limit": active_server_limit,
+        "traits": dict(traits),
         "environment": _environment(directory),
     }
     variables = {"HUB_OF_TESTS": json.dumps(settings), "PYTHONPATH": str(places.builtin_root())}

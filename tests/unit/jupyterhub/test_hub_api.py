@@ -107,6 +107,12 @@ def test_a_refused_token_is_a_fault_of_the_configuration_that_names_the_scopes(s
     assert "read:users:name, servers, access:servers" in str(error)
 
 
+def test_a_hub_without_named_servers_is_a_fault_of_the_configuration() -> None:
+    error = refused(Hub(httpx.Response(400, json={"status": 400, "message": "Named servers are not enabled."})))
+    assert error.cause is Cause.CONFIGURATION
+    assert "allow_named_servers" in str(error)
+
+
 def test_a_redirect_is_not_followed() -> None:
     hub = Hub(httpx.Response(302, headers={"Location": "http://elsewhere.example.org/"}))
     error = refused(hub, 60.0)
