@@ -270,8 +270,8 @@ def test_a_server_that_is_too_slow(ended: Ended) -> None:
     row = ended.row("slow", "Sentence (stream)")
     message = row[0].get("message") or ""
     assert message.startswith("no complete answer: the time limit of 4 s was exceeded; ")
-    assert "chunks arrived, the last one after 3." in message
-    assert 4 <= float(row.get("time") or 0) < 10
+    assert re.search(r"chunks arrived, the last one after [0-3]\.", message)
+    assert 4 <= float(row.get("time") or 0) < 30
     assert "the text that arrived: 'It was a dark" in (row[0].text or "")
 
 

@@ -243,11 +243,14 @@ def test_the_parts_of_a_stream_are_sent_at_once(server: ReferenceServer) -> None
     """With Nagle's algorithm, a part waits until the client has acknowledged the one before, which takes 40 ms."""
     body = {"model": server.model, "prompt": "a", "max_tokens": 5, "stream": True}
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
-    seconds = []
-    for _ in range(20):  # Linux delays acknowledgements only after the first requests of a connection
+
+    def seconds() -> float:
         begin = time.monotonic()
         connection.request("POST", "/v1/completions", json.dumps(body))
         connection.getresponse().read()
-        seconds.append(time.monotonic() - begin)
+        return time.monotonic() - begin
+
+    for _ in range(10):  # Linux delays acknowledgements only after the first requests of a connection
+        seconds()
+    assert any(seconds() < 0.035 for _ in range(200))  # one of many, because the machine may be busy
     connection.close()
-    assert min(seconds[10:]) < 0.035

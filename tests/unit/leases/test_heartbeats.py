@@ -13,7 +13,7 @@ from toolbox.leases.heartbeats import Lease
 from toolbox.leases.leases import Claim
 from toolbox.leases.taking import take
 
-OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=1)
+OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=2)
 OTHER = Claim("run-1", "ann@lab", "debugging", ttl=60)
 
 
@@ -53,8 +53,8 @@ def renewed(lock: FakeLock) -> float:
 def test_a_heartbeat_is_sent_three_times_per_lifetime(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     hold()
     first = renewed(lock)
-    time.sleep(1.6)
-    assert renewed(lock) - first > 1.0
+    time.sleep(3.2)
+    assert renewed(lock) - first > 2.0
     assert 4 <= lock.version <= 6
     assert not lost.is_set()
 
@@ -62,38 +62,38 @@ def test_a_heartbeat_is_sent_three_times_per_lifetime(lock: FakeLock, hold: Hold
 def test_a_lease_that_another_holder_took_is_lost(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     lease = hold()
     lock.hold(OTHER)
-    assert lost.wait(2)
+    assert lost.wait(30)
     assert lease.loss.startswith("the lease of sut is lost: now it is held by ann@lab for 'debugging' since ")
 
 
 def test_a_lease_that_was_released_by_force_is_lost(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     lease = hold()
     heartbeats.release(lock, "run-2")
-    assert lost.wait(2)
+    assert lost.wait(30)
     assert lease.loss == "the lease of sut is lost: it was released by force, and is free now"
 
 
 def test_a_lease_that_cannot_be_renewed_in_time_is_lost(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     lease = hold()
     began, lock.fault = time.monotonic(), "no route"
-    assert lost.wait(3)
-    assert 0.6 < time.monotonic() - began < 1.6
-    assert lease.loss == "the lease of sut is lost: it could not be renewed for 1 s: no route"
+    assert lost.wait(30)
+    assert time.monotonic() - began > 1.2
+    assert lease.loss == "the lease of sut is lost: it could not be renewed for 2 s: no route"
 
 
 def test_a_short_outage_does_not_lose_the_lease(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     hold()
     lock.fault = "no route"
-    time.sleep(0.5)
+    time.sleep(1)
     lock.fault = ""
-    time.sleep(1.2)
+    time.sleep(2.4)
     assert not lost.is_set()
 
 
 def test_a_deleted_record_is_written_again(lock: FakeLock, hold: Hold, lost: threading.Event) -> None:
     hold()
     lock.delete()
-    time.sleep(0.6)
+    time.sleep(1.2)
     assert lock.record is not None
     assert not lost.is_set()
 
@@ -103,14 +103,14 @@ def test_a_heartbeat_whose_answer_was_lost_does_not_lose_the_lease(
 ) -> None:
     hold()
     lock.beat()  # a heartbeat of the holder whose answer was lost
-    time.sleep(0.6)
+    time.sleep(1.2)
     assert not lost.is_set()
 
 
 def test_nothing_is_written_after_a_release(lock: FakeLock, hold: Hold) -> None:
     hold().release()
     version = lock.version
-    time.sleep(0.6)
+    time.sleep(1.2)
     assert (lock.record, lock.version) == (None, version)
 
 
@@ -126,7 +126,7 @@ def test_a_failed_release_is_only_a_warning(lock: FakeLock, hold: Hold, caplog: 
     lease = hold()
     lock.fault = "no route"
     lease.release()
-    assert "could not be released: no route; it expires 1 s after its last heartbeat" in caplog.text
+    assert "could not be released: no route; it expires 2 s after its last heartbeat" in caplog.text
     lock.fault = ""
 
 

@@ -58,7 +58,7 @@ def test_a_waiting_process_takes_a_released_lease_and_reports_the_holder_once(lo
     _, (line,) = take_it(lock)
     assert line.startswith("waiting for the lease of sut: held by ann@lab for 'nightly' (run run-1) since ")
     assert line.endswith("; it expires 1 min 0 s after its last heartbeat (waiting 5 s at most)")
-    assert 0.4 < time.monotonic() - began < 2
+    assert 0.4 < time.monotonic() - began < 5
 
 
 def test_waiting_does_not_poll(lock: FakeLock) -> None:
@@ -72,7 +72,7 @@ def test_a_lease_without_heartbeats_expires(lock: FakeLock) -> None:
     lock.hold(quick(NIGHTLY))
     began = time.monotonic()
     take_it(lock)
-    assert 0.9 < time.monotonic() - began < 2.5
+    assert 0.9 < time.monotonic() - began < 5
 
 
 def test_a_wrong_clock_does_not_expire_a_lease_with_heartbeats(lock: FakeLock) -> None:
@@ -83,12 +83,12 @@ def test_a_wrong_clock_does_not_expire_a_lease_with_heartbeats(lock: FakeLock) -
 
 
 def test_a_lease_expires_after_the_last_observed_heartbeat(lock: FakeLock) -> None:
-    lock.hold(quick(NIGHTLY))
+    lock.hold(dataclasses.replace(NIGHTLY, ttl=2))  # a heartbeat may be late by more than a second
     for delay in (0.5, 1.0, 1.5):
         threading.Timer(delay, lock.beat).start()
     began = time.monotonic()
-    take_it(lock)
-    assert 2.4 < time.monotonic() - began < 4
+    take_it(lock, wait=30)
+    assert 3.4 < time.monotonic() - began < 30
 
 
 def test_a_new_holder_is_reported_too(lock: FakeLock) -> None:
@@ -107,12 +107,12 @@ def test_the_same_holder_gets_its_lease_back_at_once(lock: FakeLock) -> None:
 
 
 def test_the_lease_of_a_user_ends_at_its_stored_time(lock: FakeLock) -> None:
-    moment = now() - timedelta(seconds=9)
+    moment = now() - timedelta(seconds=8)
     lock.write(Record(dataclasses.replace(NIGHTLY, ttl=10, has_heartbeat=False), moment, moment), "", 0)
     began = time.monotonic()
     _, (line,) = take_it(lock)
     assert "; it ends at " in line
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
 
 
 def test_force_takes_the_lease_and_records_both_holders(lock: FakeLock) -> None:

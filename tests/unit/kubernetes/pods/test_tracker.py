@@ -595,7 +595,7 @@ def test_closing_does_not_wait_and_nothing_is_reported_afterwards(
     began = time.monotonic()
     tracker.close()
     tracker.store.see_pod(ended())
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     assert (attempt.status.state, followed.notified.empty()) == (AttemptState.RUNNING, True)
     wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("logs_")])
 
