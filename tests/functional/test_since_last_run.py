@@ -156,6 +156,16 @@ def test_a_faulty_store_does_not_change_the_verdict(recorded: Grid, fault: str) 
     assert ("Traceback" in outcome.stderr, section(newest(recorded))) == (False, "")
 
 
+def test_a_resumed_run_that_is_not_recorded_has_no_comparison_of_its_first_session(recorded: Grid) -> None:
+    recorded.run()
+    recorded.mark("fail-a").run()
+    assert section(newest(recorded))
+    (recorded.root / "team.sqlite").write_bytes(b"no database" * 1000)
+    recorded.unmark("fail-a")
+    outcome = recorded.workspace.run("project", "resume", str(newest(recorded)), "--failed")
+    assert (outcome.exit_code, line(outcome), section(newest(recorded))) == (0, [], ""), str(outcome)
+
+
 def test_runs_that_end_together_are_all_compared(recorded: Grid) -> None:
     recorded.run()
     first = newest(recorded).name

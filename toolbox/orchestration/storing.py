@@ -79,6 +79,8 @@ def record(configuration: Configuration, directory: Path) -> None:
     if not configuration.block(BLOCK, Results).record:
         return
     try:
+        # An earlier session of the run has written the file for its own results.
+        RunDirectory(directory).since_last_run.unlink(missing_ok=True)
         # These modules are slow to import, and most commands do not need them.
         with modules.gc_frozen_imports():
             from toolbox.results import recording
