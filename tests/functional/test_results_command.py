@@ -370,7 +370,7 @@ def test_show_reports_what_failed_cells_have_in_common(workspace: Workspace) -> 
     cells |= {cell: [Tried(Verdict.FAILED, Cause.PRODUCT)] for cell in cells if "large" in cell}
     directory = Past(cells, project="other").write(workspace.directory / "runs")
     workspace.run("results", "import", str(directory))
-    assert "what failed has in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
+    assert "failed cells have in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
 
 
 def test_a_cell_that_fails_at_random_is_not_part_of_what_failed_cells_have_in_common(workspace: Workspace) -> None:
@@ -380,7 +380,7 @@ def test_a_cell_that_fails_at_random_is_not_part_of_what_failed_cells_have_in_co
     for day, failed in enumerate([at_random, {}, at_random, {}, bad | at_random]):
         past = Past(cells | failed, "other", started=START + timedelta(days=day), revision=str(day // 2) * 40)
         workspace.run("results", "import", str(past.write(workspace.directory / "runs")))
-    assert "what failed has in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
+    assert "failed cells have in common: model=large: 3 of 3 failed" in workspace.run("results", "show").stdout
 
 
 MISTAKES = [

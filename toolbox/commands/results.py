@@ -164,7 +164,7 @@ class Results:
             ended = f"{stored.project} {stored.run}: {stored.verdict or stored.state}"
             has_failed = any(result.verdict != Verdict.PASSED for result in results)
             flaky = queries.flaky_cells(connection, stored.project, stored.started) if has_failed else set()
-            common = [f"what failed has in common: {text}" for text in observations.in_common(results, flaky=flaky)]
+            common = [f"failed cells have in common: {text}" for text in observations.in_common(results, flaky=flaky)]
             news = [f"since {since.earlier}: {since.tally}"] if since is not None else []
             remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)

@@ -27,6 +27,7 @@ from toolbox.runs.run_state import State
 
 _HERE: Final = Path(__file__).parent
 _REVISION_DIGITS: Final = 12
+_WITHOUT_EXPONENT: Final = (1e5, 1e15)  # numbers in this range are written without an exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,12 @@ def revision(name: str | None) -> str:
     return name[:_REVISION_DIGITS] + ("+" if name.endswith("+") and len(name) > _REVISION_DIGITS else "")
 
 
+def digits(number: float) -> str:
+    """Return a number with five significant digits, or with all digits before the point."""
+    least, most = _WITHOUT_EXPONENT
+    return f"{number:,.0f}" if least <= abs(number) < most else f"{number:.5g}"
+
+
 def _moment(when: datetime | None) -> Markup:
     """Return a time in UTC as an HTML element."""
     if when is None:
@@ -128,7 +135,7 @@ def _environment(templates: Path) -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        duration=duration, truncate=truncate, moment=_moment, size=filesize.decimal, revision=revision
+        digits=digits, duration=duration, moment=_moment, revision=revision, size=filesize.decimal, truncate=truncate
     )
     environment.globals["mark_of"] = mark
     return environment

@@ -362,6 +362,12 @@ def test_the_metrics_of_all_cells_are_one_table(tmp_path: Path) -> None:
     assert one(rows[2], ".//*[@title]").get("title") == "stdout.log has no 'memory'"
 
 
+def test_each_table_writes_large_metrics_without_an_exponent(tmp_path: Path) -> None:
+    page = read(remarkable(tmp_path / "r-1"))
+    table = '//table[caption = "Metrics"]//td[@class = "number"]'
+    assert "8,000,000,000" in [text_of(each) for each in all_of(page, table)]
+
+
 @pytest.mark.parametrize(
     ("bound", "text"),
     [

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from toolbox.model.bounds import Bound, Method, Side
 from toolbox.model.events import MetricMeasured
+from toolbox.reports._web_page import digits
 from toolbox.reports.page.step_details import StepCard
 
 MOST_ROWS: Final = 250
 MOST_COLUMNS: Final = 30
-_WITHOUT_EXPONENT: Final = (1e5, 1e15)  # numbers in this range are written without an exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ def _numbers(card: StepCard, names: Sequence[str]) -> list[Number | None]:
 def _number(metric: MetricMeasured, planned: Any) -> Number:
     if metric.value is None:
         return Number("", metric.fault or "the value is unknown")
-    value = f"{_digits(metric.value)} {metric.unit}".strip()
+    value = f"{digits(metric.value)} {metric.unit}".strip()
     bound = _bound(planned)
     if bound is None or not bound.is_in(metric.unit):
         return Number(value)
     deviation = f"{100 * (metric.value - bound.mean) / abs(bound.mean):+.1f} %" if bound.mean else ""
-    lower, upper = ("-" if limit is None else _digits(limit) for limit in (bound.lower, bound.upper))
+    lower, upper = ("-" if limit is None else digits(limit) for limit in (bound.lower, bound.upper))
     is_bounded = bound.lower is not None or bound.upper is not None
     side = bound.side(metric.value) if bound.is_reported else None
     return Number(value, "", f"[{lower}, {upper}]" if is_bounded else "", side, deviation)
@@ -100,9 +100,3 @@ def _bound(planned: Any) -> Bound | None:
         samples = samples if samples is None else int(samples)
         return Bound(lower, upper, mean, samples, Method.MANUAL, unit if unit is None else str(unit))
     return None
-
-
-def _digits(value: float) -> str:
-    """Return a number with five significant digits, or with all digits before the point."""
-    least, most = _WITHOUT_EXPONENT
-    return f"{value:,.0f}" if least <= abs(value) < most else f"{value:.5g}"
