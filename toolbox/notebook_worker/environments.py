@@ -30,6 +30,7 @@ from .execution_place import PlaceError
 from .failure_texts import one_line
 from .file_locks import FileLock
 from .notebook_results import Fault
+from .time_limits import DESCRIBE_SECONDS
 
 COMPLETE: Final = "complete.json"
 _PIP_LOG: Final = "pip.log"
@@ -39,7 +40,6 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DAY: Final = 86400.0
 _MOST_TRIES: Final = 4
-DESCRIBE_SECONDS: Final = 60.0
 _PIP: Final = (
     *("-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"),
     *("--retries=2", "--timeout=20"),

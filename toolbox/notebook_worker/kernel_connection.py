@@ -17,8 +17,8 @@ from toolbox.notebook_worker import failure_texts
 from toolbox.notebook_worker.execution_place import PlaceError, RunningKernel
 from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.notebook_results import Fault
+from toolbox.notebook_worker.time_limits import READY_SECONDS
 
-READY_SECONDS: Final = 60.0
 MESSAGE_BYTES: Final = 64 * 2**20  # by how much a message may exceed the output limit and still be received
 _CONNECTION_ERRORS = (RuntimeError, OSError, TimeoutError, ValueError, KeyError, TypeError)
 

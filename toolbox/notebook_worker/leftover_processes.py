@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-KILL_SECONDS: Final = 5.0  # until the processes have ended after SIGKILL
+from .time_limits import KILL_SECONDS
+
 _LOOK_SECONDS: Final = 0.01
 _SET_CHILD_SUBREAPER: Final = 36  # from <sys/prctl.h>
 _PARENT, _STARTED = 1, 19  # fields of /proc/PID/stat after the name, counted from 0

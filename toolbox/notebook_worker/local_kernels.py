@@ -18,9 +18,8 @@ from . import leftover_processes, oom_kills, use_sampler, worker_processes
 from .execution_place import Ended, PlaceError
 from .failure_texts import last_line
 from .notebook_results import Fault
+from .time_limits import SHUTDOWN_SECONDS, START_TIMEOUT
 
-START_TIMEOUT: Final = 120.0
-SHUTDOWN_SECONDS: Final = 3.0
 _PYTHON_NAME: Final = re.compile(r"python(3(\.\d+)?)?")
 _NO_MEMORY: Final = re.compile(r"MemoryError|bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory")
 _SOCKET_DIRECTORY: Final = 90  # bytes; the path of a socket may have at most 107 bytes

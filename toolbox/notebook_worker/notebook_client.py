@@ -25,11 +25,9 @@ from toolbox.notebook_worker.execution_place import RunningKernel
 from toolbox.notebook_worker.failure_texts import KernelError
 from toolbox.notebook_worker.kernel_connection import Connection
 from toolbox.notebook_worker.notebook_results import CellRecord, FailedCell, Fault, TestOutcome
+from toolbox.notebook_worker.time_limits import ENDED_SECONDS, INTERRUPT_SECONDS, IOPUB_SECONDS
 
 ALIVE_SECONDS: Final = 0.2  # between two checks whether the kernel is alive
-INTERRUPT_SECONDS: Final = 3.0  # how long a kernel may take to end a cell after an interrupt
-IOPUB_SECONDS: Final = 30  # how long the last outputs of a cell may take to arrive after the end of the cell
-ENDED_SECONDS: Final = 3.0  # how long a place may take to find out how a kernel ended
 MAX_MALFORMED: Final = 1_000
 _ENDING_STATES: Final = frozenset({"restarting", "autorestarting", "dead"})
 

@@ -30,8 +30,8 @@ from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.message_channel import Channel
 from toolbox.notebook_worker.server_messages import KernelSession
 from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
+from toolbox.notebook_worker.time_limits import CONNECT_SECONDS
 
-CONNECT_SECONDS: Final = 60.0
 """How long the thread tries to open a broken connection again, in seconds."""
 _PING_SECONDS: Final = 15.0
 _CLOSE_SECONDS: Final = 2.0

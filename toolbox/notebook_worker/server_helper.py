@@ -24,9 +24,8 @@ from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.notebook_results import Fault
 from toolbox.notebook_worker.server_channels import KernelSocket
 from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
+from toolbox.notebook_worker.time_limits import CALL_SECONDS, SERVER_START_SECONDS
 
-START_SECONDS: Final = 120.0
-CALL_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.2
 _PROGRAMS: Final = Path(__file__).with_name("server_programs.py")
 
@@ -48,7 +47,7 @@ def session(rest: ServerRest, directory: str, name: str, kernel: str | None) -> 
         "kernel": {"name": kernel} if kernel else {},
     }
     try:
-        document = rest.json("POST", "/api/sessions", body, seconds=START_SECONDS)
+        document = rest.json("POST", "/api/sessions", body, seconds=SERVER_START_SECONDS)
         session_id, kernel_id = str(document["id"]), str(document["kernel"]["id"])
     except ReplyError as error:
         text = one_line(str(error))
@@ -187,7 +186,7 @@ def started(rest: ServerRest, directory: str, name: str, kernel: str) -> Iterato
             "topgallant_programs = {'__name__': 'topgallant_programs'}\n"
             f"exec(base64.b64decode({source!r}).decode(), topgallant_programs)\n"
         )
-        reply = talk.execute(code, START_SECONDS)
+        reply = talk.execute(code, SERVER_START_SECONDS)
         if reply.get("status") != "ok":
             text = one_line(f"{reply.get('ename')}: {reply.get('evalue')}")
             raise PlaceError(Fault.ENVIRONMENT, f"the kernel {kernel} cannot run programs: {text}")

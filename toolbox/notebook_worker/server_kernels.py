@@ -22,12 +22,12 @@ from toolbox.notebook_worker.execution_place import Ended, PlaceError
 from toolbox.notebook_worker.notebook_results import Fault
 from toolbox.notebook_worker.server_channels import KernelSocket, ServerKernelClient
 from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
+from toolbox.notebook_worker.time_limits import STOP_SECONDS
 
 _SAMPLER: Final = Path(__file__).with_name("use_sampler.py")
 _ROW: Final = re.compile(r"[0-9a-z_.,]{1,4000}")
 _MOST_ROWS: Final = 1_000_000
 _DAY: Final = 86400.0
-_STOP_SECONDS: Final = 10.0
 _DIED: Final = "the kernel died, and the Jupyter server restarted it; the exit status is unknown"
 
 
@@ -80,7 +80,7 @@ class ServerKernel:
     def interrupt(self, kernel_id: str) -> None:
         """Interrupt a kernel of the server, if the server answers."""
         with suppress(ReplyError, PlaceError):
-            self.rest.content("POST", f"/api/kernels/{quoted(kernel_id)}/interrupt", {}, seconds=_STOP_SECONDS)
+            self.rest.content("POST", f"/api/kernels/{quoted(kernel_id)}/interrupt", {}, seconds=STOP_SECONDS)
 
     def close(self) -> None:
         """Close all connections to the kernel."""

@@ -17,8 +17,8 @@ from toolbox.notebook_worker.notebook_settings import Limits, Runtime, Settings
 from toolbox.notebook_worker.server_helper import ServerHelper
 from toolbox.notebook_worker.server_kernels import ServerKernel
 from toolbox.notebook_worker.server_rest import ReplyError, ServerAccess, ServerRest
+from toolbox.notebook_worker.time_limits import GRACE_SECONDS, SERVER_START_SECONDS
 
-_GRACE_SECONDS: Final = 30.0  # how long the report about a killed program may take
 _MOST_NAMES: Final = 20
 _BASH: Final = ("bash", "--norc", "--noprofile")
 
@@ -117,7 +117,7 @@ class ServerPlace:
     def _run(self, command: tuple[str, ...], source: str, variables: Mapping[str, str], timeout: float) -> Ended:
         helper, limit = self._helper(), self._limits.output_bytes
         arguments = (list(command), source, dict(variables), timeout, limit)
-        result = helper.call("run", *arguments, seconds=timeout + _GRACE_SECONDS)
+        result = helper.call("run", *arguments, seconds=timeout + GRACE_SECONDS)
         try:
             texts = [
                 self._output(helper, result, name, min(int(size), limit + 1))
@@ -165,7 +165,7 @@ class ServerPlace:
         if not self._kernels.is_python:
             return None
         with suppress(PlaceError, TypeError, ValueError), server_helper.dialog(self._rest, kernel_id) as dialog:
-            return int(dialog.evaluate("__import__('os').getpid()", server_helper.START_SECONDS))
+            return int(dialog.evaluate("__import__('os').getpid()", SERVER_START_SECONDS))
         return None
 
 

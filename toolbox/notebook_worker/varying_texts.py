@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from toolbox.notebook_worker.time_limits import PATTERN_SECONDS
+
 MAX_PATTERNS: Final = 50
 MAX_PATTERN_LENGTH: Final = 1_000
-PATTERN_SECONDS: Final = 10.0
 _PROGRAM: Final = Path(__file__).with_name("pattern_replacement.py")
 
 _NUMBER: Final = r"\d[\d,]{0,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,4})?"  # limits avoid quadratic time for many digits

@@ -20,9 +20,9 @@ from typing import IO, Final
 
 from . import leftover_processes
 from .notebook_results import Fault
+from .time_limits import END_SECONDS
 
 _CHUNK: Final = 1 << 16
-_END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def background(command: Sequence[str]) -> Iterator[None]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(_END_SECONDS)
+            process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             kill_group(process.pid)
             process.wait()

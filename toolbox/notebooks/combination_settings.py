@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.notebook_worker import time_limits
 from toolbox.notebooks import runtime_files
 from toolbox.notebooks.machines import Machine
 from toolbox.notebooks.notebooks_block import NotebooksBlock
@@ -37,10 +39,20 @@ class DescribedRuntime:
     notebooks: list[NotebookFile]
     checks: Mapping[str, Path]
 
-    def seconds(self, block: NotebooksBlock) -> float:
-        """Return the sum of the time limits of all tests."""
-        tests = sum(file.entry.timeout for file in self.notebooks if file.entry.manual is None)
-        return tests + block.check_timeout * len(self.checks) + block.environment_timeout
+    def seconds(self, block: NotebooksBlock, *, uses_server: bool) -> int:
+        """Return the longest time that the worker may need if each test is within its time limit.
+
+        Args:
+            uses_server: whether the machine is on a hub.
+        """
+        return math.ceil(
+            time_limits.worker_seconds(
+                environments=block.environment_timeout,
+                checks=[block.check_timeout] * len(self.checks),
+                notebooks=[file.entry.timeout for file in self.notebooks if file.entry.manual is None],
+                uses_server=uses_server,
+            )
+        )
 
 
 def cell(

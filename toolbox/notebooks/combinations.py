@@ -28,7 +28,6 @@ RUNTIMES: Final = "runtimes"
 MACHINES: Final = "machines"
 BLOCK: Final = "notebooks"
 _WITHOUT_CONTAINERS: Final = ("local", "ssh", "tpu_vm")
-_MARGIN: Final = 120.0  # seconds that are added to the time limit of a cell, for the start of kernels and similar work
 
 
 def derive(configuration: Configuration) -> dict[str, object]:
@@ -161,11 +160,11 @@ class _Blocks:
             if (limit := machine.timeouts.run) is None:
                 continue
             for described in runtimes.values():
-                seconds = described.seconds(self.block)
-                if seconds >= limit and not self._reason(described.runtime, described.name, machine, name):
+                seconds = described.seconds(self.block, uses_server=HUB in self.backends(machine))
+                if seconds > limit and not self._reason(described.runtime, described.name, machine, name):
                     text = (
-                        f"ends a cell after {limit:g} s, but the time limits of the environment, the checks and the "
-                        f"notebooks of {described.name} are {seconds:g} s together"
+                        f"ends a cell after {limit:g} s, but the environment, the checks and the notebooks of "
+                        f"{described.name} may take {seconds:g} s within their time limits"
                     )
                     yield self._fault((MACHINES, name, "timeouts", "run"), text)
 
@@ -190,9 +189,13 @@ class _Blocks:
         """Return the targets, resources and time limits of the combinations, as entries of `matrix.settings`."""
         limited = self._limited_resources()
         entries: list[dict[str, Any]] = []
+        on_hub = [name for name, machine in self.machines.items() if HUB in self.backends(machine)]
         for name, described in runtimes.items():
-            run = math.ceil(described.seconds(self.block) + _MARGIN)
+            run = described.seconds(self.block, uses_server=False)
             entries.append({"when": {"runtime": name}, "timeouts": {"run": run}})
+            if on_hub:
+                run = described.seconds(self.block, uses_server=True)
+                entries.append({"when": {"runtime": name, "machine": on_hub}, "timeouts": {"run": run}})
         for name, machine in self.machines.items():
             takes = {"cpu": machine.cpus, "gpu": machine.gpus, "memory_gb": math.ceil(machine.memory_gb or 0)}
             resources = {label: count for label, count in takes.items() if count and label in limited}

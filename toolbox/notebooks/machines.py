@@ -14,7 +14,7 @@ class MachineTimeouts(Strict):
 
     Args:
         wait: the longest time until the worker starts.
-        run: the longest time for all tests of a combination; by default the sum of the time limits of its tests.
+        run: the longest time for all tests of a combination; by default derived from the limits of its tests.
         silence: the longest time without a line of output.
     """
 

@@ -114,7 +114,7 @@ def test_without_nvml_there_are_no_columns_of_gpus(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_program_writes_until_its_input_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_processes, "_END_SECONDS", 60.0)
+    monkeypatch.setattr(worker_processes, "END_SECONDS", 60.0)
     path = tmp_path / "samples.csv"
     with worker_processes.background(use_sampler.command(os.getpid(), path, 600)):
         pass

@@ -46,7 +46,7 @@ def test_output_arrives_in_pieces_where_it_is_received() -> None:
 
 
 def test_a_program_in_the_background_ends_with_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_processes, "_END_SECONDS", 60.0)
+    monkeypatch.setattr(worker_processes, "END_SECONDS", 60.0)
     program = f"import sys; sys.stdin.read(); open({str(tmp_path / 'end')!r}, 'w')"
     with worker_processes.background([sys.executable, "-c", program]):
         pass

@@ -13,6 +13,7 @@ import pytest
 from toolbox.config.configuration import Configuration, Request
 from toolbox.model.errors import ConfigurationError
 from toolbox.notebook_worker.notebook_settings import Settings
+from toolbox.notebook_worker.time_limits import worker_seconds
 from toolbox.notebooks import combinations, runtime_files
 
 Load = Callable[..., Configuration]
@@ -174,19 +175,24 @@ def test_a_pattern_stands_for_all_notebooks_but_not_for_copies_in_hidden_directo
     assert [book["name"] for book in cell["settings"]["notebooks"]] == ["one", "two-words"]
 
 
-def test_the_time_limit_of_a_cell_is_the_sum_of_the_limits_of_its_tests(load: Load) -> None:
+def test_the_time_limit_of_a_cell_is_the_longest_time_within_the_limits_of_its_tests(load: Load) -> None:
     text = """
 runtimes:
   x: {kernel: k, notebooks: [{file: a/one.ipynb, timeout: 100}, {file: b/one.ipynb, name: two, manual: mount it}]}
-machines: {m: {target: local}, slow: {target: local, timeouts: {run: 5000, silence: 60}}}
+machines: {m: {target: local}, slow: {target: local, timeouts: {run: 5000, silence: 60}}, h: {target: hub}}
 """
-    entries = derived(load(text, notebooks="{checks: null, check_timeout: 5, environment_timeout: 10}"))[
-        "matrix.settings"
-    ]
+    notebooks = "{checks: null, check_timeout: 5, environment_timeout: 10}"
+    entries = derived(load(text, notebooks=notebooks, targets="{hub: {backend: jupyterhub}}"))["matrix.settings"]
+    local, on_hub = (
+        worker_seconds(environments=10, checks=[5, 5], notebooks=[100], uses_server=uses_server)
+        for uses_server in (False, True)
+    )
     assert entries == [
-        {"when": {"runtime": "x"}, "timeouts": {"run": 100 + 2 * 5 + 10 + 120}},
+        {"when": {"runtime": "x"}, "timeouts": {"run": local}},
+        {"when": {"runtime": "x", "machine": ["h"]}, "timeouts": {"run": on_hub}},
         {"when": {"machine": "m"}, "target": "local"},
         {"when": {"machine": "slow"}, "target": "local", "timeouts": {"run": 5000, "silence": 60}},
+        {"when": {"machine": "h"}, "target": "hub"},
     ]
 
 
@@ -360,7 +366,7 @@ def test_a_notebook_that_is_a_link_out_of_its_directory_is_refused(load: Load) -
         ("{target: local, without_checks: {dsk: x}}", "no check `dsk`: did you mean disk?"),
         (
             "{target: local, timeouts: {run: 60}}",
-            "the time limits of the environment, the checks and the notebooks of x are 960 s together",
+            "the environment, the checks and the notebooks of x may take 1210 s within their time limits",
         ),
     ],
 )
