@@ -149,23 +149,29 @@ class _HarnessOutput:
     """The records that the harness printed.
 
     Args:
+        results: the first results.
+        left_out: the number of further results.
         end: how the check ended; None if the harness did not print its last record.
     """
 
     checked: str = ""
     results: list[dict[str, str]] = field(default_factory=list)
     end: dict[str, Any] | None = None
+    left_out: int = 0
 
     @classmethod
     def read(cls, stdout: str, marker: str) -> _HarnessOutput:
         """Read the records, and ignore everything else that the check printed."""
         output = cls()
-        for line in stdout.splitlines():
+        complete = stdout[: stdout.rfind("\n") + 1]  # the last line may have been cut when the check was ended
+        for line in complete.splitlines():
             if not line.startswith(marker):
                 continue
             record = json.loads(line[len(marker) :])
             if "result" in record and len(output.results) < _MOST_RESULTS:
                 output.results.append({name: str(text) for name, text in record["result"].items()})
+            elif "result" in record:
+                output.left_out += 1
             output.checked = record.get("checked", output.checked)
             output.end = record.get("end", output.end)
         return output
@@ -178,6 +184,9 @@ def _python_results(empty: TestResult, ended: Ended, marker: str, timeout: float
         return [_error(empty, f"the results of the check are damaged: {error}")]
     empty = replace(empty, checked=one_line(output.checked))
     results = [_python_result(empty, record) for record in output.results]
+    if output.left_out:
+        count = len(results) + output.left_out
+        results.append(_error(empty, f"the check has {count} results, and at most {_MOST_RESULTS} are read"))
     if ended.fault is not None or output.end is None:
         return [*results, _unfinished(empty, ended, timeout)]
     if "failed" in output.end:

@@ -142,6 +142,29 @@ def test_a_python_check_that_ends_early_has_a_result(body: str, expected: tuple[
     assert brief(result) == expected
 
 
+def test_a_check_with_too_many_results_does_not_pass() -> None:
+    results = python("def check(promises):\n    return [{'name': str(n), 'outcome': 'passed'} for n in range(1002)]")
+    assert len(results) == 1001
+    text = "the check has 1002 results, and at most 1000 are read"
+    assert brief(results[-1]) == (TestOutcome.ERROR, Fault.CODE, text)
+
+
+class LimitedPlace(CheckPlace):
+    """Ends each check while it prints its last record."""
+
+    def python(self, source: str, *, timeout: float) -> Ended:
+        printed = super().python(source, timeout=timeout).stdout
+        return Ended(None, printed.rstrip()[:-1], fault=Fault.TOO_MUCH_OUTPUT, message="wrote too much")
+
+
+def test_a_check_that_is_ended_in_the_middle_of_a_record_has_a_reason() -> None:
+    results = python("def check(promises):\n    return {'name': 'a', 'outcome': 'passed'}\n", LimitedPlace())
+    assert [brief(result) for result in results] == [
+        (TestOutcome.PASSED, None, ""),
+        (TestOutcome.FAILED, Fault.TOO_MUCH_OUTPUT, "wrote too much"),
+    ]
+
+
 def test_results_before_a_crash_are_kept() -> None:
     results = python("import os\ndef check(promises):\n    yield {'name': 'a', 'outcome': 'passed'}\n    os.abort()\n")
     assert [result.outcome for result in results] == [TestOutcome.PASSED, TestOutcome.ERROR]
