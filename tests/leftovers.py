@@ -23,7 +23,7 @@ from toolbox.system.processes import MARK
 
 VARIABLE: Final = "PYTEST_SESSION_OF_TOPGALLANT"
 _TEST: Final = "PYTEST_CURRENT_TEST"
-_GRACE_SECONDS: Final = 15.0  # on a busy machine, a process may take this long to end
+_GRACE_SECONDS: Final = 60.0  # on a busy machine, a process may take this long to end
 _LOOK_SECONDS: Final = 0.1
 _CHECKED: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 

@@ -35,8 +35,8 @@ def _ssh(directory: Path) -> Iterator[Site]:
     with openssh.serving(directory) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", server.environment()["PATH"])
         target = ssh.Target(host=openssh.ADDRESS, port=server.port)
-        refusal = f"cannot be reached for 1 s: ssh: connect to host {openssh.ADDRESS}"
-        yield Site("ssh", target, directory / ".cache/topgallant/attempts", server, refusal)
+        refusal = f"cannot be reached for 5 s: ssh: connect to host {openssh.ADDRESS}"
+        yield Site("ssh", target, directory / ".cache/topgallant/attempts", server, refusal, quick=5.0)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ WORKLOAD = """
     echo end {@cell.x} >>{@root}/cells
     [ ! -e {@root}/fail-{@cell.x} ]
 """
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 120.0
 
 
 class Grid:

@@ -19,7 +19,7 @@ from tests.servers import tpu
 from toolbox.system import places
 from toolbox.testing import Workspace
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 120.0
 PROJECT = {
     "projects/chips/orchestration.py": '''
         """Runs its cells on a TPU."""

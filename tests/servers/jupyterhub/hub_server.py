@@ -32,7 +32,7 @@ ACCESS_SCOPES: Final = ("read:users:name", "read:servers", "access:servers")
 # The kernels of the single-user servers: each is in an environment of its own, with the module `paint` of this version.
 KERNELS: Final = {"paint-stable": "1.0", "paint-next": "2.0"}
 _START_SECONDS: Final = 120.0
-_STOP_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 120.0
 _LOOK_SECONDS: Final = 0.05
 
 
