@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from toolbox.matrix.judgement import verdict, without
 from toolbox.matrix.plan import Cell
 from toolbox.matrix.specification import Xfail
+from toolbox.model import patterns
 from toolbox.model.backoff import pause
 from toolbox.model.cases import CaseReport
 from toolbox.model.events import (
@@ -372,7 +372,7 @@ def _unexpected(xfail: Xfail | None, conclusion: Conclusion) -> str:
             names.append(f"the check {name}")
             continue
         titles = [case.title for case in report.failures]
-        names += [title for title in titles if not any(fnmatchcase(title, test) for test in xfail.tests)]
+        names += [title for title in titles if not any(patterns.covers(test, title) for test in xfail.tests)]
         if (more := report.failed - len(titles)) > 0:
             names.append(counted(more, "more test"))
     return ", ".join(first_of(names, _MOST_NAMED))
