@@ -224,6 +224,14 @@ def test_a_kernel_that_kills_itself_has_died(bench: Bench) -> None:
     assert outcomes(result) == [(1, "failed"), (2, "skipped")]
 
 
+def test_a_kernel_that_is_replaced_by_another_program_has_died(bench: Bench) -> None:
+    result = bench.run("import os\nos.execvp('sleep', ['sleep', '600'])", cell_timeout=60)
+    assert (result.fault, result.message) == (
+        Fault.KERNEL_DIED,
+        "code cell 1: the kernel closed its sockets, or was replaced by another program (`os.exec`)",
+    )
+
+
 def test_a_kernel_that_exits_has_died(bench: Bench) -> None:
     result = bench.run("import os; os._exit(3)")
     assert result.fault is Fault.KERNEL_DIED

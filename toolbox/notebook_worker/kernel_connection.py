@@ -12,6 +12,7 @@ import zmq
 import zmq.asyncio
 from jupyter_client.manager import KernelManager
 from jupyter_core.utils import ensure_async, run_sync
+from zmq.utils.monitor import parse_monitor_message
 
 from toolbox.notebook_worker import failure_texts
 from toolbox.notebook_worker.execution_place import PlaceError, RunningKernel
@@ -19,6 +20,7 @@ from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.notebook_results import Fault
 from toolbox.notebook_worker.time_limits import READY_SECONDS
 
+REOPEN_SECONDS: Final = 2.0  # the sockets try to connect again after 0.1 s
 MESSAGE_BYTES: Final = 64 * 2**20  # by how much a message may exceed the output limit and still be received
 _CONNECTION_ERRORS = (RuntimeError, OSError, TimeoutError, ValueError, KeyError, TypeError)
 
@@ -36,6 +38,18 @@ class Connection:
     client: Any
     language_info: dict[str, Any]
     monitor: Any = None
+
+    async def is_closed(self) -> bool:
+        """Return whether the connection for outputs was closed since the last call."""
+        return bool(self.monitor and await self.monitor.poll(0))
+
+    async def is_reopened(self) -> bool:
+        """Return whether the kernel still accepts connections, after the connection for outputs was closed."""
+        deadline = time.monotonic() + REOPEN_SECONDS
+        while await self.monitor.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            if parse_monitor_message(await self.monitor.recv_multipart())["event"] == zmq.EVENT_CONNECTED:
+                return True
+        return False
 
     @property
     def language(self) -> str:
@@ -66,7 +80,7 @@ def connected(kernel: RunningKernel, output_bytes: int) -> Iterator[Connection]:
     monitor: Any = None
     try:
         language_info = run_sync(_language_info)(client, kernel)
-        monitor = client.iopub_channel.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        monitor = client.iopub_channel.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECTED)
         yield Connection(client, language_info, monitor)
     finally:
         if monitor:

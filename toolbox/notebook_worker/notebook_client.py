@@ -78,7 +78,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
     ) -> None:
         super().__init__(nb_man, km=kernel.manager, iopub_timeout=IOPUB_SECONDS, coalesce_streams=False, **kwargs)
         self.kc = connection.client
-        self._monitor = connection.monitor
+        self._connection = connection
         self.records: list[CellRecord] = []
         self.failed_cell: FailedCell | None = None
         self.failure: CellFailureError | None = None
@@ -218,22 +218,28 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
     async def _async_poll_kernel_alive(self) -> None:
         """Cancel the execution of the cell when the kernel has ended. Save the notebook when a save is due."""
         self._watcher = asyncio.current_task()
-        is_connected = True
         while await ensure_async(self.kc.is_alive()) and self._kernel.ended() is None:
-            if not is_connected:  # the connection was closed, and the kernel has not ended
-                message = f"the kernel sent a message that is much larger than {_mebibytes(self._limits.output_bytes)}"
-                self._give_up(CellFailureError(Fault.TOO_MUCH_OUTPUT, message))
-                return
             await asyncio.sleep(ALIVE_SECONDS)
             try:
                 self.nb_man.save_pending()
             except CannotWriteError as error:
                 self._stop_writing(error)
                 return
-            is_connected = not (self._monitor and await self._monitor.poll(0))
+            if await self._connection.is_closed():
+                reason = await self._disconnection()
+                self._give_up(None if self._kernel.ended() else reason)
+                return
         if self._outputs_task:  # the last outputs may be on their way
             await asyncio.wait({self._outputs_task}, timeout=ALIVE_SECONDS)
         self._give_up(None)
+
+    async def _disconnection(self) -> CellFailureError:
+        """Return why the connection for outputs was closed: by the worker, or by the kernel."""
+        if await self._connection.is_reopened():
+            message = f"the kernel sent a message that is much larger than {_mebibytes(self._limits.output_bytes)}"
+            return CellFailureError(Fault.TOO_MUCH_OUTPUT, message)
+        message = "the kernel closed its sockets, or was replaced by another program (`os.exec`)"
+        return CellFailureError(Fault.KERNEL_DIED, message)
 
     async def _async_poll_output_msg(self, parent_msg_id: str, cell: Any, cell_index: int) -> None:
         """Process the messages of the kernel until it is idle."""

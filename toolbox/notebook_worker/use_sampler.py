@@ -79,7 +79,7 @@ class ProcessTree:
 
 
 def _use(pid: int) -> Use | None:
-    """Return the use of a process; None if it has ended."""
+    """Return the use of a process; None if it has ended. A process that is ending has no memory any more."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is three times as slow here
             fields = file.read().rpartition(b")")[2].split()
@@ -88,7 +88,7 @@ def _use(pid: int) -> Use | None:
     if not fields or fields[0] in b"ZX":
         return None
     memory = int(fields[_RSS]) * _PAGE
-    return Use(int(fields[_STARTED]), int(fields[_UTIME]) + int(fields[_STIME]), memory)
+    return Use(int(fields[_STARTED]), int(fields[_UTIME]) + int(fields[_STIME]), memory) if memory else None
 
 
 def _children(pid: int) -> Iterator[int]:
@@ -148,7 +148,8 @@ def sample(pid: int, file: TextIO, seconds: float, wait: Callable[[float], bool]
     file.write(",".join(["time", "cpu_percent", "memory_bytes", *gpus.columns]) + "\n")
     tree = ProcessTree(pid)
     due, is_last = time.monotonic(), False
-    _write(file, None, tree.memory, gpus)
+    if tree.memory:
+        _write(file, None, tree.memory, gpus)
     while not is_last:
         due = max(due + seconds, time.monotonic())
         is_last = wait(max(0.0, due - time.monotonic()))

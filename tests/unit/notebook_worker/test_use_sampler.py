@@ -57,6 +57,14 @@ def test_a_process_that_has_ended_has_no_sample() -> None:
     assert ProcessTree(process.pid).sample() is None
 
 
+def test_a_process_that_is_ending_has_no_sample_of_0_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system removes the memory of a process some time before the process becomes a zombie."""
+    monkeypatch.setattr(use_sampler, "_PAGE", 0)
+    file = io.StringIO()
+    use_sampler.sample(os.getpid(), file, 0.05, lambda _: True)
+    assert rows(file.getvalue()) == []
+
+
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
