@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.secrets import Secret
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,79}")
 _PARAMETER: Final = re.compile(r"[^\W\d][\w.]{0,254}|\.[^\W\d][\w.]{0,254}")  # in R, names may contain dots
@@ -48,6 +49,12 @@ def _is_expression(text: str) -> str:
     return text
 
 
+def _is_public(value: object) -> object:
+    if isinstance(value, Secret):
+        raise ValueError("a secret cannot be here, because executed notebooks contain it: use `matrix.workload.env`")  # noqa: TRY004  # pydantic reports only value errors
+    return value
+
+
 def is_json(value: JsonValue) -> JsonValue:
     """Return a value that can be written as JSON. Raise ValueError for NaN and infinity."""
     json.dumps(value, allow_nan=False)
@@ -70,7 +77,7 @@ Name = Annotated[str, AfterValidator(is_name)]
 Text = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Reasons = dict[Text, Text]
-Json = Annotated[JsonValue, AfterValidator(is_json)]
+Json = Annotated[JsonValue, BeforeValidator(_is_public), AfterValidator(is_json)]
 
 
 class Substitution(Strict):

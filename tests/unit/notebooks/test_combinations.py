@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from toolbox.config.configuration import Configuration, Request
 from toolbox.model.errors import ConfigurationError
+from toolbox.model.secrets import Secret
 from toolbox.notebook_worker.notebook_settings import Settings
 from toolbox.notebook_worker.time_limits import worker_seconds
 from toolbox.notebooks import combinations, runtime_files
+from toolbox.notebooks.runtimes import Notebook
 
 Load = Callable[..., Configuration]
 CONTRACTS = [Path("projects/notebooks/contracts").absolute()]
@@ -125,6 +128,12 @@ machines: {small: {target: local, cpus: 2, memory_gb: 0.5, promises: {packages: 
     assert (second.name, second.parameters, second.cell_timeout, second.timeout) == ("other", {"n": 1}, 30, 30)
     assert second.ignore == (("0x\\w+", ""), ("a", "b"))
     assert not settings.uses_server
+
+
+def test_a_secret_cannot_be_a_parameter_of_a_notebook() -> None:
+    with pytest.raises(ValidationError, match=r"executed notebooks contain it: use `matrix\.workload\.env`") as caught:
+        Notebook(file="a/one.ipynb", parameters={"token": Secret("hunter2")})  # type: ignore[dict-item]
+    assert "hunter2" not in str(caught.value)
 
 
 def test_the_directories_of_notebooks_are_sent_under_names_of_their_own(load: Load) -> None:
