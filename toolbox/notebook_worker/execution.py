@@ -6,7 +6,6 @@ import hashlib
 import re
 import shutil
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from toolbox.notebook_worker.notebook_results import (
     TestResult,
 )
 from toolbox.notebook_worker.notebook_settings import Limits, NotebookSettings
+from toolbox.notebook_worker.temporary_directories import temporary_directory
 
 if TYPE_CHECKING:
     from toolbox.notebook_worker.kernel_connection import Connection
@@ -231,8 +231,8 @@ def _without_ids(records: list[CellRecord]) -> tuple[CellRecord, ...]:
 @contextmanager
 def _copy_of(directory: Path) -> Iterator[Path]:
     """Copy a directory, so that notebooks do not see the files of one another."""
-    with tempfile.TemporaryDirectory(prefix="topgallant-notebook-", ignore_cleanup_errors=True) as temporary:
-        copy = Path(temporary, "work")
+    with temporary_directory() as temporary:
+        copy = temporary / "work"
         shutil.copytree(directory, copy, symlinks=True, ignore=_special_files)
         yield copy
 

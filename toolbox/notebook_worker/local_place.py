@@ -17,6 +17,7 @@ from . import cpu_reservation, environments, local_kernels, oom_kills, program_v
 from .execution_place import Ended, PlaceError, RunningKernel
 from .notebook_results import Fault
 from .notebook_settings import Limits, Runtime, Settings
+from .temporary_directories import temporary_directory
 
 LAUNCHER: Final = Path(__file__).with_name("limits_launcher.py")
 _SIGKILL: Final = -9
@@ -36,7 +37,7 @@ def opened(settings: Settings, environment: Path | None, directory: Path) -> Ite
             locks = environments.directory(settings.environments) / "cpus"
             cpus = tuple(resources.enter_context(cpu_reservation.reserved(settings.limits.cpus, locks)))
         # The sockets of kernels are here: the path of a socket may have only 107 bytes.
-        private = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="nb-", ignore_cleanup_errors=True)))
+        private = resources.enter_context(temporary_directory())
         yield LocalPlace(settings.runtime, settings.limits, environment, directory, private, cpus)
 
 
