@@ -33,7 +33,7 @@ class ForeignServer(StepError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"the server {name} has labels of another owner, or no labels, so Topgallant neither uses nor deletes the "
-            "server; if you need it no longer, delete it on the page of the hub",
+            "server; if it is no longer needed, delete it on the page of the hub",
             cause=Cause.CONFIGURATION,
         )
 

@@ -34,7 +34,7 @@ class FileLock:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(left, _RETRY_SECONDS))  # a lock of a file has no time limit
+            time.sleep(min(left, _RETRY_SECONDS))  # flock has no timeout
         return True
 
     def _try(self, mode: int) -> bool:

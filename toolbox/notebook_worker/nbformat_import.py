@@ -1,7 +1,7 @@
 """Imports nbformat without a parser that notebooks do not need.
 
 nbformat imports jsonschema, which imports `rfc3987_syntax` where that is installed, for example with jupyter_server.
-The import of this parser takes more than a second. Only the check of IRIs uses it; notebooks have none.
+The import of this parser takes more than a second. Only the check of IRIs uses the parser, and notebooks have no IRIs.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def missing() -> list[str]:
 
 
 def started() -> float:
-    """Return when the worker was started, by `time.monotonic`, whose value this program has in common with the first.
+    """Return when the worker was started first, by `time.monotonic`, which is the same clock in all processes.
 
     The worker may have been started again by `ensure`.
     """

@@ -35,7 +35,7 @@ from toolbox.notebook_worker.time_limits import CONNECT_SECONDS
 """How long the thread tries to open a broken connection again, in seconds."""
 _PING_SECONDS: Final = 15.0
 _CLOSE_SECONDS: Final = 2.0
-_PROBE_SECONDS: Final = 3.0  # between two questions that find out whether the kernel was restarted
+_PROBE_SECONDS: Final = 3.0  # between two requests that show whether the kernel was restarted
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _LARGEST_MESSAGE: Final = 1 << 28
@@ -211,9 +211,9 @@ class KernelSocket:
                 raise
 
     async def _ask(self, socket: Any) -> None:
-        """Ask the kernel for information again and again, because a server does not announce that a client restarts it.
+        """Request information from the kernel repeatedly, because a server does not announce a restart by a client.
 
-        A reply tells the session of the kernel, and a kernel that was restarted has another one. Kernels answer on this
+        Each reply contains the session of the kernel. A restarted kernel has another session. Kernels answer on this
         channel while they execute a cell, or else after the cell.
         """
         self._probe, before = "", None

@@ -1,4 +1,4 @@
-"""Messages of the websocket of a kernel: their form, and what they tell about the kernel and the Jupyter server."""
+"""Messages of the websocket of a kernel: their format, and what they say about the kernel and the server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _LIMITS: Final = {"data": "iopub_data_rate_limit", "message": "iopub_msg_rate_li
 class KernelSession:
     """The session of a kernel, which each of its messages names: it stays the same until the kernel is restarted.
 
-    Some kernels name the session of their client, or another one in each message. Of these, nothing is known.
+    Some kernels name the session of their client, or a new session in each message. For such kernels, a restart cannot
+    be recognised.
 
     Args:
-        client: the session of the client, in which the server sends messages of its own.
+        client: the session of the client. The server uses it for its own messages.
     """
 
     def __init__(self, client: str) -> None:
@@ -28,7 +29,7 @@ class KernelSession:
         self._confirmed = ""
 
     def is_other(self, session: object) -> bool:
-        """Note the session of a message, and return whether another kernel process has sent the message."""
+        """Record the session of a message, and return whether another kernel process has sent the message."""
         if not isinstance(session, str) or session in ("", self._client):
             return False
         if session == self._latest:

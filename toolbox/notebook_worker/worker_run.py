@@ -200,7 +200,7 @@ class WorkerRun:
     def _test_without_runtime(self, error: PlaceError) -> None:
         """Record that the tests cannot run. If the environment could not be made, the tests are skipped.
 
-        Checks that need no environment are then executed nevertheless, unless the attempt will be repeated.
+        Checks that need no environment are executed even then, except if the attempt will be repeated.
         """
         has_environment = self.settings.uses_server or bool(self.report.environment)
         is_skipped = self.settings.runtime.requirements is not None and not has_environment

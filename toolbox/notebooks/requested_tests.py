@@ -22,7 +22,7 @@ class RequestedTest:
     """A test that the worker was to execute.
 
     Args:
-        manual: what a person must do first. The worker must skip such a test. None for a test to execute.
+        manual: what a person must do first. The worker must skip such a test. None if it must execute the test.
     """
 
     kind: TestKind

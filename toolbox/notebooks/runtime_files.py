@@ -54,7 +54,7 @@ class NotebookFile:
 
     @property
     def measured(self) -> MeasuredNotebook:
-        """The notebook as `notebook_metrics` measures it."""
+        """The description of the notebook that `notebook_metrics` uses."""
         return MeasuredNotebook(self.name, self.path if self.entry.cell_metrics else None)
 
     def settings(self) -> dict[str, Any]:
