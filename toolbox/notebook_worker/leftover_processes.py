@@ -1,7 +1,7 @@
-"""Kills the processes that a kernel or a program leaves, also those that have a session of their own.
+"""Kills the processes that a kernel or a program leaves, also processes that have started a new session.
 
-A process that starts a session leaves the process group of its program. If its parent ends, the worker becomes its
-parent (`adopt_orphans`). So each process that the program started is a descendant of the worker.
+A process that starts a session is no longer in the process group of its program. If the parent of a process ends, the
+worker becomes its parent (`adopt_orphans`). So all processes that the program started are descendants of the worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARENT, _STARTED = 1, 19  # fields of /proc/PID/stat after the name, counted fr
 
 
 class _Process(NamedTuple):
-    """A process: the start time tells it apart from a later process with the same ID."""
+    """A process. The start time distinguishes it from a later process with the same ID."""
 
     pid: int
     started: int
@@ -52,7 +52,7 @@ def killed() -> Iterator[None]:
 
 
 def _descendants(ignored: frozenset[_Process]) -> frozenset[_Process]:
-    """Return the descendants of this process, without some processes and the descendants of these."""
+    """Return the descendants of this process, except the given processes and their descendants."""
     children: dict[int, list[_Process]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

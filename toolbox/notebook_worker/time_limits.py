@@ -1,7 +1,7 @@
 """The time limits of the steps of the worker, in seconds, and the longest time that the worker may need.
 
-`toolbox/notebooks/` derives the time limit of a cell of the matrix from this time, so that the limit of a step is
-always exceeded first: only the worker can tell which test was too slow.
+`toolbox/notebooks/` derives the time limit of a cell of the matrix from this time, so that a slow step always exceeds
+its own limit first. Only the worker knows which test was too slow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ END_SECONDS: Final = 5.0  # for a program in the background to end
 PATTERN_SECONDS: Final = 10.0  # for the expressions of `ignore`
 # Kernels
 START_TIMEOUT: Final = 120.0  # for a kernel to start
-READY_SECONDS: Final = 60.0  # for a kernel to answer, and again to tell its language
+READY_SECONDS: Final = 60.0  # for a kernel to answer, and again to report its language
 INTERRUPT_SECONDS: Final = 3.0  # for a kernel to accept an interrupt, and again to end the cell
 IOPUB_SECONDS: Final = 30  # for the last outputs of a cell to arrive after the end of the cell
 ENDED_SECONDS: Final = 3.0  # for a place to find out how a kernel ended
@@ -28,7 +28,8 @@ CALL_SECONDS: Final = 30.0  # for the answer of a helper kernel
 GRACE_SECONDS: Final = 30.0  # for the report about a program that was killed
 STOP_SECONDS: Final = 10.0  # for a server to interrupt a kernel
 
-# Steps without a limit of their own: the start of the worker and the end of its cache, and the files of a notebook.
+# Estimates for steps without a limit: the start of the worker, the removal of old environments, and the files of a
+# notebook.
 _WORKER_SECONDS: Final = 120.0
 _FILES_SECONDS: Final = 60.0
 _CHECK: Final = 2 * KILL_SECONDS

@@ -246,7 +246,7 @@ class _Blocks:
         return targets
 
     def backends(self, machine: Machine) -> set[str]:
-        """Return the names of the backends of the targets on which a machine may be."""
+        """Return the names of the backends of a machine's targets."""
         chosen = set(machine.targets)
         return {backend for name, (backend, labels) in self._targets().items() if chosen & {name, *labels}}
 
