@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from pydantic import ValidationError
 from tests.unit.notebooks.worker_files import cell, failed_notebook, result, write_results
 from toolbox.metrics.notebook import Source
 from toolbox.notebook_worker.notebook_results import CellRecord, NotebookRecord, TestKind, TestOutcome
+from toolbox.notebooks import result_records
+from toolbox.notebooks.result_records import ResultRecord, ResultsFault
 
 CELLS = (
     cell(1, id="load", seconds=0.5, cpu_seconds=0.4, peak_memory_bytes=100),
@@ -53,6 +56,30 @@ def test_a_figure_is_read(tmp_path: Path, fields: dict[str, Any], value: float) 
 def test_a_cell_that_was_not_executed_has_no_figure(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read(tmp_path, **fields)
+
+
+def test_the_metrics_of_an_attempt_parse_the_results_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[Path] = []
+    original = result_records.read
+
+    def counted(directory: Path, file: str) -> Iterator[ResultRecord | ResultsFault]:
+        parsed.append(directory)
+        return original(directory, file)
+
+    monkeypatch.setattr(result_records, "read", counted)
+    assert read(tmp_path, cell="load") == 0.5
+    assert Source(notebook="train", cell=2).read(tmp_path) == 2.0
+    assert parsed == [tmp_path]
+    write_results(tmp_path, result(notebook=NotebookRecord(cells=(cell(1, seconds=9.0),))))
+    assert Source(notebook="train").read(tmp_path) == 9.0
+
+
+def test_a_damaged_file_has_no_figures(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/results.jsonl").write_text("5\n" * 200)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="has 100 lines that are not results"):
+            Source(notebook="train").read(tmp_path)
 
 
 def test_a_time_that_is_not_known_of_each_cell_is_not_known_of_the_notebook(tmp_path: Path) -> None:
