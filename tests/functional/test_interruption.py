@@ -272,7 +272,7 @@ def test_the_third_signal_does_not_wait_for_a_target(grid: Grid) -> None:
         running.send(signal.SIGTERM)
         running.wait_for("send 1 more to stop the cleanup")
         running.send(signal.SIGINT)
-        outcome = running.wait(15)
+        outcome = running.wait(60)
     assert outcome.exit_code == 130, str(outcome)
     assert "Traceback" not in outcome.stdout + outcome.stderr
     assert (grid.verdicts, grid.phases, grid.alive()) == ({"a": "cancelled"}, ["prepare"], [])

@@ -222,7 +222,7 @@ def test_a_container_whose_output_is_not_read_ends_when_its_logs_have_been_fetch
     pod.wait_for("exit_code")  # the pipe of the output is full by then
     assert runs(supervisor)
     fetched(pod, logs=("stdout",))
-    assert supervisor.wait(10) == 0
+    assert supervisor.wait(60) == 0
 
 
 def test_space_for_the_note_that_logs_were_sent_is_reserved_before_the_workload_starts(pod: Pod) -> None:

@@ -208,7 +208,7 @@ def test_a_submission_without_an_answer_may_have_started_the_workload(machine: M
     with pytest.raises(
         SubmissionUnknown, match=r"^the workload may have been started; there: the host cannot be reached"
     ):
-        one.start("true", timeout=1.5)
+        one.start("true", timeout=3)
 
 
 def test_a_refusal_after_a_submission_without_an_answer_proves_nothing(machine: Machines) -> None:
@@ -220,7 +220,7 @@ def test_a_refusal_after_a_submission_without_an_answer_proves_nothing(machine: 
 
 def test_an_attempt_is_unreachable_after_its_timeout(machine: Machines) -> None:
     one = machine()
-    there = one.start("sleep", "60", timeout=0.5)
+    there = one.start("sleep", "60", timeout=2)
     one.answer(*[REFUSED] * 99)
     one.disconnect()
     wait_for(lambda: one.notified, "a notification")

@@ -432,7 +432,7 @@ def test_logs_that_are_still_being_fetched_when_the_pod_has_ended_are_waited_for
     server.answers("GET", f"{PODS}/p/exec", Talk(send_late))
     attempt = followed.add()
     tracker.store.see_pod(HOLDER)
-    assert is_requested.wait(10)
+    assert is_requested.wait(60)
     tracker.store.see_pod(ended(report=RECORD, has_files=False))
     assert followed.outcome(attempt).log_fault == ""
     assert (attempt.directory / "stdout.log").read_bytes() == LINES
