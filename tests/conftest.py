@@ -15,8 +15,11 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; programs would inherit it
+    # Programs would inherit an ignored signal. They do not inherit a handler.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # below nohup, which is to keep the tests running
+        signal.signal(signal.SIGHUP, lambda *_: None)
     if not hasattr(config, "workerinput"):  # not in a worker of pytest-xdist
         config.pluginmanager.register(Leftovers(config))
 
