@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tests.functional import notebook_runs
 from toolbox.notebook_worker import execution, local_place
+from toolbox.notebook_worker.executed_notebook import CannotWriteError
 from toolbox.notebook_worker.notebook_results import Fault, NotebookRecord, TestOutcome, TestResult
 from toolbox.notebook_worker.notebook_settings import Limits, NotebookSettings, Runtime, Settings
 
@@ -210,6 +212,15 @@ def test_the_time_limit_of_the_notebook_names_the_cell_at_which_it_ended(bench: 
         Fault.TIMEOUT,
         "code cell 2: the notebook exceeded its time limit of 3 s",
     )
+
+
+def test_a_full_disk_is_not_a_fault_of_the_notebook(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def copytree(*_: object, **__: object) -> None:
+        raise shutil.Error([("data", "copy", "[Errno 28] No space left on device: 'data' -> 'copy'")])
+
+    monkeypatch.setattr(shutil, "copytree", copytree)
+    with pytest.raises(CannotWriteError, match="No space left on device"):
+        bench.run("1")
 
 
 def test_a_kernel_that_kills_itself_has_died(bench: Bench) -> None:

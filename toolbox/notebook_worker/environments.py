@@ -170,7 +170,10 @@ class EnvironmentStore:
         pip = [interpreter, *_PIP, f"--log={pip_log}", f"--requirement={requirements}"]
         temporary = path / _TEMPORARY
         temporary.mkdir()
-        for command in ([python, "-m", "venv", str(path)], pip):
+        # venv hides why its own call of ensurepip failed.
+        venv = [python, "-m", "venv", str(path), "--without-pip"]
+        ensurepip = [interpreter, "-I", "-m", "ensurepip", "--upgrade", "--default-pip"]
+        for command in (venv, ensurepip, pip):
             self._run(command, pip_log, python, lock, temporary)
         shutil.rmtree(temporary)
         pip_log.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import shutil
@@ -14,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from toolbox.notebook_worker import cell_usage, nbformat_import, notebook_reading, notebook_results
+from toolbox.notebook_worker import cell_usage, nbformat_import, notebook_reading, notebook_results, pip_failures
 from toolbox.notebook_worker.execution_place import Place, PlaceError, RunningKernel
 from toolbox.notebook_worker.failure_texts import cleaned_source, one_line
 from toolbox.notebook_worker.notebook_reading import NotebookFile, NotebookFileError
@@ -103,7 +104,9 @@ class _Execution:
             return self._ended(error.fault, one_line(str(error)))
         except CannotWriteError:
             raise
-        except Exception as error:  # noqa: BLE001 - a broken notebook must not end the tests of the others
+        except Exception as error:
+            if pip_failures.is_disk_full([str(error)]):  # for example while the files of the notebook were copied
+                raise CannotWriteError(errno.ENOSPC, "No space left on device") from error
             traceback.print_exc(file=sys.stderr)
             return self._ended(Fault.INTERNAL, f"the worker failed: {one_line(repr(error))}")
 

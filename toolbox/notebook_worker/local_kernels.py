@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from . import leftover_processes, oom_kills, use_sampler, worker_processes
+from . import leftover_processes, oom_kills, pip_failures, use_sampler, worker_processes
 from .execution_place import Ended, PlaceError
 from .failure_texts import last_line
 from .notebook_results import Fault
@@ -115,6 +115,8 @@ def started(
             try:
                 run_sync(_start)(manager, directory, variables, stderr.inlet)
             except (OSError, RuntimeError) as error:
+                if pip_failures.is_disk_full([str(error)]):
+                    raise
                 raise _not_started(specification, str(error), stderr.text()) from None
             finally:
                 stderr.close_inlet()

@@ -56,7 +56,7 @@ def unfetched(pip_log: Path) -> list[str]:
 
 
 def is_disk_full(lines: Sequence[str]) -> bool:
-    """Return whether pip failed because the disk is full."""
+    """Return whether messages of errors say that the disk is full."""
     return any(_FULL.search(line) for line in lines)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +40,18 @@ def _interpreter(tmp_path: Path) -> FakeInterpreter:
 def used(store: EnvironmentStore, interpreter: FakeInterpreter, *requirements: str) -> Environment:
     with store.prepared(requirements, interpreter.path) as environment:
         return environment
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Do the work in a process of its own, which ends with status 0 if the work did, and return its ID."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return pid
 
 
 def test_an_environment_is_made_once(store: EnvironmentStore, interpreter: FakeInterpreter) -> None:
@@ -102,8 +113,9 @@ def test_a_failed_installation_leaves_nothing(tmp_path: Path, store: Environment
     assert not [path for path in store.directory.iterdir() if path.is_dir()]
 
 
-def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path, store: EnvironmentStore) -> None:
-    interpreter = FakeInterpreter(tmp_path, pip="echo 'OSError: [Errno 28] No space left on device'; exit 1")
+@pytest.mark.parametrize("program", ["ensurepip", "pip"])
+def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path, store: EnvironmentStore, program: str) -> None:
+    interpreter = FakeInterpreter(tmp_path, **{program: "echo 'OSError: [Errno 28] No space left on device'; exit 1"})
     with pytest.raises(OSError, match="No space") as caught:
         used(store, interpreter)
     assert caught.value.errno == errno.ENOSPC
@@ -130,14 +142,9 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, interpreter
 def test_workers_that_need_the_same_environment_wait_for_one(tmp_path: Path, store: EnvironmentStore) -> None:
     os.mkfifo(tmp_path / "go")
     interpreter = FakeInterpreter(tmp_path, pip=f"cat {tmp_path}/go")
-    results: list[Environment] = []
-    workers = [threading.Thread(target=lambda: results.append(used(store, interpreter))) for _ in range(3)]
-    for worker in workers:
-        worker.start()
+    workers = [forked(lambda: used(store, interpreter)) for _ in range(3)]
     (tmp_path / "go").write_text("go")  # opens when pip of the first worker reads
-    for worker in workers:
-        worker.join()
-    assert len(results) == 3
+    assert [os.waitpid(worker, 0)[1] for worker in workers] == [0, 0, 0]
     assert len(interpreter.made) == 1
 
 
@@ -172,10 +179,7 @@ def test_a_worker_that_is_killed_leaves_no_environment_in_use(tmp_path: Path, st
     for name in ("started", "never"):
         os.mkfifo(tmp_path / name)
     slow = FakeInterpreter(tmp_path, pip=f"echo > {tmp_path}/started; cat {tmp_path}/never")
-    pid = os.fork()
-    if pid == 0:
-        used(store, slow)
-        os._exit(1)
+    pid = forked(lambda: used(store, slow))
     (tmp_path / "started").read_text()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
