@@ -196,9 +196,12 @@ class EnvironmentStore:
             files=[lock.file],
         )
         self.log.end()
+        last = one_line(next((line for line in reversed(self.log.tail) if line.strip()), ""), 200)
         if end.fault is Fault.TIMEOUT:
-            last = next((line for line in reversed(self.log.tail) if line.strip()), "")
-            raise self._late(f"the installation was ended; its last output is `{one_line(last, 200)}`")
+            raise self._late(f"the installation was ended; its last output is `{last}`")
+        if end.status < 0:
+            message = f"the signal {-end.status} ended the installation; its last output is `{last}`"
+            raise PlaceError(Fault.ENVIRONMENT, message)
         if end.status == 0:
             return
         for line in pip_failures.unfetched(pip_log):

@@ -113,6 +113,13 @@ def test_a_failed_installation_leaves_nothing(tmp_path: Path, store: Environment
     assert not [path for path in store.directory.iterdir() if path.is_dir()]
 
 
+def test_a_signal_that_ends_pip_is_named(tmp_path: Path, store: EnvironmentStore) -> None:
+    interpreter = FakeInterpreter(tmp_path, pip="echo Collecting a; kill -9 $$")
+    with pytest.raises(PlaceError, match="the signal 9 ended the installation; its last output is `Collecting a`"):
+        used(store, interpreter)
+    assert not [path for path in store.directory.iterdir() if path.is_dir()]
+
+
 @pytest.mark.parametrize("program", ["ensurepip", "pip"])
 def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path, store: EnvironmentStore, program: str) -> None:
     interpreter = FakeInterpreter(tmp_path, **{program: "echo 'OSError: [Errno 28] No space left on device'; exit 1"})
