@@ -18,9 +18,8 @@ from toolbox.notebook_worker import failure_texts
 from toolbox.notebook_worker.execution_place import PlaceError, RunningKernel
 from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.notebook_results import Fault
-from toolbox.notebook_worker.time_limits import READY_SECONDS
+from toolbox.notebook_worker.time_limits import ACCEPT_SECONDS, READY_SECONDS
 
-REOPEN_SECONDS: Final = 2.0  # the sockets try to connect again after 0.1 s
 MESSAGE_BYTES: Final = 64 * 2**20  # by how much a message may exceed the output limit and still be received
 _CONNECTION_ERRORS = (RuntimeError, OSError, TimeoutError, ValueError, KeyError, TypeError)
 
@@ -40,16 +39,23 @@ class Connection:
     monitor: Any = None
 
     async def is_closed(self) -> bool:
-        """Return whether the connection for outputs was closed since the last call."""
+        """Return whether the connection for outputs was closed."""
         return bool(self.monitor and await self.monitor.poll(0))
 
-    async def is_reopened(self) -> bool:
-        """Return whether the kernel still accepts connections, after the connection for outputs was closed."""
-        deadline = time.monotonic() + REOPEN_SECONDS
-        while await self.monitor.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            if parse_monitor_message(await self.monitor.recv_multipart())["event"] == zmq.EVENT_CONNECTED:
-                return True
-        return False
+    async def is_accepted(self) -> bool:
+        """Return whether the kernel accepts another connection for outputs."""
+        socket = self.client.iopub_channel.socket
+        probe = socket.context.socket(zmq.SUB)
+        monitor = probe.get_monitor_socket(zmq.EVENT_CONNECTED | zmq.EVENT_CONNECT_RETRIED)
+        try:
+            probe.connect(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+            if not await monitor.poll(ACCEPT_SECONDS * 1000):
+                return False
+            return bool(parse_monitor_message(await monitor.recv_multipart())["event"] == zmq.EVENT_CONNECTED)
+        finally:
+            probe.disable_monitor()
+            monitor.close(linger=0)
+            probe.close(linger=0)
 
     @property
     def language(self) -> str:
@@ -80,7 +86,7 @@ def connected(kernel: RunningKernel, output_bytes: int) -> Iterator[Connection]:
     monitor: Any = None
     try:
         language_info = run_sync(_language_info)(client, kernel)
-        monitor = client.iopub_channel.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECTED)
+        monitor = client.iopub_channel.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         yield Connection(client, language_info, monitor)
     finally:
         if monitor:

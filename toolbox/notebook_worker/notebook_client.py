@@ -92,6 +92,7 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         self._error: KernelError | None = None
         self._ends_notebook = False
         self._malformed = 0
+        self._has_closed_sockets = False
         self._write_error: CannotWriteError | None = None
         self._watcher: asyncio.Task[Any] | None = None
         self._outputs_task: asyncio.Task[Any] | None = None
@@ -186,7 +187,10 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
         while (ended := self._kernel.ended()) is None and time.monotonic() < deadline:
             time.sleep(0.05)
         fault = (ended.fault if ended else None) or Fault.KERNEL_DIED
-        return CellFailureError(fault, failure_texts.end_of_kernel(ended), details=ended.stderr if ended else "")
+        message = failure_texts.end_of_kernel(ended)
+        if ended is None and self._has_closed_sockets:
+            message = "the kernel closed its sockets, or was replaced by another program (`os.exec`)"
+        return CellFailureError(fault, message, details=ended.stderr if ended else "")
 
     # The methods below override methods of nbclient, which calls them while it executes a cell.
 
@@ -225,21 +229,17 @@ class CellsClient(PapermillNotebookClient):  # type: ignore[misc]
             except CannotWriteError as error:
                 self._stop_writing(error)
                 return
-            if await self._connection.is_closed():
-                reason = await self._disconnection()
-                self._give_up(None if self._kernel.ended() else reason)
-                return
+            if await self._connection.is_closed():  # by the worker, or by the kernel
+                if await self._connection.is_accepted():
+                    limit = _mebibytes(self._limits.output_bytes)
+                    message = f"the kernel sent a message that is much larger than {limit}"
+                    self._give_up(CellFailureError(Fault.TOO_MUCH_OUTPUT, message))
+                    return
+                self._has_closed_sockets = True
+                break
         if self._outputs_task:  # the last outputs may be on their way
             await asyncio.wait({self._outputs_task}, timeout=ALIVE_SECONDS)
         self._give_up(None)
-
-    async def _disconnection(self) -> CellFailureError:
-        """Return why the connection for outputs was closed: by the worker, or by the kernel."""
-        if await self._connection.is_reopened():
-            message = f"the kernel sent a message that is much larger than {_mebibytes(self._limits.output_bytes)}"
-            return CellFailureError(Fault.TOO_MUCH_OUTPUT, message)
-        message = "the kernel closed its sockets, or was replaced by another program (`os.exec`)"
-        return CellFailureError(Fault.KERNEL_DIED, message)
 
     async def _async_poll_output_msg(self, parent_msg_id: str, cell: Any, cell_index: int) -> None:
         """Process the messages of the kernel until it is idle."""

@@ -19,6 +19,7 @@ START_TIMEOUT: Final = 120.0  # for a kernel to start
 READY_SECONDS: Final = 60.0  # for a kernel to answer, and again to report its language
 INTERRUPT_SECONDS: Final = 3.0  # for a kernel to accept an interrupt, and again to end the cell
 IOPUB_SECONDS: Final = 30  # for the last outputs of a cell to arrive after the end of the cell
+ACCEPT_SECONDS: Final = 5.0  # for a kernel on the same machine to accept a connection
 ENDED_SECONDS: Final = 3.0  # for a place to find out how a kernel ended
 SHUTDOWN_SECONDS: Final = 3.0  # for a kernel to shut down, and again to end after a signal
 # Jupyter servers
@@ -39,6 +40,7 @@ _NOTEBOOK: Final = (
     + 2 * READY_SECONDS
     + IOPUB_SECONDS
     + 2 * INTERRUPT_SECONDS
+    + ACCEPT_SECONDS
     + ENDED_SECONDS
     + END_SECONDS
     + 2 * SHUTDOWN_SECONDS
