@@ -352,7 +352,7 @@ def _refuse_depth(text: str, source: str) -> None:
         raise ConfigurationError(_yaml_fault(error, source)) from None
 
 
-def _too_deep(mark: yaml.Mark | None, source: str) -> ConfigurationError:
+def _too_deep(mark: Any, source: str) -> ConfigurationError:
     where = f"{source}:{mark.line + 1}" if mark is not None else source
     return ConfigurationError(f"{where}: values are nested more than {_DEEPEST} deep")
 
