@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 import venv
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +81,20 @@ class Hub:
         """Return the named servers of a user, also stopped ones, by name."""
         model = self.request("GET", f"/users/{user or self.user}?include_stopped_servers=1")
         return {name: server for name, server in model["servers"].items() if name}
+
+    def requested(self) -> Counter[str]:
+        """Return how often clients have requested the start of each server, by its name."""
+        pattern = re.compile(r"POST .*/servers/([^/]+)")
+        matches = ((pattern.fullmatch(request), count) for request, count in self.front.requests.items())
+        return Counter({match[1]: count for match, count in matches if match})
+
+    def started(self) -> Counter[str]:
+        """Return how often the hub has started each server, by its name."""
+        return Counter(re.findall(r"start of the server (\S+)", self.log.read_text()))
+
+    def add_kernel(self, name: str, python: str) -> None:
+        """Let the servers offer the ipykernel of a Python as a kernel."""
+        _write_kernel(self.log.parent, name, python)
 
     def start_server(self, name: str, **options: object) -> None:
         """Request a server as the administrator."""
@@ -183,9 +199,13 @@ def _create_kernel(directory: Path, name: str, version: str) -> None:
     packages = environment / "lib" / python / "site-packages"
     (packages / "paint.py").write_text(f'__version__ = "{version}"\n')
     (packages / "ipykernel.pth").write_text(f"{_site_packages()}\n")
+    _write_kernel(directory, name, str(environment / "bin/python"))
+
+
+def _write_kernel(directory: Path, name: str, python: str) -> None:
     kernel = directory / "jupyter/kernels" / name
     kernel.mkdir(parents=True)
-    arguments = [str(environment / "bin/python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    arguments = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": arguments, "display_name": name, "language": "python"}
     (kernel / "kernel.json").write_text(json.dumps(spec))
 

@@ -2,24 +2,30 @@
 
 The profile is the option `profile` of a start:
 
-- `small` and `large` are Jupyter servers, which know their profile by the variable `SERVER_PROFILE`;
+- `small` and `large` are Jupyter servers. `small` may use one processor, and `large` may use all;
 - `bare` is a web server without Jupyter, which starts in a tenth of a second;
 - `progress` is `bare` after a client has received three events of progress;
 - `fail` is a start that raises an error;
 - `full` is a start for which a cluster has no room, as KubeSpawner reports it, and which never ends;
 - `slow` never becomes ready.
+
+Servers know their profile and their image by the variables `SERVER_PROFILE` and `SERVER_IMAGE`. The log of the hub has
+a line for each start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
+from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 
 from tests.servers import reserved_ports
+from tests.servers.jupyterhub import forked_server
 
 _BARE: Final = "tests.servers.jupyterhub.bare_server"
 _NO_ROOM: Final = "0/3 nodes are available: 3 Insufficient memory."
@@ -31,6 +37,7 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._are_events_sent = asyncio.Event()
+        self._forked: BaseProcess | None = None
 
     @property
     def profile(self) -> str:
@@ -38,9 +45,7 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
 
     @property
     def cmd(self) -> list[str]:
-        if self.profile in ("bare", "progress"):
-            return [sys.executable, "-m", _BARE]
-        return [sys.executable, "-m", "jupyterhub.singleuser"]
+        return [sys.executable, "-m", _BARE]
 
     def get_env(self) -> dict[str, str]:
         environment: dict[str, str] = super().get_env()
@@ -48,6 +53,7 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
         return environment | {"SERVER_PROFILE": self.profile, "SERVER_IMAGE": image}
 
     async def start(self) -> tuple[str, int]:
+        self.log.info("start of the server %s", self.name)
         if self.profile == "fail":
             raise RuntimeError("the image \x1b[31mno-such-image\x1b[0m cannot be pulled")
         if self.profile in ("slow", "full"):
@@ -56,8 +62,17 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
             await self._are_events_sent.wait()
         self._reserved = reserved_ports.reserve(self.ip)
         self.port = self._reserved.getsockname()[1]
+        if self.profile in ("small", "large"):
+            return await self._fork()
         address: tuple[str, int] = await super().start()
         return address
+
+    async def _fork(self) -> tuple[str, int]:
+        processors = sorted(os.sched_getaffinity(0))[: 1 if self.profile == "small" else None]
+        arguments, variables = self.get_args(), self.get_env()
+        self._forked = await asyncio.to_thread(forked_server.start, arguments, variables, self.home_dir, processors)
+        self.pid = self._forked.pid
+        return self.ip, self.port
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
         if self.profile == "full":
@@ -76,5 +91,5 @@ class ProfileSpawner(SimpleLocalProcessSpawner):  # type: ignore[misc]  # jupyte
     async def poll(self) -> int | None:
         if self.profile in ("slow", "full", "fail") and not getattr(self, "proc", None):
             return 0
-        status: int | None = await super().poll()
+        status: int | None = await super().poll() if self._forked is None else self._forked.exitcode
         return status
