@@ -192,6 +192,10 @@ def _statuses(call: Call) -> Sequence[Status]:
 
 
 @endpoint(
+    "GET", "/repos/{owner}/{repo}/statuses/{ref}",  # an older address, which PyGithub uses
+    "commits/statuses#list-commit-statuses-for-a-reference", "statuses",
+)  # fmt: skip
+@endpoint(
     "GET", "/repos/{owner}/{repo}/commits/{ref}/statuses",
     "commits/statuses#list-commit-statuses-for-a-reference", "statuses",
 )  # fmt: skip

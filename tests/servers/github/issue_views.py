@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.servers.github import account_views
+from tests.servers.github import account_views, commit_views
 from tests.servers.github.account_views import Json, Site, node_id, optional_app, optional_time, time_text
 from tests.servers.github.state import (
     Account,
     Comment,
+    Commit,
     Issue,
     Label,
     Pull,
@@ -46,6 +47,8 @@ def label(site: Site, repository: Repository, shown: Label) -> Json:
         "color": shown.color,
         "default": False,
         "description": shown.description,
+        "archived_at": None,
+        "archived_by": None,
     }
 
 
@@ -264,9 +267,13 @@ class FileChange:
 
 def file_changes(state: State, pull: Pull) -> Sequence[FileChange]:
     """Return the files that differ between the head of a pull request and its merge base, by path."""
-    base = state.merge_base(pull.base_sha, pull.head_sha)
+    return changes_between(state, state.merge_base(pull.base_sha, pull.head_sha), pull.head_sha)
+
+
+def changes_between(state: State, base: str | None, head: str) -> Sequence[FileChange]:
+    """Return the files that differ between two commits, by path."""
     before = state.commits[base].files if base else {}
-    after = state.commits[pull.head_sha].files
+    after = state.commits[head].files
     paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
     return [FileChange(path, old := before.get(path), new := after.get(path), _diff(old, new)) for path in paths]
 
@@ -276,8 +283,8 @@ def _diff(before: bytes | None, after: bytes | None) -> Sequence[str]:
     return list(difflib.unified_diff(old, new, lineterm=""))[2:]
 
 
-def changed_file(site: Site, repository: Repository, pull: Pull, shown: FileChange) -> Json:
-    """Return a file of a pull request: the schema `diff-entry`."""
+def changed_file(site: Site, repository: Repository, sha: str, shown: FileChange) -> Json:
+    """Return a file that a pull request or a commit changes: the schema `diff-entry`."""
     content = shown.after if shown.after is not None else shown.before
     return {
         "sha": object_id("blob", content or b""),
@@ -286,10 +293,41 @@ def changed_file(site: Site, repository: Repository, pull: Pull, shown: FileChan
         "additions": shown.additions,
         "deletions": shown.deletions,
         "changes": shown.additions + shown.deletions,
-        "blob_url": f"{site.page(repository)}/blob/{pull.head_sha}/{shown.path}",
-        "raw_url": f"{site.page(repository)}/raw/{pull.head_sha}/{shown.path}",
-        "contents_url": f"{site.repository(repository)}/contents/{shown.path}?ref={pull.head_sha}",
+        "blob_url": f"{site.page(repository)}/blob/{sha}/{shown.path}",
+        "raw_url": f"{site.page(repository)}/raw/{sha}/{shown.path}",
+        "contents_url": f"{site.repository(repository)}/contents/{shown.path}?ref={sha}",
         "patch": "\n".join(shown.lines),
+    }
+
+
+def commit(site: Site, state: State, repository: Repository, shown: Commit) -> Json:
+    """Return a commit with its changes: the schema `commit`."""
+    url, page = f"{site.repository(repository)}/commits/{shown.sha}", f"{site.page(repository)}/commit/{shown.sha}"
+    changes = changes_between(state, shown.parent, shown.sha)
+    person = {"name": shown.author.login, "email": commit_views.email(shown), "date": time_text(shown.time)}
+    account = account_views.account(site, shown.author)
+    counts = (sum(one.additions for one in changes), sum(one.deletions for one in changes))
+    parents = [shown.parent] if shown.parent else []
+    root, tree = site.repository(repository), commit_views.tree_id(shown)
+    return {
+        "sha": shown.sha,
+        "node_id": f"C_{shown.sha}",
+        "url": url,
+        "html_url": page,
+        "comments_url": f"{url}/comments",
+        "commit": {
+            "url": f"{root}/git/commits/{shown.sha}",
+            "author": person,
+            "committer": person,
+            "message": shown.message,
+            "tree": {"sha": tree, "url": f"{root}/git/trees/{tree}"},
+            "comment_count": 0,
+        },
+        "author": account,
+        "committer": account,
+        "parents": [{"sha": sha, "url": f"{root}/commits/{sha}"} for sha in parents],
+        "stats": {"additions": counts[0], "deletions": counts[1], "total": sum(counts)},
+        "files": [changed_file(site, repository, shown.sha, one) for one in changes],
     }
 
 

@@ -74,6 +74,15 @@ def get_contents(call: Call) -> Answer:
     return Answer(commit_views.content_directory(call.site, repository, ref, files))
 
 
+@endpoint("GET", "/repos/{owner}/{repo}/commits/{ref}", "commits/commits#get-a-commit", "contents")
+def get_commit(call: Call) -> Answer:
+    """Return a commit with its changes."""
+    commit = call.find_commit(call.parameters["ref"])
+    if commit is None:
+        raise refusals.unprocessable(f"No commit found for SHA: {call.parameters['ref']}")
+    return Answer(issue_views.commit(call.site, call.state, call.repository, commit))
+
+
 @endpoint("GET", "/repos/{owner}/{repo}/activity", "repos/repos#list-repository-activities", "contents")
 def list_activities(call: Call) -> Answer:
     """List the changes of branches, the newest first."""
@@ -107,4 +116,4 @@ def list_files(call: Call) -> Answer:
     pull = _pull_request(call).pull
     assert pull is not None
     changes = issue_views.file_changes(call.state, pull)[:_MOST_FILES]
-    return call.page(changes, lambda one: issue_views.changed_file(call.site, call.repository, pull, one))
+    return call.page(changes, lambda one: issue_views.changed_file(call.site, call.repository, pull.head_sha, one))
