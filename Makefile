@@ -8,6 +8,8 @@ STAMP := .venv/.installed
 INFERENCE_STAMP := .venv/.installed-inference
 NOTEBOOKS_STAMP := .venv/.installed-notebooks
 DEV_STAMP := .venv/.installed-dev
+# Tests often wait for servers and clusters, so two per processor keep the processors busy.
+TEST_WORKERS ?= $(shell expr 2 \* $$(nproc))
 # What an installation reads: the dependencies, and a definition that it compiles.
 SOURCES := pyproject.toml hatch_build.py toolbox/inference_client/fmaas/generation.proto
 
@@ -54,7 +56,7 @@ demo-notebooks: $(NOTEBOOKS_STAMP) ## test two runtimes on two machines, with a 
 	@echo 'exit code 1 is expected: the notebook energy fails with the runtime current, whose NumPy has no trapz any more'
 
 test: $(DEV_STAMP) ## run the tests
-	@$(BIN)/python -m pytest -n auto --dist=worksteal
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=worksteal
 
 lint: $(DEV_STAMP) ## check the code with all linters
 	@$(BIN)/ruff check .

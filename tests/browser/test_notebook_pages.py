@@ -118,7 +118,18 @@ def test_pages_and_charts_fit_the_screen(visit: Visit, tmp_path: Path, size: str
         assert page.evaluate(OVERFLOW) <= 0
 
 
-def test_one_click_leads_from_the_cell_to_the_notebook_and_back(visit: Visit, tmp_path: Path) -> None:
+def test_one_click_leads_from_each_cell_of_the_grid_to_a_notebook(visit: Visit, tmp_path: Path) -> None:
+    report, _ = with_notebook(tmp_path, notebook())
+    page = visit(report)
+    links = page.locator("#grid .direct")
+    assert [" ".join(text.split()) for text in links.all_inner_texts()] == ["\u2197 fit"] * 3 + ["fit"]
+    addresses = [link.evaluate("link => link.href") for link in links.all()]
+    files = sorted((tmp_path / "r-1").glob("*/*/attempt-1/notebooks/fit.html"))
+    assert addresses == [file.resolve().as_uri().replace("=", "%3D").replace(",", "%2C") for file in files]
+    assert [visit(file).title() for file in files] == ["fit: passed"] * 3 + ["fit: failed"]
+
+
+def test_the_details_of_a_cell_lead_to_the_notebook_and_back(visit: Visit, tmp_path: Path) -> None:
     report, file = with_notebook(tmp_path, executed("1 + 1", "raise ValueError('no data')"))
     page = visit(report)
     page.locator("#grid .chip.v-failed").click()

@@ -54,8 +54,8 @@ def test_the_plan_shows_the_combinations_their_times_and_costs_and_what_is_left_
     assert shown == {
         ("torch-2.9", "laptop"): "local - 840 s - - skipped",
         ("torch-2.9", "gpu"): "kubernetes 1 gpu 840 s at most 14 min 0 s at most 0.7 USD passes",
-        ("plain", "laptop"): "local - 1265 s at most 21 min 5 s 0.00 USD passes",
-        ("plain", "gpu"): "kubernetes 1 gpu 1265 s - - skipped",
+        ("plain", "laptop"): "local - 1270 s at most 21 min 10 s 0.00 USD passes",
+        ("plain", "gpu"): "kubernetes 1 gpu 1270 s - - skipped",
     }
     assert [line for line in outcome.stdout.splitlines() if line.startswith("left out")] == [
         "left out: runtime=torch-2.9,machine=laptop: torch-2.9 promises a GPU, and the machine has none",

@@ -165,16 +165,18 @@ def test_an_attempt_cancelled_during_its_start_does_not_run_to_its_end(bench: Be
     seconds = {**dict.fromkeys(short, 0.5), **dict.fromkeys(long, 30)}
     attempts = bench.start_all([("sh", "-c", f"sleep {seconds[number]}; touch {ends}/{number}") for number in range(8)])
 
-    def cancel_soon(number: int) -> WorkloadOutcome:
+    def cancel_soon(number: int) -> tuple[WorkloadOutcome, bool]:
         time.sleep(number * 0.3)
-        return attempts[number].cancel()
+        return attempts[number].cancel(), (ends / str(number)).exists()
 
     with ThreadPoolExecutor() as threads:
-        outcomes = list(threads.map(cancel_soon, range(len(attempts))))
+        results = list(threads.map(cancel_soon, range(len(attempts))))
     time.sleep(3)  # a short workload that still runs would end meanwhile
-    passed = [number for number, outcome in enumerate(outcomes) if outcome.ended_by is EndedBy.EXIT]
-    assert sorted(int(end.name) for end in ends.iterdir()) == passed
-    assert {outcomes[number].ended_by for number in long} == {EndedBy.CANCELLED}
+    ended = {number for number, (_, has_ended) in enumerate(results) if has_ended}
+    assert {int(end.name) for end in ends.iterdir()} == ended
+    assert {number for number, (outcome, _) in enumerate(results) if outcome.ended_by is EndedBy.EXIT} <= ended
+    assert {results[number][0].ended_by for number in long} == {EndedBy.CANCELLED}
+    assert ended.isdisjoint(long)
 
 
 def test_a_job_that_exceeds_its_deadline_has_cause_timeout(bench: Bench) -> None:

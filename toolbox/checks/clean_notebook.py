@@ -1,10 +1,12 @@
 """Judges whether notebooks are clean: without outputs, execution counts and secrets, and valid in the current format.
 
-Each notebook becomes a row of the cell. `clean_notebooks.py` of `toolbox/notebooks/` describes what is clean.
+Each notebook becomes a row of the cell. `clean_notebooks.py` of `toolbox/notebooks/` describes what is clean. A
+notebook that the notebook worker was to execute in the same attempt must also have been executed from top to bottom.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +18,10 @@ from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import Cause
-from toolbox.notebooks import clean_notebooks
+from toolbox.notebook_worker.notebook_results import TestKind, TestOutcome
+from toolbox.notebooks import clean_notebooks, requested_tests, result_records
+from toolbox.notebooks.requested_tests import RequestedTest
+from toolbox.notebooks.result_records import ResultRecord
 from toolbox.runs import junit_files
 from toolbox.runs.evidence_files import RelativeGlob, matching
 
@@ -52,7 +57,11 @@ class Check(BaseModel):
             return Judgement(False, f"{len(files)} notebooks match {self.glob}, but at most {_MOST_NOTEBOOKS} are read")
         kept = {file for glob in self.keep_outputs for file in matching(directory, glob)}
         try:
-            cases = [_case(file, directory, keeps_outputs=file in kept) for file in files]
+            incomplete = _incomplete_executions(evidence)
+        except ValueError as error:
+            return Judgement(False, truncate(str(error)))
+        try:
+            cases = [_case(file, directory, incomplete, keeps_outputs=file in kept) for file in files]
             junit_files.write(directory / RESULTS, cases)
         except ConfigurationError as error:  # a library is missing
             return Judgement(False, " ".join(str(error).split()), cause=Cause.INTERNAL)
@@ -76,9 +85,36 @@ def _is_hidden(file: Path, directory: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(directory).parts)
 
 
-def _case(file: Path, directory: Path, *, keeps_outputs: bool) -> CaseResult:
-    name = clean(file.relative_to(directory).as_posix())
+def _incomplete_executions(evidence: Evidence) -> dict[str, str]:
+    """Return why notebooks were not executed from top to bottom, by their path in the directory of the attempt.
+
+    Raises:
+        ValueError: the settings or the results of the notebook worker cannot be read.
+    """
+    if not (evidence.directory / requested_tests.SETTINGS_FILE).exists():  # no notebook worker
+        return {}
+    notebooks = [test for test in requested_tests.read(evidence) if test.kind is TestKind.NOTEBOOK]
+    records = result_records.read(evidence.directory)
+    results = {(record.kind, record.name): record for record in records if isinstance(record, ResultRecord)}
+    reasons = {test.file: _why_incomplete(test, results.get((test.kind, test.name))) for test in notebooks}
+    return {file: reason for file, reason in reasons.items() if reason}
+
+
+def _why_incomplete(test: RequestedTest, result: ResultRecord | None) -> str:
+    if test.manual is not None:
+        return ""
+    if result is None:
+        return "was not executed"
+    if result.outcome is TestOutcome.PASSED:
+        return ""
+    return f"was not executed from top to bottom: {' '.join(clean(result.message).split())}"
+
+
+def _case(file: Path, directory: Path, incomplete: Mapping[str, str], *, keeps_outputs: bool) -> CaseResult:
+    path = file.relative_to(directory).as_posix()
+    name = clean(path)
     faults = [str(fault) for fault in clean_notebooks.faults(file, keeps_outputs=keeps_outputs)]
+    faults += [incomplete[path]] if path in incomplete else []
     if not faults:
         return CaseResult(_SUITE, name, CaseOutcome.PASSED)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""

@@ -27,6 +27,7 @@ from toolbox.model.errors import ConfigurationError
 log = logging.getLogger(__name__)
 
 _DEEPEST: Final = 100  # mappings and lists inside one another
+_LIBYAML_DEPTH: Final = "exceeded maximum nesting depth"  # libyaml 0.2.6 and later, before it returns the first event
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,10 +343,18 @@ def _refuse_depth(text: str, source: str) -> None:
         for event in yaml.parse(text, Loader=_Loader.__base__):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
-                where = f"{source}:{event.start_mark.line + 1}" if event.start_mark is not None else source
-                raise ConfigurationError(f"{where}: values are nested more than {_DEEPEST} deep")
+                raise _too_deep(event.start_mark, source)
+    except yaml.MarkedYAMLError as error:
+        if error.problem == _LIBYAML_DEPTH:
+            raise _too_deep(error.problem_mark, source) from None
+        raise ConfigurationError(_yaml_fault(error, source)) from None
     except yaml.YAMLError as error:
         raise ConfigurationError(_yaml_fault(error, source)) from None
+
+
+def _too_deep(mark: Any, source: str) -> ConfigurationError:
+    where = f"{source}:{mark.line + 1}" if mark is not None else source
+    return ConfigurationError(f"{where}: values are nested more than {_DEEPEST} deep")
 
 
 def _kind(root: object) -> str:

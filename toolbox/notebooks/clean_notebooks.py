@@ -2,8 +2,8 @@
 
 A diff of a clean notebook shows only the changes of its author, and the notebook contains no secrets. The check
 `clean_notebook` judges the notebooks of an attempt, and the command `notebooks check_clean` the files of a commit. Only
-a run of the project shows whether a notebook executes from top to bottom. If outputs are kept, the execution counts
-show whether the outputs come from such an execution.
+the check knows whether a notebook executes from top to bottom. If outputs are kept, the execution counts show whether
+the outputs come from such an execution.
 """
 
 from __future__ import annotations

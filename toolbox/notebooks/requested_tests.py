@@ -23,11 +23,13 @@ class RequestedTest:
 
     Args:
         manual: what a person must do first. The worker must skip such a test. None if it must execute the test.
+        file: the path of the notebook in the directory of the attempt; empty for a check.
     """
 
     kind: TestKind
     name: str
     manual: str | None = None
+    file: str = ""
 
 
 def read(evidence: Evidence, file: str = SETTINGS_FILE) -> list[RequestedTest]:
@@ -40,17 +42,19 @@ def read(evidence: Evidence, file: str = SETTINGS_FILE) -> list[RequestedTest]:
         raise ValueError(f"{file} is not as it was sent: the workload has changed it")
     with readable(evidence.directory, file) as path:
         content = read_document(path, file)
+    sources = PurePath(file).parent
     try:
-        return list(_tests(Settings.from_json(json.loads(content))))
+        return list(_tests(Settings.from_json(json.loads(content)), sources))
     except (ValueError, RecursionError):
         raise ValueError(f"{file} does not contain settings of the notebook worker") from None
 
 
-def _tests(settings: Settings) -> Iterator[RequestedTest]:
+def _tests(settings: Settings, sources: PurePath) -> Iterator[RequestedTest]:
     for check in settings.checks:
         kind = _KINDS.get(PurePath(str(check.file)).suffix)
         if kind is None:
             raise ValueError("a check is a file that ends with .sh or .py")
         yield RequestedTest(kind, str(check.name))
     for notebook in settings.notebooks:
-        yield RequestedTest(TestKind.NOTEBOOK, str(notebook.name), notebook.manual)
+        path = str(sources / str(notebook.file))
+        yield RequestedTest(TestKind.NOTEBOOK, str(notebook.name), notebook.manual, path)

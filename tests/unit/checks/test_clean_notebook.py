@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.notebooks.notebook_documents import code, executed, write
+from tests.unit.notebooks.worker_files import result, write_results, write_settings
 from toolbox.checks import clean_notebook
 from toolbox.checks.clean_notebook import Check
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.verdicts import Cause
+from toolbox.notebook_worker.notebook_results import Fault, TestOutcome
 from toolbox.runs import junit_files
 
 
@@ -48,6 +50,29 @@ def test_a_notebook_whose_outputs_are_compared_keeps_them(tmp_path: Path) -> Non
 
 def test_without_notebooks_the_check_fails(tmp_path: Path) -> None:
     assert judge(tmp_path).message == "no notebook matches src/notebooks/**/*.ipynb"
+
+
+FAILED = result("failed", TestOutcome.FAILED, fault=Fault.CODE, message="code cell 1: ValueError")
+
+
+def test_a_notebook_must_have_been_executed_from_top_to_bottom(tmp_path: Path) -> None:
+    names = ("passed", "failed", "lost", "manual")
+    for name in (*names, "data"):
+        write(tmp_path / f"src/notebooks/{name}.ipynb", code())
+    write_settings(tmp_path, notebooks=names[:3], manual="mount the data")
+    write_results(tmp_path, result("passed"), FAILED, result("manual", TestOutcome.SKIPPED))
+    judgement = judge(tmp_path)
+    assert judgement.message.splitlines() == [
+        "src/notebooks/failed.ipynb: was not executed from top to bottom: code cell 1: ValueError",
+        "src/notebooks/lost.ipynb: was not executed",
+        "2 of 5 notebooks are not clean",
+    ]
+
+
+def test_results_of_the_worker_that_cannot_be_read_fail_the_check(tmp_path: Path) -> None:
+    write(tmp_path / "src/notebooks/a.ipynb", code())
+    write_settings(tmp_path, notebooks=("a",))
+    assert judge(tmp_path) == Judgement(False, "files/results.jsonl does not exist")
 
 
 def test_too_many_notebooks_are_not_read(tmp_path: Path) -> None:

@@ -148,4 +148,6 @@ def test_odd_names_of_notebooks_have_pages_and_links(tmp_path: Path, name: str) 
     notebook_results.write(attempt, name, notebook(code("1")))
     text = run_page.write(run.write(Verdict.FAILED)).read_text()
     assert (attempt / "notebooks" / f"{name}.html").is_file()
-    assert len(re.findall(r'href="\./000__test/[^"]*/notebooks/[^":#?<]*\.html"', text)) == 1
+    assert (
+        len(re.findall(r'href="\./000__test/[^"]*/notebooks/[^":#?<]*\.html"', text)) == 2
+    )  # of the grid and of the details

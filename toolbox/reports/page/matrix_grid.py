@@ -83,7 +83,7 @@ def data(cells: Sequence[StepCard], grid: Grid | None) -> dict[str, Any]:
         "boxes": MOST_BOXES,
         "marks": {cell.mark.key: [cell.mark.symbol, cell.mark.word] for cell in cells},
         "cells": [
-            [cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes), _failed_notebook(cell)]
+            [cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes), _main_notebook(cell)]
             for cell in cells
         ],
     }
@@ -103,9 +103,12 @@ def _places(cell: StepCard, axes: Sequence[Axis]) -> list[int]:
     return [axis.places.get(clean(str(cell.step.labels.get(axis.key))), -1) for axis in axes]
 
 
-def _failed_notebook(cell: StepCard) -> list[str] | None:
-    """Return the name and the address of the page of a notebook that did not pass."""
-    return [clean(text) for text in cell.failed_notebook] if cell.failed_notebook else None
+def _main_notebook(cell: StepCard) -> list[Any] | None:
+    """Return the name and the address of the page of the main notebook, and whether it did not pass."""
+    notebook = cell.main_notebook
+    if notebook is None or notebook.html is None:
+        return None
+    return [clean(notebook.name), clean(notebook.html.href), notebook.mark.is_bad]
 
 
 def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:

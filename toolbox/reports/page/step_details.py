@@ -60,10 +60,10 @@ class StepCard:
     notebooks: Sequence[NotebookPanel] = ()
 
     @property
-    def failed_notebook(self) -> tuple[str, str] | None:
-        """The name and the address of the page of the first notebook that did not pass; None if there is none."""
-        failed = ((each.name, each.html.href) for each in self.notebooks if each.mark.is_bad and each.html)
-        return next(failed, None)
+    def main_notebook(self) -> NotebookPanel | None:
+        """The first notebook that did not pass, else the first notebook; None if no notebook has a page."""
+        pages = [each for each in self.notebooks if each.html]
+        return next((each for each in pages if each.mark.is_bad), pages[0] if pages else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,12 +59,14 @@
     if (text !== word) node.append(make("span", { class: "hidden" }, text ? ` ${word}` : ` ${name}: ${word}`));
     return node;
   };
-  // The link to a notebook that did not pass.
+  // The link to the first notebook that did not pass, else to the first notebook.
   const direct = ([anchor, , , , notebook]) => {
-    const [name, href] = notebook;
-    const title = `the executed notebook ${name}, which did not pass`;
+    const [name, href, isBad] = notebook;
+    const title = `the executed notebook ${name}${isBad ? ", which did not pass" : ""}`;
     const text = name.length > 30 ? `${name.slice(0, 29)}…` : name;
-    return make("a", { class: "direct", "data-of": anchor, href, title }, text);
+    const link = make("a", { class: "direct", "data-of": anchor, href, title }, isBad ? text : "");
+    if (!isBad) link.append(make("span", { "aria-hidden": "true" }, "↗"), make("span", { class: "hidden" }, ` ${text}`));
+    return link;
   };
   const layOut = () => {
     const [down, across] = [data.axes[state.rows], state.columns === null ? null : data.axes[state.columns]];
