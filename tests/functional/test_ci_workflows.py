@@ -325,7 +325,7 @@ def test_other_comments_start_nothing(project: Workspace, runner: Runner, event:
     [
         ("/test small", {"permissions": {}}, "alice may not start runs"),
         ("/test small", {"activity": []}, "may have changed since the comment"),
-        ("/test small both", {}, "may not choose the preset 'both': only failing is allowed"),
+        ("/test small both", {}, "may not choose the preset `both`: only failing is allowed"),
         ("/test small\n/var tag: x", {}, "may not change `tag`"),
         ("/test small", {"pulls": {}}, "Not Found"),
     ],
