@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from toolbox.ci import comment_runs, refusals, slash
+from toolbox.ci import comment_runs, comment_texts, refusals, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.slash import CommentRequest
 from toolbox.commands import _comment_runs, _invoke, _run_directories
@@ -29,6 +29,7 @@ from toolbox.system import environ, places
 log = logging.getLogger(__name__)
 
 Project = Annotated[str, Help("the name of the project.")]
+Workflow = Annotated[str, Help("the name of the workflow in the configuration.")]
 Names = list[str]
 _WORKFLOWS: Final = Path(".github/workflows")
 _MOST_DETAILS: Final = 60_000  # bytes; the body of an issue has at most 65,536 characters
@@ -170,32 +171,70 @@ class Ci:
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
         return f"revision={pinning.revision(github_api.from_environment(), source)}"
 
+    def comment(
+        self,
+        project: Project,
+        workflow: Workflow,
+        *,
+        result: Literal["pending", "refused", "success", "failure", "cancelled", "skipped"],
+        pull_request: Count,
+        revision: str = "",
+        text: str = "",
+    ) -> str:
+        """
+        Write the state of a workflow into its comment on a pull request, and onto the tested commit.
+
+        A workflow run has one comment, which is changed as long as the workflow runs. With `--result=pending`, the
+        comment shows what will run; with `refused`, why nothing runs; otherwise, the report of the newest run in the
+        directory of artifacts.
+
+        Args:
+            result: the result of the job that ran the project; `pending` before the job, `refused` if it will not run.
+            pull_request: the number of the pull request.
+            revision: the tested commit, which gets a commit status; no status when left out.
+            text: the comment that requested the run, for `pending` and `refused`.
+        """
+        from toolbox.ci import github_api, run_comment
+
+        api = github_api.from_environment()
+        part = run_comment.WorkflowPart(
+            projects.find(project).name,
+            _workflow_name(workflow),
+            environ.get("GITHUB_RUN_ID") or "0",
+            _workflow_url(api.repository),
+        )
+        match result:
+            case "pending":
+                body = comment_texts.pending(part, comment_runs.of(slash.parse(text, places.projects()), Settings()))
+            case "refused":
+                body = comment_texts.refused(part, text)
+            case _:
+                body = comment_texts.ended(part, result, _details())
+        if revision:
+            state, description = comment_texts.status(result)
+            run_comment.set_status(api, revision, part, state, description)
+        return run_comment.publish(api, pull_request, part, body)
+
     def issue(
-        self, project: Project, workflow: str, *, result: Literal["success", "failure", "cancelled", "skipped"]
+        self, project: Project, workflow: Workflow, *, result: Literal["success", "failure", "cancelled", "skipped"]
     ) -> str:
         """
         Open an issue if a workflow failed, update the issue while the workflow fails, and close it when it passes.
 
-        If the directory of artifacts contains a run, the issue describes the newest run. The command calls `gh`, which
-        reads the token from $GH_TOKEN.
+        If the directory of artifacts contains a run, the issue describes the newest run. The token comes from $GH_TOKEN.
 
         Args:
-            workflow: the name of the workflow in the configuration.
             result: the result of the job that ran the workflow.
         """
         from toolbox.ci import failure_issue, github_api
 
-        if not re.fullmatch(r"[\w.-]+", workflow):  # the marker of the issue contains the name
-            raise UsageError(
-                f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -"
-            )
+        workflow = _workflow_name(workflow)
         api = github_api.from_environment()
-        url = f"{environ.get('GITHUB_SERVER_URL')}/{api.repository}/actions/runs/{environ.get('GITHUB_RUN_ID')}"
         run = failure_issue.WorkflowRun(
             projects.find(project).name,
             workflow,
             failure_issue.Result(result),
-            url,
+            _workflow_url(api.repository),
             environ.get("GITHUB_SHA") or "an unknown revision",
             _details(),
         )
@@ -227,6 +266,17 @@ def _as_json(comment: CommentRequest) -> dict[str, Any]:
     content["tests"] = list(content["tests"])
     content["retest"] = [retest.project for retest in comment.retest]
     return {**content, "help": slash.HELP} if comment.help else content
+
+
+def _workflow_name(workflow: str) -> str:
+    if not re.fullmatch(r"[\w.-]{1,100}", workflow):  # the markers of issues and comments contain the name
+        raise UsageError(f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -")
+    return workflow
+
+
+def _workflow_url(repository: str) -> str:
+    """Return the address of the page of the workflow run."""
+    return f"{environ.get('GITHUB_SERVER_URL')}/{repository}/actions/runs/{environ.get('GITHUB_RUN_ID')}"
 
 
 def _check_field(configuration: Configuration, field: str) -> None:

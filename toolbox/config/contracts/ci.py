@@ -81,7 +81,7 @@ class GitHub(_Model):
     )
     python: Line = Field(default="3.12", description="the version of Python that `actions/setup-python` installs")
     install: list[Line] = Field(
-        default=["python -m pip install --editable ."], description="the commands that install Topgallant"
+        default=["python -m pip install --editable '.[github]'"], description="the commands that install Topgallant"
     )
     command: Line = Field(default="./run_toolbox.py", description="the command that starts Topgallant")
     retention_days: int = Field(default=30, ge=1, le=400, description="how long GitHub keeps the artifacts")
