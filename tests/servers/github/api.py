@@ -178,7 +178,8 @@ class Api:
         is_within = budget.take()
         headers |= budget.headers()
         if not is_within:
-            owner = f"user ID {token.account.id}" if token else "127.0.0.1"
+            kind = "installation ID" if token and token.account.app else "user ID"
+            owner = f"{kind} {token.account.id}" if token else "127.0.0.1"
             raise refusals.forbidden(f"API rate limit exceeded for {owner}.")
 
     def _call(

@@ -134,7 +134,7 @@ class Call:
         return Fields(self.body)
 
     def find_commit(self, ref: str) -> Commit | None:
-        """Return the commit that a branch, a tag-free ref or a SHA names, or None."""
+        """Return the commit that a branch, the ref of a branch or a SHA names, or None."""
         name = ref.removeprefix("refs/").removeprefix("heads/")
         return self.state.commits.get(self.repository.branches.get(name, ref))
 

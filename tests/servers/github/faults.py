@@ -63,7 +63,9 @@ def primary_rate_limit(*, resets_in: float = 1.0, status: int = HTTPStatus.FORBI
     Args:
         resets_in: seconds until the client may send requests again; the header has whole seconds.
     """
-    headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(time.time() + resets_in))}
+    reset = str(int(time.time() + resets_in))
+    numbers = {"limit": "1000", "remaining": "0", "used": "1000", "reset": reset, "resource": "core"}
+    headers = {f"x-ratelimit-{name}": number for name, number in numbers.items()}
     message = "API rate limit exceeded for user ID 1001."
     return Fault(status, {"message": message, "documentation_url": _LIMITS, "status": str(int(status))}, headers)
 

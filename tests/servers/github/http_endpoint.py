@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
+import sys
 import threading
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -32,11 +35,17 @@ class HttpEndpoint:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close all connections."""
+        """Close all connections.
+
+        Raises:
+            AssertionError: something in the server itself has failed.
+        """
         self._server.is_stopping.set()
         self._server.shutdown()
         self._server.server_close()
+        self._server.close_connections()
         self._thread.join()
+        assert not self._server.failures, "\n".join(self._server.failures)
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -47,9 +56,30 @@ class _HttpServer(ThreadingHTTPServer):
         self.state = state
         self.api = Api(state, Site(f"http://{_ADDRESS}:{self.server_port}"))
         self.is_stopping = threading.Event()
+        self.failures: list[str] = []
+        self._connections: set[Any] = set()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection."""
+        connection, address = super().get_request()
+        self._connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def close_connections(self) -> None:
+        """End the connections that clients keep open."""
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: Any) -> None:
-        """Print nothing about a client that ended its connection."""
+        """Keep a failure of the server itself. A client may end its connection at any time."""
+        if not isinstance(sys.exception(), OSError):
+            self.failures.append(traceback.format_exc())
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from tests.servers.github import issue_views, refusals
 from tests.servers.github.endpoints import Answer, Call, endpoint
-from tests.servers.github.state import Comment, Issue, Label, Reaction, Repository, Role
+from tests.servers.github.state import Comment, Issue, Label, Reaction, Role
 
 LONGEST_BODY: Final = 65_536
 _LONGEST_TITLE: Final = 256
@@ -35,7 +35,8 @@ def _is_listed(call: Call, issue: Issue) -> bool:
     names = {label.name.lower() for label in issue.labels}
     wanted = {name.strip().lower() for name in call.query.get("labels", "").split(",") if name.strip()}
     state, creator = call.query.get("state", "open"), call.query.get("creator", issue.author.login)
-    is_since = _since(call) is None or issue.updated >= _since(call)  # type: ignore[operator]
+    since = _since(call)
+    is_since = since is None or issue.updated >= since
     return state in (issue.state, "all") and wanted <= names and creator == issue.author.login and is_since
 
 
@@ -262,16 +263,12 @@ def _comment(call: Call) -> Comment:
 
 def _own_comment(call: Call) -> Comment:
     """Return a comment that the account may change: its own, or any comment for a person with write access."""
-    comment, repository = _comment(call), call.repository
-    if comment.author is not call.account and not _may_change_comments(call.account.app is None, repository, call):
-        app = call.account.app is not None
-        message = "Resource not accessible by integration" if app else "Must have admin rights to Repository."
+    comment, is_app = _comment(call), call.account.app is not None
+    is_writer = not is_app and call.repository.role_of(call.account) >= Role.write
+    if comment.author is not call.account and not is_writer:
+        message = "Resource not accessible by integration" if is_app else "Must have admin rights to Repository."
         raise refusals.forbidden(message)
     return comment
-
-
-def _may_change_comments(is_person: bool, repository: Repository, call: Call) -> bool:
-    return is_person and repository.role_of(call.account) >= Role.write
 
 
 # Reactions

@@ -28,7 +28,7 @@ def test_annotations_are_appended(hub: github.Server, connect: Connect) -> None:
 
 
 def test_a_request_has_at_most_50_annotations(hub: github.Server, connect: Connect) -> None:
-    output = {"title": "failed", "summary": "", "annotations": make_annotations(51)}
+    output: dict[str, Any] = {"title": "failed", "summary": "", "annotations": make_annotations(51)}
     with pytest.raises(GithubException) as error:
         connect(checks="write").create_check_run("topgallant", hub.repository.branches["main"], output=output)
     assert error.value.data["message"] == "Invalid request.\n\nNo more than 50 items are allowed; 51 were supplied."

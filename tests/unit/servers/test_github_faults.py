@@ -113,3 +113,11 @@ def test_a_stranger_reads_but_does_not_write(hub: github.Server) -> None:
     assert httpx.get(f"{hub.url}/repos/owner/name").json()["permissions"]["push"] is False
     assert httpx.post(f"{hub.url}/repos/owner/name/labels", json={"name": "x"}).status_code == HTTPStatus.UNAUTHORIZED
     assert httpx.get(f"{hub.url}/nothing").json()["message"] == "Not Found"
+
+
+def test_a_stopped_server_ends_the_connections_that_clients_keep() -> None:
+    with httpx.Client() as client:
+        with github.serving() as hub:
+            assert client.get(hub.url).status_code == HTTPStatus.NOT_FOUND
+        with pytest.raises(httpx.ConnectError):
+            client.get(hub.url)

@@ -55,6 +55,30 @@ def test_a_pull_request_from_a_fork_outlives_the_fork(hub: github.Server, connec
     assert repository.get_pull(number).raw_data["head"]["repo"] is None
 
 
+def test_a_merge_closes_the_pull_request_and_moves_the_base(hub: github.Server, connect: Connect) -> None:
+    number = hub.open_pull_request("feature", by="alice")
+    hub.close(number, by="alice", merge=True)
+    repository = connect(pull_requests="read", contents="read")
+    pull = repository.get_pull(number)
+    assert (pull.merged, pull.merged_by.login, pull.state) == (True, "alice", "closed")
+    assert [file.filename for file in repository.get_commit("main").files] == ["model.py"]
+
+
+def test_the_deletion_of_a_branch_closes_its_pull_request(hub: github.Server, connect: Connect) -> None:
+    number = hub.open_pull_request("feature", by="alice")
+    hub.delete_branch("feature", by="alice")
+    assert connect(pull_requests="read").get_pull(number).state == "closed"
+
+
+def test_a_locked_conversation_refuses_strangers(hub: github.Server, connect: Connect) -> None:
+    number = hub.open_issue(by="alice")
+    hub.lock_conversation(number)
+    connect("alice").get_issue(number).create_comment("still open for me")
+    with pytest.raises(GithubException) as error:
+        connect("mallory").get_issue(number).create_comment("refused")
+    assert refusal(error) == (403, "Unable to create comment because issue is locked.")
+
+
 def test_comments_have_pages(hub: github.Server, connect: Connect) -> None:
     number = hub.open_pull_request("feature", by="alice")
     for index in range(65):
