@@ -33,13 +33,13 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
         UsageError: the comment requests something that is not possible.
     """
     lines = [line for run in runs for line in announcements.understood(run)]
-    return _page("will run", part, github.block(lines, _MOST_LINES))
+    return _page("will run", part, github.preformatted(lines, _MOST_LINES))
 
 
 def refused(part: WorkflowPart, reason: str) -> str:
     """Return the comment that says why nothing runs."""
     lines = [line for line in reason.splitlines() if line.strip()]
-    return _page("does not run", part, github.block(lines, _MOST_LINES))
+    return _page("does not run", part, github.preformatted(lines, _MOST_LINES))
 
 
 def ended(part: WorkflowPart, result: str, report: str) -> str:

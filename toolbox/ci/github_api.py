@@ -29,9 +29,11 @@ _TRIES: Final = 4
 _FIRST_PAUSE: Final = 1.0  # seconds; each later pause is twice as long
 _LONGEST_WAIT: Final = 300.0  # seconds for a rate limit to end
 _TIMEOUT: Final = 30  # seconds for an answer
+_WRITE_PAUSE: Final = 1.0  # seconds between two requests that write, as GitHub asks for
 _PAGE: Final = 100
 _MOST_PAGES: Final = 50
 _CREATES: Final = "POST"
+_FAULTS: Final = range(500, 600)  # HTTP statuses
 _DENIED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -173,12 +175,22 @@ def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
     """Return a client whose requests are repeated after a rate limit, and after other faults only if all are."""
     from github import Auth, Github, GithubRetry
 
-    limits = {"secondary_rate_wait": 60, "max_rate_limit_wait": _LONGEST_WAIT, "backoff_factor": _FIRST_PAUSE}
-    faults = {} if repeats_all else {"read": False, "status_forcelist": [HTTPStatus.TOO_MANY_REQUESTS]}
-    methods = {"GET", "PUT", "PATCH", "DELETE", _CREATES}
-    retry = GithubRetry(total=_TRIES, allowed_methods=methods, **limits, **faults)
-    client = Github(auth=Auth.Token(token), base_url=url, timeout=_TIMEOUT, retry=retry, seconds_between_writes=0)
-    return client.requester
+    retry = GithubRetry(
+        max_rate_limit_wait=_LONGEST_WAIT,
+        total=_TRIES,
+        read=None if repeats_all else False,
+        status_forcelist=[HTTPStatus.TOO_MANY_REQUESTS, *(_FAULTS if repeats_all else ())],
+        allowed_methods={"GET", "PATCH", _CREATES},
+        backoff_factor=_FIRST_PAUSE,
+    )
+    return Github(
+        auth=Auth.Token(token),
+        base_url=url,
+        timeout=_TIMEOUT,
+        retry=retry,
+        seconds_between_requests=None,
+        seconds_between_writes=_WRITE_PAUSE,
+    ).requester
 
 
 def _refusal(method: str, path: str, error: GithubException) -> InfrastructureError:
@@ -186,7 +198,8 @@ def _refusal(method: str, path: str, error: GithubException) -> InfrastructureEr
     faults = data.get("errors")
     details = [str(mapping(item).get("message") or "") for item in (faults if isinstance(faults, list) else ())]
     problem = " ".join(clean(": ".join(filter(None, [str(data.get("message") or ""), *details]))).split())
-    message = f"GitHub refused {method} {path}: {truncate(problem, _LONGEST_ERROR) or 'no message'} (HTTP {error.status})"
+    reason = truncate(problem, _LONGEST_ERROR) or "no message"
+    message = f"GitHub refused {method} {path}: {reason} (HTTP {error.status})"
     if error.status in _DENIED:
         return Forbidden(f"{message}\n  check $GH_TOKEN, and the `permissions` of the job")
     return InfrastructureError(message)

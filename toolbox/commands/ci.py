@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from toolbox.ci import comment_runs, comment_texts, refusals, slash
 from toolbox.ci.comment_runs import Settings
@@ -17,7 +19,7 @@ from toolbox.config import overrides as overrides_text
 from toolbox.config.configuration import Configuration
 from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir
 from toolbox.interface.signature import Help
-from toolbox.model.errors import ConfigurationError, UsageError, describe
+from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError, describe
 from toolbox.model.foreign_text import clean, printable
 from toolbox.model.quantities import Count
 from toolbox.model.text import abbreviated
@@ -25,6 +27,11 @@ from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import projects, request
 from toolbox.orchestration.request import RunRequest
 from toolbox.system import environ, places
+
+if TYPE_CHECKING:
+    from toolbox.ci.github_api import Api
+    from toolbox.ci.pinning import Comment
+    from toolbox.ci.run_comment import WorkflowPart
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +143,7 @@ class Ci:
     def pin(
         self,
         project: Project,
+        workflow: Workflow,
         *,
         text: str,
         author: str,
@@ -146,8 +154,9 @@ class Ci:
         """
         Decide whether a comment on a pull request may run a project, and print `revision=...`: the revision to test.
 
-        The author needs write access, and the branch must not have changed since the comment. If the comment does not
-        request the project, nothing is printed.
+        The author needs write access, and the branch must not have changed since the comment. A refusal is also
+        written into the comment of the workflow run on the pull request. If the comment does not request the project,
+        nothing is printed.
 
         Args:
             text: the text of the comment.
@@ -156,27 +165,26 @@ class Ci:
             pull_request: the number of the pull request.
             presets: the only presets that the comment may choose; any preset when left out.
         """
-        from toolbox.ci import github_api, pinning
+        from toolbox.ci import github_api, pinning, run_comment
 
         if f"/test {project}" not in text:
             return None
-        with refusals.short():
-            comment = slash.parse(text, places.projects())
-            if comment.help or all(test.project != project for test in comment.tests):
-                log.info("the comment does not request the project %s", project)
-                return None
-            if comment.cancel or comment.retest:
-                raise UsageError("/cancel and /retest cannot be used together with /test here")
-            comment_runs.of(comment, Settings(project, choices=presets))
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
-        return f"revision={pinning.revision(github_api.from_environment(), source)}"
+        api = github_api.from_environment()
+        try:
+            return _pinned(api, project, text, source, presets)
+        except UsageError as refusal:
+            with _not_fatal("the refusal could not be written into a comment"):
+                part = _workflow_run(api, project, workflow)
+                run_comment.publish(api, pull_request, part, comment_texts.refused(part, str(refusal)))
+            raise
 
     def comment(
         self,
         project: Project,
         workflow: Workflow,
         *,
-        result: Literal["pending", "refused", "success", "failure", "cancelled", "skipped"],
+        result: Literal["pending", "success", "failure", "cancelled", "skipped"],
         pull_request: Count,
         revision: str = "",
         text: str = "",
@@ -185,31 +193,23 @@ class Ci:
         Write the state of a workflow into its comment on a pull request, and onto the tested commit.
 
         A workflow run has one comment, which is changed as long as the workflow runs. With `--result=pending`, the
-        comment shows what will run; with `refused`, why nothing runs; otherwise, the report of the newest run in the
-        directory of artifacts.
+        comment shows what will run; otherwise, the report of the newest run in the directory of artifacts.
 
         Args:
-            result: the result of the job that ran the project; `pending` before the job, `refused` if it will not run.
+            result: the result of the job that ran the project; `pending` before the job.
             pull_request: the number of the pull request.
             revision: the tested commit, which gets a commit status; no status when left out.
-            text: the comment that requested the run, for `pending` and `refused`.
+            text: the comment that requested the run, for `pending`.
         """
         from toolbox.ci import github_api, run_comment
 
         api = github_api.from_environment()
-        part = run_comment.WorkflowPart(
-            projects.find(project).name,
-            _workflow_name(workflow),
-            environ.get("GITHUB_RUN_ID") or "0",
-            _workflow_url(api.repository),
-        )
-        match result:
-            case "pending":
-                body = comment_texts.pending(part, comment_runs.of(slash.parse(text, places.projects()), Settings()))
-            case "refused":
-                body = comment_texts.refused(part, text)
-            case _:
-                body = comment_texts.ended(part, result, _details())
+        part = _workflow_run(api, project, workflow)
+        if result == "pending":
+            runs = comment_runs.of(slash.parse(text, places.projects()), Settings(project))
+            body = comment_texts.pending(part, runs)
+        else:
+            body = comment_texts.ended(part, result, _details())
         if revision:
             state, description = comment_texts.status(result)
             run_comment.set_status(api, revision, part, state, description)
@@ -221,7 +221,7 @@ class Ci:
         """
         Open an issue if a workflow failed, update the issue while the workflow fails, and close it when it passes.
 
-        If the directory of artifacts contains a run, the issue describes the newest run. The token comes from $GH_TOKEN.
+        If the directory of artifacts contains a run, the issue describes the newest run. $GH_TOKEN is the token.
 
         Args:
             result: the result of the job that ran the workflow.
@@ -266,6 +266,41 @@ def _as_json(comment: CommentRequest) -> dict[str, Any]:
     content["tests"] = list(content["tests"])
     content["retest"] = [retest.project for retest in comment.retest]
     return {**content, "help": slash.HELP} if comment.help else content
+
+
+def _pinned(api: Api, project: str, text: str, source: Comment, presets: Sequence[str] | None) -> str | None:
+    """Return the output of `ci pin`; None if the comment does not request the project.
+
+    Raises:
+        UsageError: the comment may not start the run.
+    """
+    from toolbox.ci import pinning
+
+    with refusals.short():
+        comment = slash.parse(text, places.projects())
+        if comment.help or all(test.project != project for test in comment.tests):
+            log.info("the comment does not request the project %s", project)
+            return None
+        if comment.cancel or comment.retest:
+            raise UsageError("/cancel and /retest cannot be used together with /test here")
+        comment_runs.of(comment, Settings(project, choices=presets))
+    return f"revision={pinning.revision(api, source)}"
+
+
+@contextmanager
+def _not_fatal(problem: str) -> Iterator[None]:
+    """Log an error of GitHub as a warning."""
+    try:
+        yield
+    except InfrastructureError as error:
+        log.warning("%s: %s", problem, describe(error))
+
+
+def _workflow_run(api: Api, project: str, workflow: str) -> WorkflowPart:
+    from toolbox.ci.run_comment import WorkflowPart
+
+    number = environ.get("GITHUB_RUN_ID") or "0"
+    return WorkflowPart(projects.find(project).name, _workflow_name(workflow), number, _workflow_url(api.repository))
 
 
 def _workflow_name(workflow: str) -> str:
