@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +18,12 @@ from typing import Any
 import yaml
 
 from tests.fakes import github_expressions
+from tests.servers import github
 
 REPOSITORY = "owner/name"
 REVISION = "5" * 40
 _BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
 _WRITTEN = ("artifacts", "export")
-_GH = Path(__file__).with_name("gh.py")
 
 
 @dataclass
@@ -60,22 +59,20 @@ class Runner:
 
     Args:
         directory: the checkout.
-        home: the directory for the state of `gh`, the summaries and the temporary files.
+        home: the directory for the summaries and the temporary files.
+        server: the API of GitHub. Each job gets a token with the permissions of the job.
         failing: the names of actions that fail.
     """
 
-    def __init__(self, directory: Path, home: Path, *, failing: tuple[str, ...] = ()) -> None:
+    def __init__(self, directory: Path, home: Path, server: github.Server, *, failing: tuple[str, ...] = ()) -> None:
         self.directory = directory
         self.home = home
+        self.server = server
         self.failing = failing
         self.summary = home / "summary"
         self.secrets = {"DATABASE": "secret-of-the-database"}
         self._artifacts: dict[str, Path] = {}
-        programs = home / "bin"
-        programs.mkdir(parents=True, exist_ok=True)
-        gh = programs / "gh"
-        gh.write_text(f'#!/bin/sh\nexec {sys.executable} {_GH} "$@"\n')
-        gh.chmod(0o755)
+        home.mkdir(exist_ok=True)
 
     def run(
         self, workflow: Path, event: str, payload: Mapping[str, Any] | None = None, **github: Any
@@ -90,7 +87,6 @@ class Runner:
             "sha": REVISION,
             "ref": "refs/pull/7/merge" if event == "pull_request" else "refs/heads/main",
             "ref_name": "7/merge" if event == "pull_request" else "main",
-            "token": "token-of-the-job",
             "run_attempt": 1,
             **github,
         }
@@ -101,8 +97,9 @@ class Runner:
         return jobs
 
     def _run_job(self, job: Mapping[str, Any], facts: Mapping[str, Any], needs: Mapping[str, Job]) -> Job:
+        permissions = {name.replace("-", "_"): level for name, level in (job.get("permissions") or {}).items()}
         contexts = {
-            "github": facts,
+            "github": {"token": self.server.add_token(**permissions), **facts},
             "needs": {name: {"result": each.result, "outputs": each.outputs} for name, each in needs.items()},
             "vars": {"GCP_WORKLOAD_IDENTITY_PROVIDER": "provider", "GCP_SERVICE_ACCOUNT": "account"},
             "secrets": self.secrets,
@@ -172,11 +169,11 @@ class Runner:
             [*_BASH, str(self.home / "script")],
             cwd=self.directory,
             env={
-                "PATH": f"{self.home / 'bin'}:{os.environ['PATH']}",
+                "PATH": os.environ["PATH"],
                 "HOME": str(self.home),
                 "XDG_STATE_HOME": str(self.home / "state"),
                 "TOPGALLANT_NO_VENV": "1",
-                "FAKE_GH_STATE": str(self.home / "gh.json"),
+                "GITHUB_API_URL": self.server.url,
                 "GITHUB_ACTIONS": "true",
                 "GITHUB_REPOSITORY": REPOSITORY,
                 "GITHUB_SERVER_URL": "https://github.com",
@@ -201,7 +198,7 @@ class Runner:
 
 def _holds(condition: str, contexts: Mapping[str, Any], ready: bool) -> bool:
     """Return whether a job or a step runs. Without a status function, everything before must have succeeded."""
-    functions = {"always": lambda: True, "cancelled": lambda: False}
+    functions = {"always": lambda: True, "cancelled": lambda: False, "failure": lambda: not ready}
     has_status = any(f"{name}(" in condition for name in functions)
     value = github_expressions.evaluate(condition, contexts, functions) if condition else True
     return bool(value) and (ready or has_status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolbox.model.errors import InfrastructureError
@@ -27,6 +27,12 @@ class FakeApi:
         if path not in self.answers:
             raise InfrastructureError(f"GitHub refused GET {path}: Not Found (HTTP 404)")
         return self.answers[path]
+
+    def items(self, path: str, **query: str | int) -> Iterator[Mapping[str, Any]]:
+        yield from self.get(path, **query)
+
+    def login(self) -> str:
+        return "github-actions[bot]"
 
     def send(self, method: str, path: str, body: Mapping[str, object]) -> Any:
         self.sent.append((method, path, dict(body)))

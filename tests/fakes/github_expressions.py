@@ -30,7 +30,9 @@ def evaluate(text: str, contexts: Mapping[str, Any], functions: Mapping[str, Cal
 
 def as_text(value: Any) -> str:
     """Return a value as GitHub inserts it into a text."""
-    return {None: "", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, dict) else "Object"
+    if value is None or isinstance(value, dict):
+        return "" if value is None else "Object"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class _Parser:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.github_actions import Job, Runner
-from tests.servers import tpu
+from tests.servers import github, tpu
 from toolbox.system import places
 from toolbox.testing import Workspace
 
@@ -64,13 +63,22 @@ def server(tmp_path: Path) -> Iterator[tpu.Server]:
         yield running
 
 
-def test_a_killed_run_is_cleaned_up_and_reported(workspace: Workspace, server: tpu.Server, tmp_path: Path) -> None:
+@pytest.fixture
+def api() -> Iterator[github.Server]:
+    """Yield the API of GitHub."""
+    with github.serving() as running:
+        yield running
+
+
+def test_a_killed_run_is_cleaned_up_and_reported(
+    workspace: Workspace, server: tpu.Server, api: github.Server, tmp_path: Path
+) -> None:
     program = shlex.quote(str(places.builtin_root() / "run_toolbox.py"))
     values = {"endpoint": server.endpoint, "python": shlex.quote(sys.executable), "program": program}
     workspace.write({name: text.format(**values) for name, text in PROJECT.items()})
     (workspace.directory / "toolbox").chmod(0o755)
     assert workspace.run("ci", "workflows", "chips").exit_code == 0
-    runner = Runner(workspace.directory, tmp_path / "runner")
+    runner = Runner(workspace.directory, tmp_path / "runner", api)
     jobs: dict[str, Job] = {}
     workflow = workspace.directory / ".github/workflows/chips-nightly.yml"
     thread = threading.Thread(target=lambda: jobs.update(runner.run(workflow, "schedule")))
@@ -89,5 +97,5 @@ def test_a_killed_run_is_cleaned_up_and_reported(workspace: Workspace, server: t
     assert server.nodes() == []
     assert "::error title=chips did not end::" in run.steps["Report"].output
     assert run.steps["Export the run directory"].outcome == "success"
-    (issue,) = json.loads((runner.home / "gh.json").read_text())["issues"]
-    assert (issue["title"], issue["state"]) == ("chips: the workflow nightly fails", "open")
+    (issue,) = api.repository.issues.values()
+    assert (issue.title, issue.state) == ("chips: the workflow nightly fails", "open")

@@ -29,14 +29,18 @@ HOSTILE = '"; touch pwned; $(touch pwned2) `touch pwned3` \'"'
 def test_parse_prints_the_request_of_a_comment_and_runs_nothing(small: Workspace) -> None:
     outcome = small.run("ci", "parse", f"--text={COMMENT}", "--format=json")
     assert outcome.exit_code == 0, str(outcome)
-    assert outcome.json == {
+    test = {
         "project": "small",
+        "job": None,
         "presets": ["loud"],
         "overrides": {"greeting": "a: b", "commands.cleanup": ["touch $ARTIFACT_DIR/cleaned", "true"]},
         "skip": ["prepare"],
         "only": [],
-        "help": False,
+        "cells": [],
+        "cluster": None,
+        "quarantine": [],
     }
+    assert outcome.json == {"tests": [test], "retest": [], "cancel": False, "help": False}
     assert yaml.safe_load(small.run("ci", "parse", f"--text={COMMENT}").stdout) == outcome.json
     assert not small.artifacts.exists()
 
@@ -86,9 +90,9 @@ def test_hostile_text_in_a_comment_stays_text(small: Workspace) -> None:
 
 
 def test_every_unparsable_line_is_named(small: Workspace) -> None:
-    outcome = small.run("ci", "parse", "--text=/tset small\n/var x\n/skip\n/only test\n/skip test\n")
+    outcome = small.run("ci", "parse", "--text=/tset small\n/test small\n/var x\n/only test\n/skip test\n")
     assert outcome.exit_code == 2
-    for number in (1, 2, 3):
+    for number in (1, 3, 5):
         assert f"\n  line {number}: " in outcome.stderr
     assert "cannot be used together" in outcome.stderr
 
@@ -156,4 +160,5 @@ def test_the_comment_in_the_readme_is_allowed(workspace: Workspace) -> None:
     text = "/test training_e2e smoke\n/var training.settings.steps: 50\n/skip post_cleanup\n"
     outcome = workspace.run("ci", "parse", f"--text={text}", "--format=json")
     assert outcome.exit_code == 0, str(outcome)
-    assert outcome.json["overrides"] == {"training.settings.steps": 50}
+    (test,) = outcome.json["tests"]
+    assert test["overrides"] == {"training.settings.steps": 50}

@@ -20,14 +20,14 @@ import yaml
 
 from tests.functional.test_hostile_text import FILES, flow
 from tests.hostile_texts import texts
-from toolbox.ci import slash
+from toolbox.ci import comment_runs, slash
+from toolbox.ci.comment_runs import Settings
 from toolbox.hosts import archives
 from toolbox.kubernetes.pods import description, manifests
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.workloads import CollectLimits
 from toolbox.orchestration import request
-from toolbox.orchestration.request import RunRequest
 from toolbox.reports.forge import github
 from toolbox.runs import run_reader
 from toolbox.testing import Outcome, Workspace
@@ -134,19 +134,11 @@ def test_comments_change_only_the_field_that_the_project_lists(
     understood = 0
     for comment in (comment for text in watched.texts for comment in comments(text)):
         with suppress(UsageError):
-            comment_request = slash.parse(comment)
-            if comment_request.project is not None:
-                _, configuration = request.configure(
-                    RunRequest(
-                        comment_request.project,
-                        comment_request.presets,
-                        overrides=comment_request.overrides,
-                        is_from_outside=True,
-                    )
-                )
+            for run in comment_runs.of(slash.parse(comment, ["hostile"]), Settings()):
+                _, configuration = request.configure(run.request)
                 assert configuration.get("matrix") == config["matrix"]
-                assert repr(configuration.get("text")) == repr(comment_request.overrides.get("text", ""))
-                understood += bool(comment_request.overrides)
+                assert repr(configuration.get("text")) == repr(run.request.overrides.get("text", ""))
+                understood += bool(run.request.overrides)
     assert understood > len(watched.texts) // 2
 
 

@@ -1,26 +1,40 @@
-"""Calls the API of GitHub by its command line `gh`, which the runners of GitHub Actions have.
+"""Calls the REST API of GitHub with PyGithub, the client library that GitHub's documentation lists for Python.
 
-`gh` reads the token from the environment variable `GH_TOKEN`. No argument contains the token or a text from outside:
-bodies of requests go through standard input.
+PyGithub repeats requests that are safe to repeat, and waits for rate limits. A request that creates something is only
+repeated if GitHub has refused it before it had an effect: `run_comment.py` looks for the comment before the next try.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
 
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
-from toolbox.system import environ, processes
+from toolbox.system import environ, extras
+
+if TYPE_CHECKING:
+    from github import GithubException
+    from github.Requester import Requester
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _LONGEST_ERROR: Final = 400
+_PUBLIC_API: Final = "https://api.github.com"
+_TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
+_TRIES: Final = 4
+_FIRST_PAUSE: Final = 1.0  # seconds; each later pause is twice as long
+_LONGEST_WAIT: Final = 300.0  # seconds for a rate limit to end
+_TIMEOUT: Final = 30  # seconds for an answer
+_WRITE_PAUSE: Final = 1.0  # seconds between two requests that write, as GitHub asks for
+_PAGE: Final = 100
+_MOST_PAGES: Final = 50
+_CREATES: Final = "POST"
+_FAULTS: Final = range(500, 600)  # HTTP statuses
+_DENIED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Api(Protocol):
@@ -31,24 +45,36 @@ class Api(Protocol):
     def get(self, path: str, **query: str | int) -> Any:
         """Return the parsed answer to a GET request."""
 
+    def items(self, path: str, **query: str | int) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects of a list, from all of its pages."""
+
     def send(self, method: str, path: str, body: Mapping[str, object]) -> Any:
         """Send a JSON body, and return the parsed answer."""
 
+    def login(self) -> str:
+        """Return the name of the account to which the token belongs."""
 
-class CommandLineApi:
-    """Calls `gh api`.
+
+class GitHubApi:
+    """The API of one repository on GitHub.
 
     Args:
         repository: the owner and the name of the repository.
+        token: the token of an account, or of a job of GitHub Actions.
+        url: the address of the API.
 
     Raises:
         UsageError: the repository is not `OWNER/NAME`.
+        ConfigurationError: PyGithub is not installed.
     """
 
-    def __init__(self, repository: str) -> None:
+    def __init__(self, repository: str, token: str, url: str = _PUBLIC_API) -> None:
         if not _REPOSITORY.fullmatch(repository):
             raise UsageError("$GITHUB_REPOSITORY must be OWNER/NAME: GitHub Actions sets this variable")
+        extras.require("github", "the API of GitHub")
         self.repository = repository
+        self._idempotent = _requester(token, url, repeats_all=True)
+        self._creating = _requester(token, url, repeats_all=False)
 
     def get(self, path: str, **query: str | int) -> Any:
         """Return the parsed answer to a GET request.
@@ -56,7 +82,21 @@ class CommandLineApi:
         Raises:
             InfrastructureError: the request failed.
         """
-        return self._call("GET", f"{path}?{urlencode(query)}" if query else path, None)
+        return self._call("GET", f"/repos/{self.repository}/{path}", query=query)
+
+    def items(self, path: str, **query: str | int) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects of a list, from all of its pages.
+
+        Raises:
+            InfrastructureError: a request failed, or the list has more than 5,000 items.
+        """
+        for page in range(1, _MOST_PAGES + 1):
+            answer = self.get(path, **query, per_page=_PAGE, page=page)
+            found = answer if isinstance(answer, list) else []
+            yield from map(mapping, found)
+            if len(found) < _PAGE:
+                return
+        raise InfrastructureError(f"GitHub has more than {_PAGE * _MOST_PAGES:,} items in {path}")
 
     def send(self, method: str, path: str, body: Mapping[str, object]) -> Any:
         """Send a JSON body, and return the parsed answer.
@@ -64,41 +104,61 @@ class CommandLineApi:
         Raises:
             InfrastructureError: the request failed.
         """
-        return self._call(method, path, body)
+        return self._call(method, f"/repos/{self.repository}/{path}", body=body)
 
-    def _call(self, method: str, path: str, body: Mapping[str, object] | None) -> Any:
-        args = ["gh", "api", "--method", method, f"repos/{self.repository}/{path}"]
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryDirectory() as directory:
-            if body is not None:
-                args += ["--input", "-"]
-                stdin.write(json.dumps(body).encode())
-                stdin.seek(0)
-            try:
-                completed = processes.run(
-                    args,
-                    env={**environ.everything(), processes.MARK: str(Path(directory))},
-                    stdin=stdin,
-                    on_line=lambda _: None,
-                    capture_stdout=True,
-                    capture_stderr=True,
-                )
-            except OSError as error:
-                raise InfrastructureError(f"`gh` cannot be started: {error}. Install GitHub's command line") from None
-        if completed.returncode != 0:
-            problem = " ".join(clean(completed.stderr or "").split())
-            raise InfrastructureError(
-                f"GitHub refused {method} {path}: {truncate(problem, _LONGEST_ERROR) or 'no message'}\n"
-                "  check $GH_TOKEN, and the `permissions` of the job"
-            )
+    def login(self) -> str:
+        """Return the name of the account to which the token belongs.
+
+        Raises:
+            InfrastructureError: the request failed.
+        """
         try:
-            return json.loads(completed.stdout or "null")
-        except ValueError:
-            raise InfrastructureError(f"GitHub answered {method} {path} with a text that is not JSON") from None
+            return str(mapping(self._call("GET", "/user")).get("login") or "")
+        except Forbidden:  # the token of a job has no access to accounts
+            return ACTIONS_BOT
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> Any:
+        import requests
+        from github import GithubException
+
+        requester = self._creating if method == _CREATES else self._idempotent
+        try:
+            _, answer = requester.requestJsonAndCheck(method, path, parameters=dict(query or {}), input=body)
+        except GithubException as error:
+            raise _refusal(method, path, error) from None
+        except (requests.RequestException, ValueError) as error:
+            problem = truncate(" ".join(clean(str(error)).split()), _LONGEST_ERROR)
+            raise InfrastructureError(f"GitHub did not answer {method} {path}: {problem}") from None
+        return answer
 
 
-def from_environment() -> CommandLineApi:
-    """Return the API of the repository that `$GITHUB_REPOSITORY` names."""
-    return CommandLineApi(environ.get("GITHUB_REPOSITORY") or "")
+class Forbidden(InfrastructureError):
+    """GitHub answered 401 or 403: the token is wrong, or has no right to do this."""
+
+
+ACTIONS_BOT: Final = "github-actions[bot]"
+"""The account of the tokens of jobs of GitHub Actions."""
+
+
+def from_environment() -> GitHubApi:
+    """Return the API of the repository that `$GITHUB_REPOSITORY` names, with the token of `$GH_TOKEN`.
+
+    Raises:
+        UsageError: a variable is missing or wrong.
+        ConfigurationError: PyGithub is not installed.
+    """
+    repository = environ.get("GITHUB_REPOSITORY") or ""
+    token = next((value for name in _TOKENS if (value := environ.get(name))), None)
+    if token is None:
+        raise UsageError(f"${_TOKENS[0]} is not set: give the step the token of the job, `${{{{ github.token }}}}`")
+    return GitHubApi(repository, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
 
 
 def segment(text: str) -> str:
@@ -109,3 +169,37 @@ def segment(text: str) -> str:
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return a part of an answer that should be an object; an empty mapping if it is something else."""
     return value if isinstance(value, Mapping) else {}
+
+
+def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
+    """Return a client whose requests are repeated after a rate limit, and after other faults only if all are."""
+    from github import Auth, Github, GithubRetry
+
+    retry = GithubRetry(
+        max_rate_limit_wait=_LONGEST_WAIT,
+        total=_TRIES,
+        read=None if repeats_all else False,
+        status_forcelist=[HTTPStatus.TOO_MANY_REQUESTS, *(_FAULTS if repeats_all else ())],
+        allowed_methods={"GET", "PATCH", _CREATES},
+        backoff_factor=_FIRST_PAUSE,
+    )
+    return Github(
+        auth=Auth.Token(token),
+        base_url=url,
+        timeout=_TIMEOUT,
+        retry=retry,
+        seconds_between_requests=None,
+        seconds_between_writes=_WRITE_PAUSE,
+    ).requester
+
+
+def _refusal(method: str, path: str, error: GithubException) -> InfrastructureError:
+    data = mapping(error.data)
+    faults = data.get("errors")
+    details = [str(mapping(item).get("message") or "") for item in (faults if isinstance(faults, list) else ())]
+    problem = " ".join(clean(": ".join(filter(None, [str(data.get("message") or ""), *details]))).split())
+    reason = truncate(problem, _LONGEST_ERROR) or "no message"
+    message = f"GitHub refused {method} {path}: {reason} (HTTP {error.status})"
+    if error.status in _DENIED:
+        return Forbidden(f"{message}\n  check $GH_TOKEN, and the `permissions` of the job")
+    return InfrastructureError(message)

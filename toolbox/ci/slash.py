@@ -1,32 +1,45 @@
 """Parses the slash commands of a comment.
 
-    /test PROJECT [PRESET ...]      run a project
-    /var PATH: VALUE                override a field; the value is YAML, and may continue in indented lines
-    /skip PHASE ...                 leave out phases
-    /only PHASE ...                 run only these phases
-    /help                           list the commands
+    /test [JOB] PROJECT [PRESET ...]  run a project, or one of the jobs that its configuration lists
+    /var PATH: VALUE                  override a field; the value is YAML, and may continue in indented lines
+    /skip PHASE ...                   leave out phases
+    /only PHASE ...                   run only these phases
+    /cells PATTERN ...                run only these cells, such as model=small,*
+    /cluster NAME                     run on a cluster that the configuration lists
+    /quarantine PATTERN REASON        the verdicts of these cells do not count
+    /retest [PROJECT]                 run again what did not pass in the newest run
+    /cancel                           cancel the runs of this pull request
+    /help                             list the commands
 
-Lines that do not begin with a slash are ignored, and so are fenced blocks and quotations.
+Each command from /var to /quarantine applies to the `/test` above it; before the first `/test`, to every `/test`. Lines
+that do not begin with a slash are ignored, and so are fenced blocks and quotations.
+
+This module knows the names of projects, but reads no configuration: `comment_runs` checks all other names.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
 
+from toolbox.ci import refusals
+from toolbox.ci.refusals import Fault, quoted
 from toolbox.config import outside
 from toolbox.model.errors import UsageError
-from toolbox.model.nearest import did_you_mean
+from toolbox.model.nearest import did_you_mean, nearest
 from toolbox.model.text import abbreviated
 
-COMMANDS: Final = ("test", "var", "skip", "only", "help")
-HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nLines")[0]
+COMMANDS: Final = ("test", "var", "skip", "only", "cells", "cluster", "quarantine", "retest", "cancel", "help")
+HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nEach")[0]
 _LONGEST: Final = 1 << 16  # the largest number of characters in a comment
+_MOST_COMMANDS: Final = 200
+_MOST_TESTS: Final = 20
+_LONGEST_WORD: Final = 300
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
 _FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _INDENT: Final = {" ", "\t"}
@@ -46,47 +59,244 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantine:
+    """A `/quarantine` of a comment.
+
+    Args:
+        cells: a pattern for the names or ids of the cells.
+    """
+
+    cells: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TestRequest:
+    """A `/test` of a comment, with the commands that apply to it.
+
+    Args:
+        job: a job of the project, whose presets come before `presets`; None without a job.
+        overrides: the values of `/var` by their paths. If a path occurs twice, the last value is used.
+        cells: patterns for the names or ids of cells; empty for all cells.
+        lines: the lines of the commands, by the command and its argument; see `line_of`.
+    """
+
+    project: str
+    job: str | None = None
+    presets: tuple[str, ...] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    skip: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+    cluster: str | None = None
+    quarantine: tuple[Quarantine, ...] = ()
+    lines: Mapping[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
+
+    def line_of(self, command: str = "test", argument: str = "") -> int:
+        """Return the line of a command with an argument, such as the path of a `/var`; else the line of the `/test`."""
+        return self.lines.get((command, argument)) or self.lines.get(("test", ""), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RetestRequest:
+    """A `/retest` of a comment.
+
+    Args:
+        project: None for the project of the newest run.
+    """
+
+    project: str | None = None
+    line: int = field(default=0, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class CommentRequest:
     """The slash commands of a comment.
 
     Args:
-        project: the project of `/test`; None if the comment has no `/test`.
-        overrides: the values of `/var` by their paths. If a path occurs twice, the last value is used.
+        tests: the tests in the order of the comment.
+        retest: the retests, each project once.
+        cancel: whether the comment has `/cancel`.
         help: whether the comment has `/help`.
     """
 
-    project: str | None = None
-    presets: tuple[str, ...] = ()
-    overrides: dict[str, Any] = field(default_factory=dict)
-    skip: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
+    tests: tuple[TestRequest, ...] = ()
+    retest: tuple[RetestRequest, ...] = ()
+    cancel: bool = False
     help: bool = False
 
 
-def parse(text: str) -> CommentRequest:
+def parse(text: str, projects: Collection[str]) -> CommentRequest:
     """Parse the slash commands of a comment.
 
+    Args:
+        projects: the names of all projects. If the first word after `/test` is not a project, it is a job.
+
     Raises:
-        UsageError: commands are unknown or wrong. The message names each of them with its line.
+        UsageError: commands are unknown or wrong. The message names them with their lines.
     """
     if len(text) > _LONGEST:
         raise UsageError(f"the comment has {len(text)} characters, but at most {_LONGEST} are allowed")
-    fields: dict[str, Any] = {"overrides": {}, "skip": (), "only": ()}
-    faults: list[str] = []
-    for line in _lines(text):
+    reader = _Reader(projects)
+    for count, line in enumerate(_lines(text), start=1):
+        if count > _MOST_COMMANDS:
+            raise UsageError(f"the comment has more than {_MOST_COMMANDS} commands: write several comments")
         try:
-            _read_command(fields, line)
+            reader.read(line)
         except ValueError as error:
-            faults.append(f"line {line.number}: {error}")
-    if fields["skip"] and fields["only"]:
-        faults.append("/skip and /only cannot be used together")
-    if faults:
-        raise UsageError(
-            "\n  ".join(["the comment cannot be understood:", *faults])
-            if len(faults) > 1
-            else f"the comment: {faults[0]}"
+            reader.faults.append(Fault(line.number, str(error)))
+    request = reader.request()
+    refusals.raise_for(reader.faults)
+    return request
+
+
+@dataclass(slots=True)
+class _Details:
+    """The commands that apply to one `/test`, or to every `/test` of the comment."""
+
+    overrides: dict[str, Any] = field(default_factory=dict)
+    skip: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+    cluster: str | None = None
+    quarantine: tuple[Quarantine, ...] = ()
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def over(self, common: _Details) -> _Details:
+        """Return these commands together with those that apply to every `/test`."""
+        others = {path: value for path, value in common.overrides.items() if path not in self.overrides}
+        return _Details(
+            {**others, **self.overrides},
+            (*common.skip, *self.skip),
+            (*common.only, *self.only),
+            self.cells or common.cells,
+            self.cluster or common.cluster,
+            (*common.quarantine, *self.quarantine),
+            {**common.lines, **self.lines},
         )
-    return CommentRequest(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    project: str
+    job: str | None
+    presets: tuple[str, ...]
+    details: _Details
+
+
+class _Reader:
+    """Reads the commands of a comment in their order."""
+
+    def __init__(self, projects: Collection[str]) -> None:
+        self.faults: list[Fault] = []
+        self._projects = projects
+        self._common = _Details()
+        self._current = self._common
+        self._tests: list[_Test] = []
+        self._retests: dict[RetestRequest, None] = {}
+        self._cancel = self._help = False
+
+    def read(self, line: Line) -> None:
+        """Read one command, or raise a `ValueError` that says what is wrong with it."""
+        match line.name:
+            case "test":
+                self._read_test(line)
+            case "retest":
+                words = _words(line, "the name of one project, or nothing,", least=0, most=1)
+                project = self._project(words[0]) if words else None
+                self._retests.setdefault(RetestRequest(project, line.number))
+            case "cancel":
+                _words(line, "nothing", least=0, most=0)
+                self._cancel = True
+            case "help":
+                self._help = True
+            case "var" | "skip" | "only" | "cells" | "cluster" | "quarantine":
+                self._read_detail(line)
+            case _:
+                hint = did_you_mean(line.name[:_LONGEST_WORD], COMMANDS, label="commands", prefix="/")
+                raise ValueError(f"unknown command {quoted(f'/{line.name}')}: {hint}")
+
+    def request(self) -> CommentRequest:
+        """Return the commands, and add the faults that concern several of them."""
+        if self._current is self._common and self._common.lines:
+            (command, _), number = min(self._common.lines.items(), key=lambda item: item[1])
+            self.faults.append(Fault(number, f"/{command} applies to a /test, but there is none: add /test PROJECT"))
+        tests = tuple(self._request_of(test) for test in self._tests)
+        return CommentRequest(tests, tuple(self._retests), self._cancel, self._help)
+
+    def _read_test(self, line: Line) -> None:
+        self._current = _Details(lines={("test", ""): line.number})
+        if len(self._tests) == _MOST_TESTS:
+            raise ValueError(f"a comment may have at most {_MOST_TESTS} tests: write another comment")
+        words = _words(line, "the name of a project")
+        job = self._job(words)
+        first = 1 if job is None else 2
+        self._tests.append(_Test(words[first - 1], job, tuple(words[first:]), self._current))
+
+    def _job(self, words: list[str]) -> str | None:
+        """Return the job if the words after `/test` begin with a job and a project; None if with a project."""
+        first, second = (*words, "")[:2]
+        if first in self._projects:
+            return None
+        if second in self._projects:
+            return first
+        is_job = bool(second and nearest(second, self._projects) and not nearest(first, self._projects))
+        self._project(second if is_job else first)
+        return None
+
+    def _project(self, name: str) -> str:
+        if name not in self._projects:
+            hint = did_you_mean(name, self._projects, label="projects")
+            raise ValueError(f"unknown project {quoted(name)}: {hint}")
+        return name
+
+    def _read_detail(self, line: Line) -> None:
+        details = self._current
+        # A faulty command also has a line, so that a comment without `/test` is refused.
+        details.lines.setdefault((line.name, ""), line.number)
+        match line.name:
+            case "var":
+                overrides = _overrides(line.rest)
+                for path, value in overrides.items():
+                    details.overrides.pop(path, None)  # the last value of a path is also applied last
+                    details.overrides[path] = value
+                if len(details.overrides) > _MOST_COMMANDS:
+                    raise ValueError(f"/var: a test may have at most {_MOST_COMMANDS} overrides")
+                arguments = list(overrides)
+            case "skip" | "only":
+                arguments = _words(line, "the names of phases")
+                setattr(details, line.name, (*getattr(details, line.name), *arguments))
+            case "cells":
+                arguments = _words(line, "a pattern for the names of cells")
+                details.cells += tuple(pattern for argument in arguments for pattern in argument.split())
+            case "cluster":
+                arguments = _words(line, "the name of one cluster", most=1)
+                if details.cluster is not None:
+                    raise ValueError("/cluster occurs twice: a test runs on one cluster")
+                details.cluster = arguments[0]
+            case _:
+                entry = _quarantine(line.rest)
+                details.quarantine += (entry,)
+                arguments = [entry.cells]
+        details.lines |= {(line.name, argument): line.number for argument in arguments}
+
+    def _request_of(self, test: _Test) -> TestRequest:
+        details = test.details.over(self._common)
+        if details.skip and details.only:
+            number = max(details.lines["skip", ""], details.lines["only", ""])
+            self.faults.append(Fault(number, "/skip and /only cannot be used together"))
+        return TestRequest(
+            test.project,
+            test.job,
+            test.presets,
+            details.overrides,
+            details.skip,
+            details.only,
+            details.cells,
+            details.cluster,
+            details.quarantine,
+            details.lines,
+        )
 
 
 def _lines(text: str) -> Iterator[Line]:
@@ -139,46 +349,52 @@ def _line(number: int, parts: list[str]) -> Line:
     return Line(number, match["name"], match["rest"] or "") if match else Line(number, parts[0].strip("/ "), "")
 
 
-def _read_command(fields: dict[str, Any], line: Line) -> None:
-    match line.name:
-        case "test":
-            if "project" in fields:
-                raise ValueError("/test occurs twice: a comment can run only one project")
-            words = _words(line, "the name of a project")
-            fields["project"], fields["presets"] = words[0], tuple(words[1:])
-        case "var":
-            fields["overrides"].update(_overrides(line.rest))
-        case "skip" | "only":
-            fields[line.name] += tuple(_words(line, "the names of phases"))
-        case "help":
-            fields["help"] = True
-        case _:
-            raise ValueError(f"unknown command /{line.name}: {did_you_mean(line.name, COMMANDS, label='commands')}")
-
-
-def _words(line: Line, expected: str) -> list[str]:
+def _words(line: Line, expected: str, *, least: int = 1, most: int | None = None) -> list[str]:
+    """Return the words after a command, which are quoted as in a shell."""
     try:
         words = shlex.split(line.rest)
     except ValueError as error:
-        raise ValueError(f"/{line.name}: {error}") from None
-    if not words:
+        raise ValueError(f"/{line.name}: {str(error).lower()}") from None
+    if len(words) < least or (most is not None and len(words) > most):
         raise ValueError(f"/{line.name} needs {expected} after it")
+    if any(len(word) > _LONGEST_WORD for word in words):
+        raise ValueError(f"/{line.name}: a word has more than {_LONGEST_WORD} characters")
+    if unprintable := [word for word in words if not word.isprintable()]:
+        raise ValueError(f"/{line.name}: {quoted(unprintable[0])} has unprintable characters")
     return words
 
 
-def _refuse_explosive(text: str) -> None:
-    """Raise if it would take minutes or gigabytes to construct the YAML of a comment.
+def _quarantine(text: str) -> Quarantine:
+    cells, reason, *_ = (*text.split(maxsplit=1), "", "")
+    reason = " ".join(reason.split())
+    if not reason:
+        raise ValueError("/quarantine needs a pattern for the names of cells and a reason after it")
+    if len(cells) > _LONGEST_WORD or len(reason) > _LONGEST_WORD or not reason.isprintable():
+        raise ValueError(f"/quarantine: the reason must have at most {_LONGEST_WORD} printable characters")
+    try:
+        outside.check_value(reason)
+    except ValueError as error:
+        raise ValueError(f"/quarantine: {error}") from None
+    is_quoted = len(cells) > 1 and cells[0] == cells[-1] and cells[0] in "'\""
+    return Quarantine(cells[1:-1] if is_quoted else cells, reason)
 
-    A few nested aliases can expand to gigabytes, and PyYAML's time for each token grows with the nesting depth.
+
+def _refuse_unsafe(text: str) -> None:
+    """Raise if the YAML of a comment has tags, or would take minutes or gigabytes to construct.
+
+    A few nested aliases can expand to gigabytes, and PyYAML's time for each token grows with the nesting depth. PyYAML
+    raises errors of any type if a tag does not fit its value.
 
     Raises:
-        ValueError: the text contains an alias, or is nested too deep.
+        ValueError: the text contains a tag or an alias, or is nested too deep.
         YAMLError: the text is not YAML.
     """
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             raise ValueError("/var: a YAML alias (*) is not allowed here: write the value itself")  # noqa: TRY004  # `parse` catches ValueError
+        if getattr(event, "tag", None) is not None:
+            raise ValueError("/var: a YAML tag (!) is not allowed here: put a text that begins with ! between quotes")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise ValueError(f"/var: {abbreviated(text.strip())} is nested more than {_DEEPEST} levels deep")
@@ -186,16 +402,33 @@ def _refuse_explosive(text: str) -> None:
 
 def _overrides(text: str) -> dict[str, Any]:
     try:
-        _refuse_explosive(text)
-        value = yaml.safe_load(text)
+        _refuse_unsafe(text)
     except (yaml.YAMLError, RecursionError) as error:
-        problem = getattr(error, "problem", None) or error
-        raise ValueError(f"/var: {abbreviated(text.strip())} is not YAML: {problem}") from None
+        raise _not_yaml(text, error) from None
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a number or a date may be out of range
+        raise _not_yaml(text, error) from None
     if not isinstance(value, dict) or not value:
         raise ValueError(f"/var: {abbreviated(text.strip())} is not `path: value`")
     for path, item in value.items():
-        try:
-            outside.check_value(item)
-        except ValueError as error:
-            raise ValueError(f"/var {abbreviated(path)}: {error}") from None
+        _check_override(path, item)
     return {str(path): item for path, item in value.items()}
+
+
+def _check_override(path: object, value: object) -> None:
+    try:
+        outside.check_value(path)
+    except ValueError as error:
+        raise ValueError(f"/var: a path is wrong: {error}") from None
+    if len(str(path)) > _LONGEST_WORD:
+        raise ValueError(f"/var: a path has more than {_LONGEST_WORD} characters")
+    try:
+        outside.check_value(value)
+    except ValueError as error:
+        raise ValueError(f"/var {abbreviated(path)}: {error}") from None
+
+
+def _not_yaml(text: str, error: Exception) -> ValueError:
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+    return ValueError(f"/var: {abbreviated(text.strip())} is not YAML: {problem}")

@@ -218,7 +218,6 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
         "flags": " ".join(_flags(workflow)),
         "clean_up": " ".join(["resources", "reap", project, *_presets(workflow.presets)]),
         "comment_presets": f"--presets={shlex.quote(','.join(workflow.comment_presets) or '[]')}",
-        "status": _status(f"{project} {name}"),
         "issue_triggers": _issue_triggers(schedule=workflow.schedule is not None, dispatch=workflow.dispatch),
     }
 
@@ -293,14 +292,6 @@ def _presets(presets: list[str]) -> list[str]:
 def _write_revision(field: str) -> str:
     key = shlex.quote(json.dumps(field))
     return f"""printf "%s: '%s'\\n" {key} "$REVISION" >"$RUNNER_TEMP/revision.yaml\""""
-
-
-def _status(context: str) -> str:
-    return (
-        'gh api --silent "repos/$GITHUB_REPOSITORY/statuses/$REVISION" \\\n'
-        f'            -f state="$STATE" -f context={shlex.quote(context)} \\\n'
-        '            -f target_url="$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID"'
-    )
 
 
 def _on_default_branch(workflow: Workflow) -> list[str]:

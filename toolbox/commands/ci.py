@@ -5,32 +5,38 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from toolbox.ci import slash
+from toolbox.ci import comment_runs, comment_texts, refusals, slash
+from toolbox.ci.comment_runs import Settings
 from toolbox.ci.slash import CommentRequest
-from toolbox.commands import _invoke, _project_run, _run_directories
+from toolbox.commands import _comment_runs, _invoke, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.config.configuration import Configuration
-from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir, SummaryFormat
+from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir
 from toolbox.interface.signature import Help
-from toolbox.model.errors import ConfigurationError, UsageError, describe
+from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError, describe
 from toolbox.model.foreign_text import clean, printable
 from toolbox.model.quantities import Count
 from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import ExitCode
-from toolbox.orchestration import project_run, projects, request
+from toolbox.orchestration import projects, request
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs.layout import RunDirectory
-from toolbox.system import environ
+from toolbox.system import environ, places
+
+if TYPE_CHECKING:
+    from toolbox.ci.github_api import Api
+    from toolbox.ci.pinning import Comment
+    from toolbox.ci.run_comment import WorkflowPart
 
 log = logging.getLogger(__name__)
 
 Project = Annotated[str, Help("the name of the project.")]
+Workflow = Annotated[str, Help("the name of the workflow in the configuration.")]
 Names = list[str]
 _WORKFLOWS: Final = Path(".github/workflows")
 _MOST_DETAILS: Final = 60_000  # bytes; the body of an issue has at most 65,536 characters
@@ -43,19 +49,17 @@ class Ci:
         """
         Print what the slash commands of a comment request, and run nothing.
 
-        Unknown commands, projects, presets, phases and fields are errors.
+        Unknown commands, projects, jobs, presets, phases, fields, cells and clusters are errors.
 
         Args:
-            text: the text of the comment, with lines such as /test PROJECT [PRESET ...], /var PATH: VALUE, /skip PHASE
-                ..., /only PHASE ... or /help.
+            text: the text of the comment, with lines such as /test PROJECT [PRESET ...] or /var PATH: VALUE. The
+                command /help lists all commands.
         """
-        comment = slash.parse(text)
-        if comment.project is not None:
-            _request(comment, None)
-        content = asdict(comment)
-        if comment.help:
-            content["help"] = slash.HELP
-        return json.dumps(content, indent=2, default=list) if format == "json" else _invoke.yaml_text(content)
+        with refusals.short():
+            comment = slash.parse(text, places.projects())
+            comment_runs.of(comment, Settings())
+        content = _as_json(comment)
+        return json.dumps(content, indent=2, default=str) if format == "json" else _invoke.yaml_text(content)
 
     def run(
         self,
@@ -66,32 +70,43 @@ class Ci:
         overrides: str | None = None,
         deadline: Deadline = None,
         artifact_dir: ArtifactDir = None,
-        format: SummaryFormat = "text",  # noqa: A002
+        format: Annotated[  # noqa: A002
+            Literal["text", "json"],
+            Help(
+                "with json, stdout gets the summary of the run as JSON, or a list of summaries if the comment requests "
+                "several runs, and stderr gets all other output."
+            ),
+        ] = "text",
     ) -> int | str:
         """
-        Run the project that a comment requests.
+        Run what a comment requests, one run after the other. The worst outcome determines the exit code.
 
-        The overrides of the comment are saved in the run directory, in a file that --overrides can read.
+        The command first shows what it understood. If anything in the comment is wrong, nothing runs. The overrides of
+        the comment are saved in the run directory, in a file that --overrides can read.
 
         Args:
             text: the text of the comment. `ci parse` shows what a comment requests.
             project: the only project that the comment may request; any project when left out.
             presets: the presets to apply before the presets of the comment.
             overrides: the names of files with overrides. The overrides of the comment are applied after them.
+            deadline: the time limit of all runs of the comment together, in seconds. A run that exceeds it ends with
+                exit code 124, and further runs are not started.
         """
-        comment = slash.parse(text)
-        if comment.help:
-            return slash.HELP
-        if comment.project is None:
-            raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
-        if project is not None and comment.project != project:
-            requested = abbreviated(clean(comment.project))
-            raise UsageError(f"the comment requests the project {requested}, but only {project} is allowed here")
-        files, values = overrides_text.parse(overrides)
-        if values:
-            raise UsageError("ci run: --overrides must name files: put the mapping into a file")
-        run_request = _request(comment, artifact_dir, presets=presets or (), files=files, deadline=deadline)
-        return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
+        with refusals.short():
+            comment = slash.parse(text, places.projects())
+            if comment.help:
+                return slash.HELP
+            if comment.cancel:
+                raise UsageError("/cancel works only on a forge: press Ctrl-C in the terminal of the run")
+            if not (comment.tests or comment.retest):
+                raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
+            files, values = overrides_text.parse(overrides)
+            if values:
+                raise UsageError("ci run: --overrides must name files: put the mapping into a file")
+            settings = Settings(project, presets or (), override_files=files, artifact_dir=artifact_dir)
+            runs = comment_runs.of(comment, settings)
+            _comment_runs.announce(runs, as_json=format == "json")
+        return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json")
 
     def workflows(self, project: Project, *, output: Path = _WORKFLOWS, check: bool = False) -> int:
         """
@@ -110,7 +125,7 @@ class Ci:
 
         files, configuration = request.configure(RunRequest(project))
         block = configuration.block("ci", Contract)
-        for job in block.jobs:
+        for job in (*block.jobs, *block.named_jobs.values(), *block.clusters.values()):
             request.configure(RunRequest(project, job.presets))  # raises if a preset does not exist
         for field in {item.revision for item in block.workflows.values() if item.revision}:
             _check_field(configuration, field)
@@ -128,6 +143,7 @@ class Ci:
     def pin(
         self,
         project: Project,
+        workflow: Workflow,
         *,
         text: str,
         author: str,
@@ -138,8 +154,9 @@ class Ci:
         """
         Decide whether a comment on a pull request may run a project, and print `revision=...`: the revision to test.
 
-        The author needs write access, and the branch must not have changed since the comment. If the comment does not
-        request the project, nothing is printed.
+        The author needs write access, and the branch must not have changed since the comment. A refusal is also
+        written into the comment of the workflow run on the pull request. If the comment does not request the project,
+        nothing is printed.
 
         Args:
             text: the text of the comment.
@@ -148,49 +165,76 @@ class Ci:
             pull_request: the number of the pull request.
             presets: the only presets that the comment may choose; any preset when left out.
         """
-        from toolbox.ci import github_api, pinning
+        from toolbox.ci import github_api, pinning, run_comment
 
         if f"/test {project}" not in text:
             return None
-        comment = slash.parse(text)
-        if comment.project != project or comment.help:
-            log.info("the comment does not request the project %s", project)
-            return None
-        if presets is not None and (others := [name for name in comment.presets if name not in presets]):
-            allowed = f"only {', '.join(presets)}" if presets else "none"
-            raise UsageError(
-                f"a comment may not choose the preset {abbreviated(clean(others[0]))}: {allowed} is allowed"
-            )
-        _request(comment, None)
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
-        return f"revision={pinning.revision(github_api.from_environment(), source)}"
+        api = github_api.from_environment()
+        try:
+            return _pinned(api, project, text, source, presets)
+        except UsageError as refusal:
+            with _not_fatal("the refusal could not be written into a comment"):
+                part = _workflow_run(api, project, workflow)
+                run_comment.publish(api, pull_request, part, comment_texts.refused(part, str(refusal)))
+            raise
+
+    def comment(
+        self,
+        project: Project,
+        workflow: Workflow,
+        *,
+        result: Literal["pending", "success", "failure", "cancelled", "skipped"],
+        pull_request: Count,
+        revision: str = "",
+        text: str = "",
+    ) -> str:
+        """
+        Write the state of a workflow into its comment on a pull request, and onto the tested commit.
+
+        A workflow run has one comment, which is changed as long as the workflow runs. With `--result=pending`, the
+        comment shows what will run; otherwise, the report of the newest run in the directory of artifacts.
+
+        Args:
+            result: the result of the job that ran the project; `pending` before the job.
+            pull_request: the number of the pull request.
+            revision: the tested commit, which gets a commit status; no status when left out.
+            text: the comment that requested the run, for `pending`.
+        """
+        from toolbox.ci import github_api, run_comment
+
+        api = github_api.from_environment()
+        part = _workflow_run(api, project, workflow)
+        if result == "pending":
+            runs = comment_runs.of(slash.parse(text, places.projects()), Settings(project))
+            body = comment_texts.pending(part, runs)
+        else:
+            body = comment_texts.ended(part, result, _details())
+        if revision:
+            state, description = comment_texts.status(result)
+            run_comment.set_status(api, revision, part, state, description)
+        return run_comment.publish(api, pull_request, part, body)
 
     def issue(
-        self, project: Project, workflow: str, *, result: Literal["success", "failure", "cancelled", "skipped"]
+        self, project: Project, workflow: Workflow, *, result: Literal["success", "failure", "cancelled", "skipped"]
     ) -> str:
         """
         Open an issue if a workflow failed, update the issue while the workflow fails, and close it when it passes.
 
-        If the directory of artifacts contains a run, the issue describes the newest run. The command calls `gh`, which
-        reads the token from $GH_TOKEN.
+        If the directory of artifacts contains a run, the issue describes the newest run. $GH_TOKEN is the token.
 
         Args:
-            workflow: the name of the workflow in the configuration.
             result: the result of the job that ran the workflow.
         """
         from toolbox.ci import failure_issue, github_api
 
-        if not re.fullmatch(r"[\w.-]+", workflow):  # the marker of the issue contains the name
-            raise UsageError(
-                f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -"
-            )
+        workflow = _workflow_name(workflow)
         api = github_api.from_environment()
-        url = f"{environ.get('GITHUB_SERVER_URL')}/{api.repository}/actions/runs/{environ.get('GITHUB_RUN_ID')}"
         run = failure_issue.WorkflowRun(
             projects.find(project).name,
             workflow,
             failure_issue.Result(result),
-            url,
+            _workflow_url(api.repository),
             environ.get("GITHUB_SHA") or "an unknown revision",
             _details(),
         )
@@ -213,32 +257,61 @@ class Ci:
         return str(exported.directory)
 
 
-def _request(
-    comment: CommentRequest,
-    artifact_dir: Path | None,
-    *,
-    presets: Sequence[str] = (),
-    files: Sequence[Path] = (),
-    deadline: float | None = None,
-) -> RunRequest:
-    """Return the request for a run after checking that the project, its phases, presets and fields exist."""
-    project = comment.project or ""
-    available = projects.phases(projects.find(project))
-    phases = list(comment.only) or [name for name in available if name not in comment.skip]
-    projects.select(available, [*comment.skip, *phases])
-    run_request = RunRequest(
-        project,
-        (*presets, *comment.presets),
-        override_files=files,
-        overrides=comment.overrides,
-        is_from_outside=True,
-        phases=phases,
-        artifact_dir=artifact_dir,
-        note={RunDirectory.overrides: comment.overrides} if comment.overrides else {},
-        deadline=deadline,
-    )
-    request.configure(run_request)
-    return run_request
+def _as_json(comment: CommentRequest) -> dict[str, Any]:
+    """Return a comment as JSON, without its lines."""
+    content = asdict(comment)
+    for each in content["tests"]:
+        del each["lines"]
+        each |= {name: list(value) for name, value in each.items() if isinstance(value, tuple)}
+    content["tests"] = list(content["tests"])
+    content["retest"] = [retest.project for retest in comment.retest]
+    return {**content, "help": slash.HELP} if comment.help else content
+
+
+def _pinned(api: Api, project: str, text: str, source: Comment, presets: Sequence[str] | None) -> str | None:
+    """Return the output of `ci pin`; None if the comment does not request the project.
+
+    Raises:
+        UsageError: the comment may not start the run.
+    """
+    from toolbox.ci import pinning
+
+    with refusals.short():
+        comment = slash.parse(text, places.projects())
+        if comment.help or all(test.project != project for test in comment.tests):
+            log.info("the comment does not request the project %s", project)
+            return None
+        if comment.cancel or comment.retest:
+            raise UsageError("/cancel and /retest cannot be used together with /test here")
+        comment_runs.of(comment, Settings(project, choices=presets))
+    return f"revision={pinning.revision(api, source)}"
+
+
+@contextmanager
+def _not_fatal(problem: str) -> Iterator[None]:
+    """Log an error of GitHub as a warning."""
+    try:
+        yield
+    except InfrastructureError as error:
+        log.warning("%s: %s", problem, describe(error))
+
+
+def _workflow_run(api: Api, project: str, workflow: str) -> WorkflowPart:
+    from toolbox.ci.run_comment import WorkflowPart
+
+    number = environ.get("GITHUB_RUN_ID") or "0"
+    return WorkflowPart(projects.find(project).name, _workflow_name(workflow), number, _workflow_url(api.repository))
+
+
+def _workflow_name(workflow: str) -> str:
+    if not re.fullmatch(r"[\w.-]{1,100}", workflow):  # the markers of issues and comments contain the name
+        raise UsageError(f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -")
+    return workflow
+
+
+def _workflow_url(repository: str) -> str:
+    """Return the address of the page of the workflow run."""
+    return f"{environ.get('GITHUB_SERVER_URL')}/{repository}/actions/runs/{environ.get('GITHUB_RUN_ID')}"
 
 
 def _check_field(configuration: Configuration, field: str) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from toolbox.commands import _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
-from toolbox.interface.options import ArtifactDir, Cells, Deadline, Overrides, Presets, SummaryFormat
+from toolbox.interface.options import ArtifactDir, Deadline, Overrides, Presets, SummaryFormat
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
@@ -30,6 +30,13 @@ from toolbox.system import places, processes
 
 Format = options.Format[Literal["text", "json"]]
 Name = Annotated[str, Help("the name of the project.")]
+Cells = Annotated[
+    str | None,
+    Help(
+        "patterns for the names or ids of cells, separated by spaces, such as 'model=small,* *batch=8'; all cells when "
+        "left out."
+    ),
+]
 Shard = Annotated[
     str | None,
     Help("the part of the cells to run: 1/3 is the first of three parts, which together contain each cell once."),

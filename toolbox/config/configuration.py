@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MISSING: Final = object()
+_JOBS: Final = "ci.jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Request:
     """The request to load a configuration.
 
     Args:
+        trusted_overrides: the new values of fields that the configuration itself lists, for example for a job in
+            `ci.jobs`, by path. They are applied before `overrides`, and may change any field.
         overrides: the new values by path.
         contracts: the folders with the contracts of the matrix and of the project.
         is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
@@ -42,6 +45,7 @@ class Request:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     contracts: Sequence[FilePath] = ()
     is_from_outside: bool = False
+    trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 class View(Mapping[str, Any]):
@@ -113,6 +117,7 @@ class Configuration:
             presets.apply(base, name)
         for file in request.override_files:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
+        _override(base, Document(copy.deepcopy(dict(request.trusted_overrides)), _JOBS), _JOBS)
         source = outside.SOURCE if request.is_from_outside else "--overrides"
         overrides = Document(copy.deepcopy(dict(request.overrides)), source)
         before = base.copy() if request.is_from_outside else None

@@ -9,6 +9,7 @@ the fields that contain its aliases.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -44,7 +45,20 @@ _MOST_VALUES: Final = 1_000
 _DEEPEST: Final = 8
 _LARGEST: Final = 2**63 - 1  # the largest integer of databases; Python cannot print an integer of thousands of digits
 _MOST_FAULTS: Final = 3
+_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")  # programs get no NUL, and UTF-8 has no half of a pair
 _PLAIN: Final = (str, int, float, bool, type(None), dt.date)
+
+
+class ForbiddenOverrides(UsageError):
+    """The overrides of a comment change fields that a comment may not change.
+
+    Args:
+        faults: the paths in the comment, by the fault; an empty path if a field changes through another field.
+    """
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        self.faults = dict(faults)
+        super().__init__(f"{SOURCE}: " + "\n  ".join(first_of(list(faults), _MOST_FAULTS)))
 
 
 def check_value(value: object) -> None:
@@ -60,6 +74,8 @@ def check_value(value: object) -> None:
         raise ValueError(f"the value contains a {kind}: only strings, numbers, lists and mappings are allowed")
     if any(isinstance(item, int) and abs(item) > _LARGEST for item, _ in parts):
         raise ValueError(f"the value contains an integer beyond {_LARGEST}")
+    if any(map(_UNSTORABLE.search, texts)):
+        raise ValueError("the value contains a NUL character or a half of a surrogate pair, which no file can contain")
     if any(map(references.is_reference, texts)):
         raise ValueError("the value contains a reference (`@path`, `{@path}`, `*$@path`): write the value itself")
 
@@ -68,28 +84,28 @@ def check(before: Document, after: Document, overrides: Document) -> None:
     """Check that the overrides of a comment, which change `before` to `after`, change only allowed fields.
 
     Raises:
-        UsageError: the overrides change other fields. The message says how a maintainer can allow this.
+        ForbiddenOverrides: the overrides change other fields. The message says how a maintainer can allow this.
     """
     patterns = _patterns(before)
-    values = {_keys(after, paths.parse(str(text))): value for text, value in overrides.root.items()}
+    values = {_keys(after, paths.parse(str(text))): (str(text), value) for text, value in overrides.root.items()}
     changed = set(_changed(before.root, after.root, ()))
-    faults: dict[str, None] = {}
-    for path, value in values.items():
+    faults: dict[str, str] = {}
+    for path, (text, value) in values.items():
         leaves = sorted(leaf for leaf in changed if leaf[: len(path)] == path) or [path]
         whole = path if isinstance(value, list) else None
-        faults |= dict.fromkeys(
-            fault for leaf in leaves for fault in _faults(leaf, patterns, source=before.source, whole=whole)
-        )
+        for leaf in leaves:
+            faults |= dict.fromkeys(_faults(leaf, patterns, source=before.source, whole=whole), text)
     aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in values))
     # Changes inside a preset are allowed: a preset shares its mappings with the fields that it has set, so a change of
     # these fields also changes the preset, which was already applied.
-    faults |= dict.fromkeys(
+    by_alias = (
         _forbidden_message(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_forbidden(leaf)
     )
+    faults |= dict.fromkeys(by_alias, "")
     if not faults:
-        faults |= dict.fromkeys(_changed_by_reference(before, after))
+        faults |= dict.fromkeys(_changed_by_reference(before, after), "")
     if faults:
-        raise UsageError(f"{SOURCE}: " + "\n  ".join(first_of(list(faults), _MOST_FAULTS)))
+        raise ForbiddenOverrides(faults)
 
 
 def _parts(value: object, depth: int) -> Iterator[tuple[object, int]]:

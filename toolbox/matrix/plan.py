@@ -29,7 +29,7 @@ class Selection:
     """The cells to run.
 
     Args:
-        cells: a shell pattern for the names or ids of cells; None selects all cells.
+        cells: shell patterns for the names or ids of cells, separated by spaces; None selects all cells.
         shard: (1, 3) selects the first of three parts of the matrix. The parts have no cell in common.
     """
 

@@ -74,7 +74,7 @@ def make(
         path = error.path if isinstance(error, axes.IncludeError) else BLOCK
         raise ConfigurationError(f"{configuration.location(path)}: {error}") from None
     planner = _Planner(configuration, block, targets, root, today, bounds or {}, SentFiles(root))
-    cells = _make_cells(planner, _selected(combinations, selection))
+    cells = _make_cells(planner, select(combinations, selection))
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
     notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
     sent = planner.sent.digests()
@@ -153,17 +153,35 @@ def _without_effect(
                 yield f"check `{check.name}`: no cell with {dict(check.to)} exists to compare `{cell.name}` with"
 
 
-def _selected(combinations: Sequence[Combination], selection: Selection) -> Sequence[Combination]:
+def select(combinations: Sequence[Combination], selection: Selection) -> Sequence[Combination]:
+    """Return the selected combinations, in the order of the matrix.
+
+    Raises:
+        UsageError: a pattern matches no combination.
+    """
     selected = combinations
-    if (pattern := selection.cells) is not None:
-        selected = patterns.matching(pattern, selected, lambda combination: (combination.name, combination.id))
-        if not selected:
-            hint = did_you_mean(pattern, [combination.name for combination in combinations], label="cells", most=4)
-            raise UsageError(f"--cells={pattern}: no cell has such a name; {hint}")
+    if selection.cells is not None:
+        ids = set()
+        for pattern in selection.cells.split() or [""]:
+            if not (matching := named(combinations, pattern)):
+                raise UsageError(f"--cells={pattern}: {no_such_cell(combinations, pattern)}")
+            ids |= {combination.id for combination in matching}
+        selected = [combination for combination in combinations if combination.id in ids]
     if selection.shard is not None:
         part, parts = selection.shard
         selected = selected[part - 1 :: parts]
     return selected
+
+
+def named(combinations: Sequence[Combination], pattern: str) -> Sequence[Combination]:
+    """Return the combinations whose name or id matches a pattern."""
+    return patterns.matching(pattern, combinations, lambda combination: (combination.name, combination.id))
+
+
+def no_such_cell(combinations: Sequence[Combination], pattern: str) -> str:
+    """Return why a pattern is wrong that matches no combination, with similar names."""
+    hint = did_you_mean(pattern, [combination.name for combination in combinations], label="cells", most=4)
+    return f"no cell has such a name; {hint}"
 
 
 @dataclass(slots=True)

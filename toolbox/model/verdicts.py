@@ -71,6 +71,22 @@ _SEVERITY = (
     Verdict.FAILED,
     Verdict.ERROR,
 )
+# A run that was refused has the verdict `error`. A signal or a deadline ends all runs of a command line.
+_EXIT_CODES: Final = (
+    ExitCode.NOTHING_RAN,
+    ExitCode.PASSED,
+    ExitCode.FAILED,
+    ExitCode.USAGE,
+    ExitCode.ERROR,
+    ExitCode.DEADLINE,
+    ExitCode.SIGINT,
+    ExitCode.SIGTERM,
+)
+
+
+def worst_exit_code(codes: Iterable[int]) -> ExitCode:
+    """Return the exit code of several runs: that of the worst outcome, in the order of the verdicts."""
+    return max(map(ExitCode, codes), key=_EXIT_CODES.index, default=ExitCode.NOTHING_RAN)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:

@@ -307,7 +307,7 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
     """Write the files that record the request. Names are not masked, because a resumed run needs them."""
     request, configuration = loaded.request, loaded.configuration
     results = configuration.block(storing.BLOCK, Results)
-    overrides = redactor.redact_nested(dict(request.overrides), keep_keys=True)
+    overrides = redactor.redact_nested(request.all_overrides, keep_keys=True)
     run = {
         "run": directory.name,
         **request.as_json(),

@@ -36,6 +36,8 @@ class RunRequest:
 
     Args:
         is_from_outside: whether the overrides come from a comment, which may override only some fields.
+        trusted_overrides: overrides of a comment's job, from `ci.jobs` of the configuration. They are applied before
+            `overrides`, and may change any field.
         phases: the names of the phases to run; by default, all phases of the project.
         artifact_dir: the directory that contains all runs; by default `$ARTIFACT_DIR` or `artifacts`.
         note: additional files for the run directory: the content by file name. Content that is not text becomes YAML.
@@ -57,6 +59,13 @@ class RunRequest:
     options: Options = field(default_factory=Options)
     deadline: float | None = None
     resolved: Mapping[str, Any] = field(default_factory=dict)
+    trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def all_overrides(self) -> dict[str, Any]:
+        """The trusted overrides and the overrides, in the order in which they are applied."""
+        trusted = {path: value for path, value in self.trusted_overrides.items() if path not in self.overrides}
+        return {**trusted, **self.overrides}
 
     def as_json(self) -> dict[str, Any]:
         """Return the part of the request that `run.json` contains, so that the run can be resumed."""
@@ -64,7 +73,7 @@ class RunRequest:
             "project": self.project,
             "presets": list(self.presets),
             "override_files": [str(file.absolute()) for file in self.override_files],
-            "overrides": dict(self.overrides),
+            "overrides": self.all_overrides,
             "phases": list(self.phases) if self.phases is not None else None,
             "cells": self.selection.cells,
             "shard": list(self.selection.shard) if self.selection.shard else None,
@@ -179,6 +188,7 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
         request.overrides,
         files.contracts,
         request.is_from_outside,
+        request.trusted_overrides,
     )
     configuration = Configuration.load(configuration_request)
     for path, value in request.resolved.items():

@@ -12,9 +12,10 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.model.text import first_of
 from toolbox.system import places
 
-Extra = Literal["inference", "kubernetes", "notebooks", "postgres", "tpu"]
+Extra = Literal["github", "inference", "kubernetes", "notebooks", "postgres", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
+    "github": ("github",),
     "inference": ("httpx", "h11", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "notebooks": (

@@ -2,13 +2,30 @@
 
 import datetime as dt
 import time
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from toolbox.ci import slash
-from toolbox.ci.slash import CommentRequest
+from toolbox.ci.slash import CommentRequest, Quarantine, RetestRequest
 from toolbox.model.errors import UsageError
+
+PROJECTS: Final = ("a project", "one", "three", "training", "two")
+
+
+def parse(text: str) -> CommentRequest:
+    return slash.parse(text, PROJECTS)
+
+
+def only(text: str) -> slash.TestRequest:
+    """Return the only test of a comment."""
+    (test,) = parse(text).tests
+    return test
+
+
+def requested(project: str, *presets: str, **fields: Any) -> CommentRequest:
+    """Return a comment with one test."""
+    return CommentRequest((slash.TestRequest(project, presets=presets, **fields),))
 
 
 @pytest.mark.parametrize(
@@ -16,27 +33,66 @@ from toolbox.model.errors import UsageError
     [
         ("", CommentRequest()),
         ("looks good to me\nno /test here", CommentRequest()),
-        ("/test training", CommentRequest(project="training")),
-        ("please\n/test training smoke large\nthanks", CommentRequest(project="training", presets=("smoke", "large"))),
-        ("/test 'a project' \"p q\" r\\ s", CommentRequest(project="a project", presets=("p q", "r s"))),
-        ("/test\ttraining\t smoke  ", CommentRequest(project="training", presets=("smoke",))),
-        ("/skip prepare\n/skip 'post_cleanup' test", CommentRequest(skip=("prepare", "post_cleanup", "test"))),
-        ("/only test prepare", CommentRequest(only=("test", "prepare"))),
+        ("/test training", requested("training")),
+        ("please\n/test training smoke large\nthanks", requested("training", "smoke", "large")),
+        ("/test 'a project' \"p q\" r\\ s", requested("a project", "p q", "r s")),
+        ("/test\ttraining\t smoke  ", requested("training", "smoke")),
+        ("/test nightly training", requested("training", job="nightly")),
+        ("/test nightly training smoke", requested("training", "smoke", job="nightly")),
+        ("/test one training", requested("one", "training")),
+        (
+            "/test one\n/skip prepare\n/skip 'post_cleanup' test",
+            requested("one", skip=("prepare", "post_cleanup", "test")),
+        ),
+        ("/test one\n/only test prepare", requested("one", only=("test", "prepare"))),
+        ("/test one\n/cells x=* 'y=1 y=2'\n/cells z", requested("one", cells=("x=*", "y=1", "y=2", "z"))),
+        ("/test one\n/cluster metal", requested("one", cluster="metal")),
+        ("/test one\n/quarantine x=1 it's flaky", requested("one", quarantine=(Quarantine("x=1", "it's flaky"),))),
+        ("/test one\n/quarantine 'x=*'\n  a  reason", requested("one", quarantine=(Quarantine("x=*", "a reason"),))),
+        ("/retest", CommentRequest(retest=(RetestRequest(),))),
+        ("/retest one\n/retest two\n/retest one", CommentRequest(retest=(RetestRequest("one"), RetestRequest("two")))),
+        ("/cancel", CommentRequest(cancel=True)),
         ("/help", CommentRequest(help=True)),
         ("/help me", CommentRequest(help=True)),
-        ("/help\n/test training", CommentRequest(project="training", help=True)),
+        ("/help\n/test training", CommentRequest((slash.TestRequest("training"),), help=True)),
         (" /test training", CommentRequest()),
         ("> /test training", CommentRequest()),
         ("- /test training", CommentRequest()),
-        ("/test training\n  smoke\n  large", CommentRequest(project="training", presets=("smoke", "large"))),
-        ("/test training\n\n  in my opinion", CommentRequest(project="training")),
-        ("/test training\n \t\n    $ make test", CommentRequest(project="training")),
-        ("/skip prepare\n\n  because", CommentRequest(skip=("prepare",))),
-        ("```inline``` code\n/test training", CommentRequest(project="training")),
+        ("/test training\n  smoke\n  large", requested("training", "smoke", "large")),
+        ("/test training\n\n  in my opinion", requested("training")),
+        ("/test training\n \t\n    $ make test", requested("training")),
+        ("/test one\n/skip prepare\n\n  because", requested("one", skip=("prepare",))),
+        ("```inline``` code\n/test training", requested("training")),
     ],
 )
 def test_the_commands_of_a_comment_are_parsed(text: str, expected: CommentRequest) -> None:
-    assert slash.parse(text) == expected
+    assert parse(text) == expected
+
+
+def test_a_command_applies_to_the_test_above_it() -> None:
+    first, second = parse("/test one\n/var a: 1\n/skip prepare\n/test two large\n/var a: 2\n/only test").tests
+    assert (first.project, first.overrides, first.skip, first.only) == ("one", {"a": 1}, ("prepare",), ())
+    assert (second.project, second.overrides, second.skip, second.only) == ("two", {"a": 2}, (), ("test",))
+
+
+def test_commands_before_the_first_test_apply_to_every_test() -> None:
+    common = "/var a: 1\n/var b: 1\n/cells x=*\n/cluster metal\n/quarantine y slow\n/skip prepare\n"
+    first, second = parse(f"{common}/test one\n/test two\n/var a: 2\n/cells z\n/cluster light\n/skip test").tests
+    assert (first.overrides, first.cells, first.cluster, first.skip) == (
+        {"a": 1, "b": 1},
+        ("x=*",),
+        "metal",
+        ("prepare",),
+    )
+    assert (second.overrides, second.cells, second.cluster) == ({"b": 1, "a": 2}, ("z",), "light")
+    assert second.skip == ("prepare", "test")
+    assert first.quarantine == second.quarantine == (Quarantine("y", "slow"),)
+
+
+def test_the_line_of_a_command_is_known() -> None:
+    test = only("hi\n/var\n  a: 1\n  b: 2\n/test one\n/cells x y\n")
+    lines = [test.line_of(), test.line_of("var", "b"), test.line_of("cells", "y"), test.line_of("cells", "z")]
+    assert lines == [5, 2, 6, 5]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +123,7 @@ def test_the_commands_of_a_comment_are_parsed(text: str, expected: CommentReques
     ],
 )
 def test_a_field_is_overridden_with_yaml_in_one_line_or_several(text: str, overrides: dict[str, Any]) -> None:
-    assert slash.parse(text).overrides == overrides
+    assert dict(only(f"/test one\n{text}").overrides) == overrides
 
 
 @pytest.mark.parametrize(
@@ -85,63 +141,90 @@ def test_a_field_is_overridden_with_yaml_in_one_line_or_several(text: str, overr
     ],
 )
 def test_fenced_blocks_are_ignored(text: str) -> None:
-    assert slash.parse(text) == CommentRequest()
+    assert parse(text) == CommentRequest()
 
 
 def test_commands_after_a_fenced_block_are_read() -> None:
-    assert slash.parse("```\n/test one\n```\n/test two\n~~~\n/test three\n~~~").project == "two"
+    assert parse("```\n/test one\n```\n/test two\n~~~\n/test three\n~~~") == requested("two")
 
 
 def test_a_fenced_block_after_a_test_is_not_part_of_it() -> None:
-    assert slash.parse("/test training\n\n  ```\n  log\n  ```\n/help") == CommentRequest(project="training", help=True)
+    (test,) = (request := parse("/test training\n\n  ```\n  log\n  ```\n/help")).tests
+    assert (test, request.help) == (slash.TestRequest("training"), True)
 
 
 def test_a_fenced_block_ends_the_command_before_it() -> None:
-    assert slash.parse("/var a: 1\n```\n  b: 2\n```\n/var c: 3").overrides == {"a": 1, "c": 3}
+    assert only("/test one\n/var a: 1\n```\n  b: 2\n```\n/var c: 3").overrides == {"a": 1, "c": 3}
 
 
 def test_every_fault_is_named_with_its_line() -> None:
-    text = "/tset training\nhello\n/var a: [\n/test\n/lgtm\n/only\n/test it's"
+    text = "/tset training\nhello\n/var a: [\n/lgtm\n/test trainin"
     with pytest.raises(UsageError) as caught:
-        slash.parse(text)
+        parse(text)
     head, *faults = str(caught.value).split("\n  ")
-    assert head == "the comment cannot be understood:"
-    assert faults[0] == "line 1: unknown command /tset: did you mean test?"
+    assert head == "the comment has 4 faults:"
+    assert faults[0] == "line 1: unknown command `/tset`: did you mean /test?"
     assert faults[1].startswith("line 3: /var: 'a: [' is not YAML: ")
-    assert faults[2:] == [
-        "line 4: /test needs the name of a project after it",
-        "line 5: unknown command /lgtm: the commands are help, only, skip, test, var",
-        "line 6: /only needs the names of phases after it",
-        "line 7: /test: No closing quotation",
-    ]
+    assert faults[2].startswith("line 4: unknown command `/lgtm`: the commands are /cancel, ")
+    assert faults[3] == "line 5: unknown project `trainin`: did you mean training?"
+
+
+def test_a_message_about_many_faults_has_five_lines_and_names_all_lines() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("/a\n/b\n/c\n/d\n/e\n/f\n/f")
+    lines = str(caught.value).split("\n  ")
+    assert (len(lines), lines[0], lines[-1]) == (5, "the comment has 7 faults:", "and 4 more, in lines 4, 5, 6, 7")
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("/test one\n\n/test two", "line 3: /test occurs twice: a comment can run only one project"),
-        ("/skip a\n/only b", "/skip and /only cannot be used together"),
+        ("/test one\n/skip a\n/only b", "line 3: /skip and /only cannot be used together"),
+        ("/skip a\n/test one\n/test two\n/only b", "line 4: /skip and /only cannot be used together"),
+        ("/var a: 1\n/retest", "line 1: /var applies to a /test, but there is none: add /test PROJECT"),
+        ("/test", "line 1: /test needs the name of a project after it"),
+        ("/test it's", "line 1: /test: no closing quotation"),
+        ("/test onne", "line 1: unknown project `onne`: did you mean one?"),
+        ("/test nightly onne", "line 1: unknown project `onne`: did you mean one?"),
+        ("/test \u043ene", "unknown project `\u043ene` (which contains U+043E): did you mean one?"),
+        ("/t\u0435st one", "unknown command `/t\u0435st` (which contains U+0435): did you mean /test"),
+        ("/test o\u200bne", "/test: `o\\u200bne` (which contains U+200B) has unprintable characters"),
+        ("/only", "line 1: /only needs the names of phases after it"),
+        ("/test one\n/cluster a b", "line 2: /cluster needs the name of one cluster after it"),
+        ("/test one\n/cluster a\n/cluster b", "line 3: /cluster occurs twice: a test runs on one cluster"),
+        ("/test one\n/quarantine x", "line 2: /quarantine needs a pattern for the names of cells and a reason"),
+        ("/test one\n/quarantine x @secrets.token", "line 2: /quarantine: the value contains a reference"),
+        ("/retest one two", "line 1: /retest needs the name of one project, or nothing, after it"),
+        ("/retest onne", "line 1: unknown project `onne`: did you mean one?"),
+        ("/cancel that", "line 1: /cancel needs nothing after it"),
+        ("/test one\n" * 21, "line 21: a comment may have at most 20 tests: write another comment"),
+        ("/test one\n" + "/skip x\n" * 200, "the comment has more than 200 commands: write several comments"),
+        ("/var {}".format({f"a{n}": 1 for n in range(201)}), "a test may have at most 200 overrides"),
+        ('/var a: "\\0"', "line 1: /var 'a': the value contains a NUL character"),
+        ('/var a: "\\uD800"', "line 1: /var 'a': the value contains a NUL character or a half of a surrogate pair"),
         ("/var a", "line 1: /var: 'a' is not `path: value`"),
         ("/var", "line 1: /var: '' is not `path: value`"),
         ("/var - a", "line 1: /var: '- a' is not `path: value`"),
         ("/var {}", "line 1: /var: '{}' is not `path: value`"),
-        ("/var a: !!python/object/apply:os.system ['true']", "is not YAML: could not determine a constructor"),
+        ("/var a: !!python/object/apply:os.system ['true']", "a YAML tag (!) is not allowed here"),
+        ("/var a: !!bool x", "a YAML tag (!) is not allowed here"),
+        ("/var a: 2026-13-45", "is not YAML: month must be in 1..12"),
         (f"/var a: {'[' * 500}{']' * 500}", "is nested more than 20 levels deep"),
         (
             "/var a: &a [1]\n/var b: [*a, *a]",
             "line 2: /var: a YAML alias (*) is not allowed here: write the value itself",
         ),
         ("/var\n a: &a [*a]", "line 1: /var: a YAML alias (*) is not allowed here: write the value itself"),
-        ("/TEST training", "line 1: unknown command /TEST: "),
-        ("/usr/bin/env", "line 1: unknown command /usr/bin/env: "),
-        ("/", "line 1: unknown command /: "),
-        ("//", "line 1: unknown command /: "),
-        ("/тест", "line 1: unknown command /тест: "),
+        ("/TEST training", "line 1: unknown command `/TEST`: "),
+        ("/usr/bin/env", "line 1: unknown command `/usr/bin/env`: "),
+        ("/", "line 1: unknown command `/`: "),
+        ("//", "line 1: unknown command `/`: "),
+        ("/тест", "line 1: unknown command `/тест` (which contains U+0442, U+0435, U+0441): "),
     ],
 )
 def test_unparsable_commands_are_refused(text: str, fault: str) -> None:
     with pytest.raises(UsageError) as caught:
-        slash.parse(text)
+        parse(text)
     assert fault in str(caught.value)
 
 
@@ -161,7 +244,7 @@ def test_unparsable_commands_are_refused(text: str, fault: str) -> None:
 def test_a_comment_with_explosive_yaml_is_refused(text: str) -> None:
     began = time.process_time()
     with pytest.raises(UsageError):
-        slash.parse(text)
+        parse(text)
     assert time.process_time() - began < 5  # without limits, these comments took up to three minutes
 
 

@@ -139,7 +139,8 @@ def test_no_job_can_write_to_github_and_run_tests(texts: dict[str, str]) -> None
             assert set(job["permissions"].items()) <= {("contents", "read"), ("id-token", "write")}, file
     writers = {name: job["permissions"] for _, name, job in jobs(texts) if "write" in job["permissions"].values()}
     assert writers["issue"] == {"contents": "read", "issues": "write"}
-    assert writers["status"] == {"statuses": "write"}
+    commenting = {"contents": "read", "pull-requests": "write", "statuses": "write"}
+    assert writers["gate"] == writers["report"] == commenting
 
 
 def test_only_workflows_with_google_may_ask_for_a_token(texts: dict[str, str]) -> None:
@@ -222,7 +223,7 @@ def test_a_revision_from_a_gate_that_failed_starts_nothing(texts: dict[str, str]
     }
     functions = {"cancelled": lambda: False, "always": lambda: True}
     jobs = yaml.safe_load(texts["tpu_ci-on_demand.yml"])["jobs"]
-    for name in ("run", "status"):
+    for name in ("run", "report"):
         assert github_expressions.evaluate(jobs[name]["if"], contexts, functions) is starts
 
 

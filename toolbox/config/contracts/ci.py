@@ -65,6 +65,7 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.-]{0,99}$
 Preset = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.+-]*$")]
 # A full commit with its version in words, or a tag: `de0fac2e... v6.0.2`, `v6`.
 ActionVersion = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}( [\w.-]+)?|v?\d[\w.-]*)$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.-]{0,79}$")]
 WorkflowName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
@@ -80,7 +81,7 @@ class GitHub(_Model):
     )
     python: Line = Field(default="3.12", description="the version of Python that `actions/setup-python` installs")
     install: list[Line] = Field(
-        default=["python -m pip install --editable ."], description="the commands that install Topgallant"
+        default=["python -m pip install --editable '.[github]'"], description="the commands that install Topgallant"
     )
     command: Line = Field(default="./run_toolbox.py", description="the command that starts Topgallant")
     retention_days: int = Field(default=30, ge=1, le=400, description="how long GitHub keeps the artifacts")
@@ -191,6 +192,19 @@ class Reap(_Job):
     )
 
 
+class NamedJob(_Model):
+    """A job that a comment starts by its name: `/test JOB PROJECT`."""
+
+    presets: list[Preset] = Field(default=[], description="the presets of the job")
+    target: Line | None = Field(default=None, description="the target of the job, which replaces `matrix.target`")
+
+
+class NamedCluster(_Model):
+    """A cluster or a platform that a comment selects by its name: `/cluster NAME`."""
+
+    presets: Annotated[list[Preset], Field(min_length=1)] = Field(description="the presets that select the cluster")
+
+
 class Contract(BaseModel):
     """The block `ci`. Other fields belong to the project."""
 
@@ -198,6 +212,12 @@ class Contract(BaseModel):
 
     overridable: list[Annotated[str, AfterValidator(_is_pattern)]] = Field(
         default=[], description="patterns of the paths that `/var` of a comment may change; see docs/configuration.md"
+    )
+    named_jobs: dict[Name, NamedJob] = Field(
+        default={}, alias="jobs", description="the jobs that `/test JOB PROJECT` of a comment may start, by name"
+    )
+    clusters: dict[Name, NamedCluster] = Field(
+        default={}, description="the clusters that `/cluster NAME` of a comment may select, by name"
     )
     github: GitHub = GitHub()
     workflows: dict[WorkflowName, Workflow] = Field(default={}, description="the workflow files by name")
@@ -208,7 +228,7 @@ class Contract(BaseModel):
         """The workflows and, if there is one, the reaper."""
         return [*self.workflows.values(), *([self.reap] if self.reap else [])]
 
-    @field_validator("github", "workflows", mode="before")
+    @field_validator("named_jobs", "clusters", "github", "workflows", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any) -> Any:
         return {} if value is None else value

@@ -62,7 +62,7 @@ def render(summary: RunState, *, limit: int, artifacts_url: str = "") -> str:
         raise ValueError(f"artifacts_url must be an address such as https://example.org/run, not {artifacts_url!r}")
     page = _Page(limit, artifacts_url.rstrip("/"))
     page.add(_head(summary))
-    page.add(_pre(summary.damage_warning.splitlines()))
+    page.add(preformatted(summary.damage_warning.splitlines()))
     page.add(_attribution(summary))
     rows = list(page.rows(summary))
     # The failures and remarks leave at least a quarter of the room to the table of the cells.
@@ -121,7 +121,7 @@ class _Page:
             left = f"<p>and {len(remarks) - index} more remarks</p>"
             room = reserved + (_size(left) + 2 if index + 1 < len(remarks) else 0)
             title = f"<p>{_standing(step, step.cause)}: {self._place(step, step.name)}</p>"
-            lines = _pre(_remarks.text(step).splitlines(), longest=_LONGEST_FINDING)
+            lines = preformatted(_remarks.text(step).splitlines(), longest=_LONGEST_FINDING)
             block = "\n".join(["<h3>Remarks</h3>"] * (index == 0) + [title] + [lines] * bool(lines))
             if index == _MOST_REMARKS or not self.add(block, room):
                 self.add(left, reserved)
@@ -171,10 +171,10 @@ class _Page:
 
     def _failure(self, step: StepState, excerpts: Excerpts) -> str:
         """Return the folded block of a failure, with its message and excerpts of its logs."""
-        parts = [f"<details><summary>{_title(step)}</summary>", _pre(step.message.splitlines())]
+        parts = [f"<details><summary>{_title(step)}</summary>", preformatted(step.message.splitlines())]
         for excerpt in excerpts.of(step, is_bad=True):
             lines = list(map(str, excerpt.lines))
-            parts += [f"<p>{_code(excerpt.title)}</p>", _pre(lines, most=len(lines))]
+            parts += [f"<p>{_code(excerpt.title)}</p>", preformatted(lines, most=len(lines))]
         return "\n".join([*filter(None, parts), f"<p>look at {self._place(step, step.step)}</p>", "</details>"])
 
     def _brief(self, step: StepState) -> str:
@@ -202,7 +202,7 @@ def _head(summary: RunState) -> str:
     of_run = f"run {_code(summary.run, _LONGEST_NAME)}{presets}{took}{paid}"
     lines.append(f"<p>{what}: {tally(counts, missing) or 'none'}<br>{of_run}</p>")
     if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
-        lines.append(_pre(end.message.splitlines()))
+        lines.append(preformatted(end.message.splitlines()))
     return "\n".join(filter(None, lines))
 
 
@@ -262,7 +262,7 @@ def _code(text: str, longest: int = LONGEST_LINE) -> str:
     return f"<code>{html.escape(truncate(line, longest))}</code>"
 
 
-def _pre(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
+def preformatted(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
     """Return lines from outside as a block. Line breaks are character references, so that no line ends the block."""
     kept = without_middle(lines, most)
     text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in kept)

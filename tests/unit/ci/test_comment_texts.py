@@ -1,0 +1,33 @@
+"""The comment of a workflow run shows texts from outside as texts, and never exceeds the limit of GitHub."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolbox.ci import comment_texts
+from toolbox.ci.run_comment import LONGEST, WorkflowPart
+
+PART = WorkflowPart("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
+
+
+def test_a_refusal_is_a_text() -> None:
+    text = comment_texts.refused(PART, "error: <img src=x> @everyone **no**\n\n  comment again\n")
+    assert text == (
+        "**Topgallant**: `small` does not run ([workflow `on_demand`](https://github.com/owner/name/actions/runs/77))"
+        "\n\n<pre>error: &lt;img src=x&gt; @everyone **no**&#10;  comment again</pre>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [("success", "passed"), ("failure", "did not pass"), ("cancelled", "was cancelled"), ("skipped", "was skipped")],
+)
+def test_the_end_has_the_report(result: str, words: str) -> None:
+    text = comment_texts.ended(PART, result, "<h2>report</h2>")
+    assert f"`small` {words}" in text
+    assert text.endswith("\n\n<h2>report</h2>")
+
+
+@pytest.mark.parametrize("report", ["", "x" * LONGEST])
+def test_a_report_that_is_missing_or_too_long_is_left_out(report: str) -> None:
+    assert len(comment_texts.ended(PART, "failure", report)) < 500

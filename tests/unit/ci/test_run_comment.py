@@ -1,0 +1,78 @@
+"""A workflow run has one comment, which is found by its marker and its author."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.servers import github
+from toolbox.ci import run_comment
+from toolbox.ci.github_api import Forbidden, GitHubApi
+from toolbox.ci.run_comment import State, WorkflowPart
+from toolbox.model.errors import InfrastructureError
+
+PART = WorkflowPart("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
+MARKER = "<!-- topgallant-run: small/on_demand/77 -->"
+
+
+def bodies(server: github.Server) -> list[str | None]:
+    return [comment.body for comment in server.comments(1)]
+
+
+def test_the_comment_is_created_and_then_replaced(server: github.Server, api: GitHubApi) -> None:
+    address = run_comment.publish(api, 1, PART, "will run")
+    assert bodies(server) == [f"{MARKER}\nwill run"]
+    assert run_comment.publish(api, 1, PART, "passed") == address
+    assert bodies(server) == [f"{MARKER}\npassed"]
+
+
+def test_another_workflow_run_has_its_own_comment(server: github.Server, api: GitHubApi) -> None:
+    run_comment.publish(api, 1, PART, "first")
+    run_comment.publish(api, 1, replace(PART, run="78"), "second")
+    assert len(bodies(server)) == 2
+
+
+def test_a_comment_of_a_person_with_the_marker_is_left_alone(server: github.Server, api: GitHubApi) -> None:
+    server.comment(1, "alice", f"{MARKER}\nmine")
+    run_comment.publish(api, 1, PART, "passed")
+    assert bodies(server) == [f"{MARKER}\nmine", f"{MARKER}\npassed"]
+
+
+def test_the_comment_is_found_behind_many_others(server: github.Server, api: GitHubApi) -> None:
+    for number in range(150):
+        server.comment(1, "alice", str(number))
+    run_comment.publish(api, 1, PART, "will run")
+    run_comment.publish(api, 1, PART, "passed")
+    assert len(bodies(server)) == 151
+
+
+@pytest.mark.parametrize("fault", [github.server_error, github.dropped_connection])
+def test_an_answer_that_is_lost_makes_no_second_comment(
+    server: github.Server, api: GitHubApi, fault: type[github.Fault]
+) -> None:
+    server.faults.add("POST", "*/comments", fault(takes_effect=True))
+    run_comment.publish(api, 1, PART, "passed")
+    assert bodies(server) == [f"{MARKER}\npassed"]
+
+
+def test_a_server_that_never_creates_the_comment_is_an_error(server: github.Server, api: GitHubApi) -> None:
+    server.faults.add("POST", "*/comments", github.server_error(), times=None)
+    with pytest.raises(InfrastructureError, match="GitHub refused POST"):
+        run_comment.publish(api, 1, PART, "passed")
+    assert len(server.requests("POST")) == 3
+
+
+def test_a_token_without_the_permission_is_not_tried_again(server: github.Server) -> None:
+    reader = GitHubApi("owner/name", server.add_token(pull_requests="read"), server.url)
+    with pytest.raises(Forbidden):
+        run_comment.publish(reader, 1, PART, "passed")
+    assert len(server.requests("POST")) == 1
+
+
+def test_a_commit_status_has_a_name_a_link_and_a_short_description(server: github.Server, api: GitHubApi) -> None:
+    sha = server.push("topic", {"model.py": "steps = 2"}, by="alice")
+    run_comment.set_status(api, sha, PART, State.SUCCESS, "x" * 200)
+    (status,) = server.statuses(sha)
+    assert (status.state, status.context, status.target_url) == ("success", "small on_demand", PART.url)
+    assert status.description == "x" * 140

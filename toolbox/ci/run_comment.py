@@ -1,0 +1,105 @@
+"""Keeps one comment on a pull request for each run of a workflow: the plan, and later the verdict.
+
+A comment is found by a marker in its first line and by its author, because people can write comments with any text. All
+jobs of a workflow run, also jobs that are repeated, change the same comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from toolbox.ci.github_api import Api, Forbidden, mapping
+from toolbox.model.errors import InfrastructureError
+
+LONGEST: Final = 1 << 16  # characters of a comment
+_TRIES: Final = 3
+_MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,200}) -->\r?(?:\n|$)")
+_LONGEST_DESCRIPTION: Final = 140  # characters that GitHub shows of a commit status
+
+
+class State(StrEnum):
+    """The state of a commit status, in the words of GitHub."""
+
+    PENDING = "pending"
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowPart:
+    """A workflow of a project that tests a pull request.
+
+    Args:
+        workflow: the name of the workflow in the configuration.
+        run: the number of the workflow run, which is the same in all its attempts.
+        url: the page of the workflow run.
+    """
+
+    project: str
+    workflow: str
+    run: str
+    url: str
+
+    @property
+    def marker(self) -> str:
+        """The name that the first line of the comment contains."""
+        return f"{self.project}/{self.workflow}/{self.run}"
+
+
+def publish(api: Api, pull_request: int, part: WorkflowPart, text: str) -> str:
+    """Create the comment of a workflow run, or replace its text. Return the address of the comment.
+
+    If GitHub does not answer a request that creates the comment, the comment may exist. So the next try looks for it.
+
+    Args:
+        text: Markdown, with at most `LONGEST - 1000` characters.
+
+    Raises:
+        InfrastructureError: GitHub refused a request, or did not answer several requests.
+    """
+    body = f"<!-- topgallant-run: {part.marker} -->\n{text}"
+    author = api.login()
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return _write(api, pull_request, part, author, body)
+        except Forbidden:
+            raise
+        except InfrastructureError:
+            if attempt == _TRIES:
+                raise
+    raise AssertionError("each try returns or raises")
+
+
+def set_status(api: Api, revision: str, part: WorkflowPart, state: State, description: str) -> None:
+    """Show the state of a workflow on a commit.
+
+    Raises:
+        InfrastructureError: GitHub refused the request.
+    """
+    content = {
+        "state": state,
+        "context": f"{part.project} {part.workflow}",
+        "description": description[:_LONGEST_DESCRIPTION],
+        "target_url": part.url,
+    }
+    api.send("POST", f"statuses/{revision}", content)
+
+
+def _write(api: Api, pull_request: int, part: WorkflowPart, author: str, body: str) -> str:
+    comments = api.items(f"issues/{pull_request}/comments")
+    own = next((comment for comment in comments if _is_own(comment, part, author)), None)
+    if own is None:
+        written = api.send("POST", f"issues/{pull_request}/comments", {"body": body})
+    else:
+        written = api.send("PATCH", f"issues/comments/{int(own['id'])}", {"body": body})
+    return str(mapping(written).get("html_url") or "")
+
+
+def _is_own(comment: Mapping[str, Any], part: WorkflowPart, author: str) -> bool:
+    match = _MARKER.match(comment.get("body") or "")
+    return match is not None and match["name"] == part.marker and mapping(comment.get("user")).get("login") == author

@@ -1,0 +1,97 @@
+"""Runs what a comment requests, one run after the other, for `ci run`."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from toolbox.ci import announcements, refusals
+from toolbox.ci.comment_runs import CommentRun
+from toolbox.ci.refusals import Fault
+from toolbox.commands import _project_run
+from toolbox.model.errors import ToolboxError, UsageError, describe, exit_code_of
+from toolbox.model.verdicts import ExitCode, worst_exit_code
+from toolbox.orchestration import project_run
+from toolbox.orchestration.request import RunRequest
+from toolbox.reports.terminal import live_view
+from toolbox.runs import summary
+from toolbox.runs.run_state import RunState
+from toolbox.system import redaction
+
+log = logging.getLogger(__name__)
+
+_ENDING: Final = frozenset({ExitCode.DEADLINE, ExitCode.SIGINT, ExitCode.SIGTERM})
+
+
+def announce(runs: Sequence[CommentRun], *, as_json: bool) -> None:
+    """Show what was understood before anything runs.
+
+    Args:
+        as_json: show the text on stderr, because stdout gets JSON.
+
+    Raises:
+        UsageError: a configuration is wrong, or a plan exceeds a limit. Nothing was shown.
+    """
+    lines, faults = [], []
+    for run in runs:
+        try:
+            lines += announcements.understood(run)
+        except UsageError as error:
+            faults.append(Fault(run.line, str(error)))
+    refusals.raise_for(faults)
+    with live_view.view(_stream(as_json=as_json)) as view:
+        for line in lines:
+            view.line(redaction.current()(line))
+        view.line("")
+
+
+def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool) -> int:
+    """Run what a comment requests in order, and return the exit code of the worst outcome.
+
+    Args:
+        deadline: the time limit of all runs together in seconds; None for no limit.
+        as_json: print the summary as JSON on stdout, and all other output on stderr. If the comment requests several
+            runs, stdout gets a list of summaries.
+    """
+    stream = _stream(as_json=as_json)
+    end = math.inf if deadline is None else time.monotonic() + deadline
+    codes: list[int] = []
+    summaries: list[dict[str, Any]] = []
+    for run in runs:
+        if not _ENDING.isdisjoint(codes) or time.monotonic() >= end:
+            log.error("%s was not started: the time is over, or the runs were interrupted", run.description)
+            codes.append(ExitCode.DEADLINE if _ENDING.isdisjoint(codes) else ExitCode.NOTHING_RAN)
+            continue
+        left = None if deadline is None else end - time.monotonic()
+        state, code = _execute(run, replace(run.request, deadline=left), stream, is_only=len(runs) == 1)
+        codes.append(code)
+        summaries += [] if state is None else [summary.as_json(state)]
+    if as_json:
+        _project_run.print_json(summaries[0] if len(runs) == 1 else summaries)
+    return worst_exit_code(codes)
+
+
+def _stream(*, as_json: bool) -> TextIO:
+    return sys.stderr if as_json else sys.stdout
+
+
+def _execute(run: CommentRun, request: RunRequest, stream: TextIO, *, is_only: bool) -> tuple[RunState | None, int]:
+    """Execute a run. If the comment requests other runs too, an error is logged, so that they are executed too."""
+
+    def repeat(directory: Path) -> str:
+        return f"to repeat this run: {announcements.repeat_command(request, directory)}"
+
+    try:
+        return _project_run.show(partial(project_run.execute, request), stream=stream, announce=repeat)
+    except ToolboxError as error:
+        if is_only:
+            raise
+        log.error("%s: %s", run.description, describe(error))  # noqa: TRY400  # an expected error has no traceback
+        return None, exit_code_of(error)
