@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -271,5 +272,34 @@ def test_the_deadline_is_for_all_runs_together(small: Workspace) -> None:
     small.write({"config/small.local.yaml": json.dumps({"commands.test": ["sleep 60"]})})
     outcome = ci(small, "run", "/test small\n/test small loud\n", "--deadline=2")
     assert outcome.exit_code == 124, str(outcome)
-    assert "/test small loud was not started" in outcome.stderr
+    assert "/test small loud was not started: the deadline has passed" in outcome.stderr
     assert len(small.runs()) == 1
+
+
+def test_a_signal_ends_all_runs_of_a_comment(small: Workspace) -> None:
+    small.write({"config/small.local.yaml": json.dumps({"commands.test": ["sleep 60"]})})
+    with small.start("ci", "run", "--text=/test small\n/test small loud\n") as running:
+        running.wait_for("$ sleep 60")
+        running.send(signal.SIGINT)
+        outcome = running.wait()
+    assert outcome.exit_code == 130, str(outcome)
+    assert "/test small loud was not started: the run before it was interrupted" in outcome.stderr
+    assert len(small.runs()) == 1
+
+
+def test_a_run_that_exceeds_its_own_deadline_does_not_stop_the_next_one(cells: Workspace) -> None:
+    file = cells.directory / "config/cells.yaml"
+    text = file.read_text().replace(
+        "slow: {greeting", "slow: {matrix.deadline: 1, matrix.workload.command: sleep 60, greeting"
+    )
+    file.write_text(text.replace("  target: local\n", "  target: local\n  deadline: null\n"))
+    outcome = ci(cells, "run", "/test cells slow\n/cells x=a,y=1\n/test cells\n/cells x=a,y=1\n", "--format=json")
+    assert outcome.exit_code == 124, str(outcome)
+    assert [summary["verdict"] for summary in outcome.json] == ["cancelled", "passed"]
+
+
+def test_a_quarantine_of_too_many_cells_is_refused(cells: Workspace) -> None:
+    axes = f"matrix.axes: {{x: {list(range(201))}}}"
+    outcome = ci(cells, "parse", f"/test cells\n/var {axes}\n/quarantine * they are many\n")
+    assert outcome.exit_code == 2
+    assert "line 3: /quarantine: 201 cells match, but at most 200 are allowed" in outcome.stderr

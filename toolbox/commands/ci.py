@@ -157,8 +157,8 @@ class Ci:
         """
         from toolbox.ci import github_api, pinning
 
-        if f"/test {project}" not in text:
-            return None
+        if not re.search(rf"^/test\s.*(?<!\S){re.escape(project)}(?!\S)", text, re.MULTILINE):
+            return None  # other comments may contain commands of other programs
         with refusals.short():
             comment = slash.parse(text, places.projects())
             if comment.help or all(test.project != project for test in comment.tests):
