@@ -1,1 +1,1 @@
-"""Continuous integration: parses the slash commands in comments on pull requests."""
+"""Continuous integration: what comments on pull requests request, and the workflow files of GitHub Actions."""

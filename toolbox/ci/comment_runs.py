@@ -251,11 +251,15 @@ class _Checker:
         The override goes through `ci.overridable`, like every other override of a comment.
         """
         try:
-            entries = list(known.written(_QUARANTINE) or [])
+            written = known.written(_QUARANTINE)
         except PathError:
             hint = f"a maintainer can add `quarantine: []` to the block `matrix` of {known.source}"
             self._add(f"/quarantine needs the field `{_QUARANTINE}`: {hint}", test.line_of("quarantine"))
             return run
+        if not isinstance(written, list | None):
+            self._add(f"/quarantine needs a list in `{_QUARANTINE}` of {known.source}", test.line_of("quarantine"))
+            return run
+        entries = list(written or [])
         for each in test.quarantine:
             matching = self._matching("quarantine", each.cells, combinations, test)
             entries += self._quarantined(each, matching, combinations, test)

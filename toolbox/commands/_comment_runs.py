@@ -23,11 +23,11 @@ from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view
 from toolbox.runs import summary
 from toolbox.runs.run_state import RunState
-from toolbox.system import redaction
+from toolbox.system import redaction, signals
 
 log = logging.getLogger(__name__)
 
-_ENDING: Final = frozenset({ExitCode.DEADLINE, ExitCode.SIGINT, ExitCode.SIGTERM})
+_INTERRUPTED: Final = frozenset({ExitCode.SIGINT, ExitCode.SIGTERM})
 
 
 def announce(runs: Sequence[CommentRun], *, as_json: bool) -> None:
@@ -65,16 +65,19 @@ def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool
     codes: list[int] = []
     summaries: list[dict[str, Any]] = []
     for run in runs:
-        if not _ENDING.isdisjoint(codes) or time.monotonic() >= end:
-            log.error("%s was not started: the time is over, or the runs were interrupted", run.description)
-            codes.append(ExitCode.DEADLINE if _ENDING.isdisjoint(codes) else ExitCode.NOTHING_RAN)
+        is_late = time.monotonic() >= end
+        if is_late or not _INTERRUPTED.isdisjoint(codes):
+            reason = "the deadline has passed" if is_late else "the run before it was interrupted"
+            log.error("%s was not started: %s", run.description, reason)
+            codes.append(ExitCode.DEADLINE if is_late else ExitCode.NOTHING_RAN)
             continue
+        signals.forget_deadline()
         left = None if deadline is None else end - time.monotonic()
         state, code = _execute(run, replace(run.request, deadline=left), stream, is_only=len(runs) == 1)
         codes.append(code)
         summaries += [] if state is None else [summary.as_json(state)]
     if as_json:
-        _project_run.print_json(summaries[0] if len(runs) == 1 else summaries)
+        _project_run.print_json(summaries[0] if summaries and len(runs) == 1 else summaries)
     return worst_exit_code(codes)
 
 

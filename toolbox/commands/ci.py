@@ -167,8 +167,8 @@ class Ci:
         """
         from toolbox.ci import github_api, pinning, run_comment
 
-        if f"/test {project}" not in text:
-            return None
+        if not re.search(rf"^/test\s.*(?<!\S){re.escape(project)}(?!\S)", text, re.MULTILINE):
+            return None  # other comments may contain commands of other programs
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
         api = github_api.from_environment()
         try:

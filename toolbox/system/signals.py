@@ -57,6 +57,11 @@ def deadline(seconds: float | None) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def forget_deadline() -> None:
+    """Forget that the deadline of an ended run has passed, so that it does not interrupt the next run."""
+    _state.received[:] = [number for number in _state.received if number != signal.SIGALRM]
+
+
 def first() -> int | None:
     """Return the number of the first signal that arrived; None if no signal has arrived."""
     return _state.received[0] if _state.received else None

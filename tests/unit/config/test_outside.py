@@ -266,3 +266,23 @@ def test_values_that_are_large_or_contain_references_are_refused(value: Any, fau
 )
 def test_plain_values_are_accepted(value: Any) -> None:
     outside.check_value(value)
+
+
+def test_a_job_may_set_a_field_that_a_comment_may_not(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(textwrap.dedent(CONFIG))
+    trusted = {"matrix.max_cost": 9, "hosts[0]": "job"}
+    request = Request(tmp_path / "p.yaml", overrides={"hosts[0]": "c"}, is_from_outside=True, trusted_overrides=trusted)
+    configuration = Configuration.load(request)
+    assert (configuration.written("matrix.max_cost"), configuration.written("hosts")) == (9, ["c", "b"])
+
+
+def test_a_fault_names_the_path_in_the_comment(tmp_path: Path) -> None:
+    with pytest.raises(outside.ForbiddenOverrides) as caught:
+        changed(tmp_path, {"training.corpus": {"any": 1, "size": 9}, "hosts[0]": "c", "matrix.max_cost": 1})
+    assert list(caught.value.faults.values()) == ["training.corpus", "matrix.max_cost"]
+
+
+@pytest.mark.parametrize("text", ["a\0", "\ud800"])
+def test_a_text_that_no_file_can_contain_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="contains a NUL character or a half of a surrogate pair"):
+        outside.check_value({"a": [text]})

@@ -357,6 +357,12 @@ def test_cells_are_chosen_by_a_pattern_of_their_name_or_their_id(planned: Planne
     assert positions(planned({"axes": AXES}, selection=Selection("*y=2"))) == [1, 3]
 
 
+def test_cells_are_chosen_by_several_patterns_in_the_order_of_the_matrix(planned: Planned) -> None:
+    assert names(planned({"axes": AXES}, selection=Selection("x=b,y=1 *y=2"))) == ["x=a,y=2", "x=b,y=1", "x=b,y=2"]
+    with pytest.raises(UsageError, match=r"^--cells=x=c: no cell has such a name"):
+        planned({"axes": AXES}, selection=Selection("x=a,* x=c"))
+
+
 def test_a_name_that_is_also_a_pattern_is_a_name_first(planned: Planned) -> None:
     block = {"axes": {"x": ["[ab]", "a", "b", "*"]}}
     assert names(planned(block, selection=Selection("x=[ab]"))) == ["x=[ab]"]

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from toolbox.model.verdicts import ExitCode, Verdict, exit_code, worst
+from toolbox.model.verdicts import ExitCode, Verdict, exit_code, worst, worst_exit_code
 
 FROM_BEST_TO_WORST = ("skipped", "passed", "xfailed", "xpassed", "cancelled", "failed", "error")
 
@@ -38,6 +38,14 @@ def test_the_order_has_every_verdict() -> None:
 )
 def test_each_verdict_has_its_exit_code(verdict: Verdict | None, code: int) -> None:
     assert exit_code(verdict) == code
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst_code"),
+    [([], 4), ([0, 4], 0), ([0, 1, 0], 1), ([3, 1], 3), ([1, 2], 2), ([124, 3], 124), ([130, 124, 4], 130)],
+)
+def test_the_exit_code_of_several_runs_is_that_of_the_worst(codes: list[int], worst_code: int) -> None:
+    assert worst_exit_code(codes) == worst_code
 
 
 def test_the_exit_codes_are_those_of_the_contract() -> None:

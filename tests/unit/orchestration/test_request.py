@@ -43,6 +43,11 @@ def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (found.phases, found.override_files) == (["prepare", "test"], [Path.cwd() / "changes.yaml"])
 
 
+def test_the_overrides_of_a_job_come_before_those_of_the_comment() -> None:
+    run = RunRequest("tiny", overrides={"b": 2, "c": 3}, trusted_overrides={"a": 1, "c": 1})
+    assert list(run.as_json()["overrides"].items()) == [("a", 1), ("b", 2), ("c", 3)]
+
+
 def test_unset_options_stay_unset_when_read(tmp_path: Path) -> None:
     found = kept(RunRequest("tiny"), tmp_path)
     assert (found.phases, found.selection, found.options, found.deadline) == (None, Selection(), Options(), None)

@@ -88,6 +88,14 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         f"try:\n with signals.deadline(30): 1 / 0\nexcept ZeroDivisionError: pass\n{TIMER}",
         "(0.0, 0.0) None\n",
     ),
+    "a deadline that is forgotten interrupts nothing more, but another signal does": (
+        (
+            "with signals.shielded():\n"
+            " send(signal.SIGALRM)\n signals.forget_deadline()\n print(signals.first())\n signals.check()\n"
+            " send(signal.SIGTERM)\n signals.forget_deadline()\n print(signals.first())"
+        ),
+        "None\n15\n",
+    ),
     "a deadline does not interrupt the cleanup": (
         (
             "with signals.shielded(), signals.deadline(0.05):\n while not signals.first(): time.sleep(0.01)\n"
