@@ -12,7 +12,7 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.model.text import first_of
 from toolbox.system import places
 
-Extra = Literal["inference", "kubernetes", "notebooks", "postgres", "tpu"]
+Extra = Literal["inference", "kubernetes", "notebooks", "postgres", "storage", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "inference": ("httpx", "h11", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
@@ -22,6 +22,7 @@ MODULES: Final[Mapping[Extra, Sequence[str]]] = {
         "tornado",
     ),
     "postgres": ("psycopg",),
+    "storage": ("fsspec",),  # the driver of a scheme is needed only for URLs with this scheme
     "tpu": ("google.cloud.tpu_v2",),
 }
 
