@@ -25,7 +25,6 @@ class Server:
         puts: the keys of all uploads, in order.
         acls: the access rules (ACL) that uploads asked for.
         hold_after: hold all uploads after this number of them; None to hold none.
-        is_holding: set when an upload is held.
         refuse: how many of the next uploads are answered with the status 503.
     """
 
@@ -33,10 +32,11 @@ class Server:
         self.puts: list[str] = []
         self.acls: list[str] = []
         self.hold_after: int | None = None
-        self.is_holding = threading.Event()
         self.refuse = 0
+        self._stored = 0
+        self._is_holding = False
         self._release = threading.Event()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._application = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._handle, threaded=True, request_handler=_Quiet)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
@@ -67,19 +67,20 @@ class Server:
         """Release the uploads that are held, and forget all uploads."""
         self._release.set()
         self._release = threading.Event()
-        self.is_holding.clear()
         self.puts, self.acls, self.hold_after, self.refuse = [], [], None, 0
+        self._stored, self._is_holding = 0, False
 
     def wait_until_holding(self) -> None:
-        """Wait until an upload is held."""
-        assert self.is_holding.wait(60)
+        """Wait until an upload is held, and all uploads before it are stored."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._is_holding and self._stored == len(self.puts), 60)
 
     def _handle(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if environ["REQUEST_METHOD"] != "PUT" or path.strip("/").count("/") == 0:
             return self._application(environ, start_response)  # type: ignore[no-any-return]
         release = self._release
-        with self._lock:
+        with self._changed:
             if self.refuse:
                 self.refuse -= 1
                 environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -90,8 +91,16 @@ class Server:
                 self.puts.append(path.removeprefix(f"/{BUCKET}/"))
                 self.acls += [environ["HTTP_X_AMZ_ACL"]] if "HTTP_X_AMZ_ACL" in environ else []
         if is_held:
-            self.is_holding.set()
+            self._note(is_holding=True)
             release.wait()
             start_response("503 Slow Down", [("Content-Length", str(len(_REFUSAL)))])
             return [_REFUSAL]
-        return self._application(environ, start_response)  # type: ignore[no-any-return]
+        response = self._application(environ, start_response)
+        self._note(stored=1)
+        return response  # type: ignore[no-any-return]
+
+    def _note(self, *, stored: int = 0, is_holding: bool = False) -> None:
+        with self._changed:
+            self._stored += stored
+            self._is_holding |= is_holding
+            self._changed.notify_all()

@@ -153,7 +153,7 @@ def _refusal(findings: Sequence[Finding], source: Path) -> str:
     return "\n  ".join(
         [
             f"nothing was exported: {source} has secrets in {counted(len(findings), 'line')}",
-            *(f"{_line(finding.file)}:{finding.line}: {finding.kind}" for finding in findings[:_MOST_FINDINGS]),
+            *(_line(str(finding)) for finding in findings[:_MOST_FINDINGS]),
             f"remove them{rest}; list files with harmless texts of such a form in `ci.export.allow`",
         ]
     )

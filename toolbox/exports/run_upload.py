@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -76,16 +77,28 @@ def each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Resu
 
     After an error, no further call begins, and the first error is raised.
     """
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="export") as threads:
-        calls = [threads.submit(function, item) for item in items]
+    failed = threading.Event()
+
+    def call(item: Item) -> Result:
+        if failed.is_set():
+            raise CancelledError
         try:
-            wait(calls, return_when=FIRST_EXCEPTION)
-        finally:
-            threads.shutdown(wait=True, cancel_futures=True)
-    for call in calls:
-        if not call.cancelled() and (error := call.exception()) is not None:
+            return function(item)
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="export") as threads:
+        try:
+            calls = [threads.submit(call, item) for item in items]
+            errors = [error for done in calls if (error := done.exception()) is not None]
+        except BaseException:
+            failed.set()
+            raise
+    for error in errors:
+        if not isinstance(error, CancelledError):
             raise error
-    return [call.result() for call in calls]
+    return [done.result() for done in calls]
 
 
 def _is_recorded(storage: Storage, folder: str, record: Record) -> bool:

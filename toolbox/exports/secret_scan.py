@@ -30,7 +30,7 @@ class Finding:
     """A secret in a file.
 
     Args:
-        file: the file, relative to the run directory.
+        file: the file, relative to the run directory; empty if the name itself contains a secret in use.
         line: the number of the line, from 1.
         kind: what the secret is, such as `a token of GitHub`.
     """
@@ -38,6 +38,10 @@ class Finding:
     file: str
     line: int
     kind: str
+
+    def __str__(self) -> str:
+        """Return `file:line: kind`."""
+        return f"{self.file}:{self.line}: {self.kind}" if self.file else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class Scanner:
             digest.update(block)
             size += len(block)
             search.add(block)
+        if any(form in os.fsencode(name) for form in self._forms):
+            return SearchedFile(name, size, digest.hexdigest(), [Finding("", 0, f"{IN_USE} in the name of a file")])
         findings = [Finding(name, line, kind) for line, kind in sorted(search.found)]
         return SearchedFile(name, size, digest.hexdigest(), findings)
 
