@@ -86,7 +86,9 @@ class Scanner:
     """
 
     def __init__(self, values: Sequence[str]) -> None:
-        self._forms = [form for form in masking.patterns(values) if len(form) >= _SHORTEST_FORM]
+        forms = [form for form in masking.patterns(values) if len(form) >= _SHORTEST_FORM]
+        # A form that contains another form is found with the other form.
+        self._forms = [form for form in forms if not any(other in form for other in forms if other != form)]
         self._overlap = max([secret_formats.LONGEST, *map(len, self._forms)])
 
     def search(self, root: Path, name: str) -> SearchedFile:
