@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.servers import s3
-from tests.servers.storages import _s3_server, s3_server  # noqa: F401  # fixtures
+from tests.servers.storages import _s3_server as _s3_server  # noqa: PLC0414  # re-exports the fixture
+from tests.servers.storages import s3_server as s3_server  # noqa: PLC0414  # re-exports the fixture
 from toolbox.testing import Workspace
 
 TOKEN = "ghp_" + 36 * "a"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -153,7 +153,7 @@ class MeetingStorage(LocalStorage):
 
     meet: Callable[[], object]
 
-    def write(self, name: str, pieces: Sequence[bytes]) -> None:  # type: ignore[override]
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
         if name == "index.html":
             type(self).meet()
         LocalStorage.write(self, name, pieces)
