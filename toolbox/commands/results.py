@@ -474,8 +474,8 @@ class Results:
         Record runs in the database of results, from their journals. Runs that the database already has are replaced.
 
         Args:
-            run_dirs: the directories of the runs, or URLs of exports, such as s3://BUCKET/FOLDER: of all exported runs,
-                of those of a project, or of one run. docs/export.md explains exports.
+            run_dirs: the directories of the runs, or URLs of exports, such as s3://BUCKET/FOLDER. A URL may name all
+                exported runs, those of one project (s3://BUCKET/FOLDER/PROJECT), or one run.
             directory: the directory in which exported runs are kept after the import, in PROJECT/RUN. When left out,
                 they are deleted, and the dashboard cannot link to their reports.
             database: the database to write to, a file or a URL. When left out: the field `results.database` of the

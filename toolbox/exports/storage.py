@@ -93,8 +93,7 @@ def _remote(address: str) -> Storage:
     try:
         driver, root = fsspec.core.url_to_fs(address, use_listings_cache=False, skip_instance_cache=True)
     except ImportError as error:
-        install = extras.install_command("storage")
-        raise ConfigurationError(f"{shown} needs a driver that is not installed ({error}): {install}") from None
+        raise ConfigurationError(f"{shown} needs a driver that is not installed: {_reason(error)}") from None
     except ValueError as error:
         raise UsageError(f"{shown} is not a URL for exports: {error}. Examples: s3://BUCKET/FOLDER, gs://...") from None
     except Exception as error:  # noqa: BLE001  # drivers have error types of their own

@@ -22,7 +22,7 @@ MODULES: Final[Mapping[Extra, Sequence[str]]] = {
         "tornado",
     ),
     "postgres": ("psycopg",),
-    "storage": ("fsspec",),  # the driver of a scheme is needed only for URLs with this scheme
+    "storage": ("fsspec", "s3fs", "gcsfs", "dateutil"),
     "tpu": ("google.cloud.tpu_v2",),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,15 +130,15 @@ def test_a_wrong_url_is_explained(address: str, message: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_missing_driver_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fsspec.core
-
-    def refuse(*_: object, **__: object) -> None:
-        raise ImportError("Install s3fs to access S3")
-
-    monkeypatch.setattr(fsspec.core, "url_to_fs", refuse)
-    with pytest.raises(ConfigurationError, match=r"Install s3fs to access S3.*\[storage\]"):
+def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ConfigurationError, match=r"the URL s3://bucket/x needs s3fs, .*\[storage\]"):
         storage.opened("s3://bucket/x")
+
+
+def test_a_missing_driver_of_another_scheme_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="needs a driver that is not installed: .*adlfs"):
+        storage.opened("abfs://bucket/x")
 
 
 def test_links_are_neither_followed_nor_listed_as_folders(tmp_path: Path) -> None:
