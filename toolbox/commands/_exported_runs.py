@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from toolbox.model.errors import UsageError
 
-Fetch = Callable[[], Path]
+if TYPE_CHECKING:
+    from toolbox.exports.manifest import Record
+    from toolbox.exports.storage import Storage
+
+Source = Callable[[], AbstractContextManager[Path]]
 
 
-@contextmanager
-def temporary_directory() -> Iterator[Path]:
-    """Create a private directory, and delete it at the end."""
-    with tempfile.TemporaryDirectory(prefix="topgallant-import-") as directory:
-        yield Path(directory)
-
-
-def sources(places: Iterable[str], directory: Path) -> Iterator[Fetch]:
-    """Yield a function for each run, which returns its directory, or raises `UsageError`.
+def sources(places: Iterable[str], directory: Path | None) -> Iterator[Source]:
+    """Yield a function for each run, whose context is the directory of the run, or raises `UsageError`.
 
     Args:
         places: directories of runs, and URLs of exports.
-        directory: the directory that gets the files of exported runs.
+        directory: the directory that keeps the files of exported runs; None to delete them at the end of the context.
     """
     for place in places:
         if "://" in place:
             yield from _exported(place, directory)
         else:
-            yield partial(Path, place)
+            yield partial(_directory, Path(place))
 
 
-def _exported(url: str, directory: Path) -> Iterator[Fetch]:
-    from toolbox.exports import exported_runs, run_download, storage  # pydantic is slow to import
+def _exported(url: str, directory: Path | None) -> Iterator[Source]:
+    from toolbox.exports import exported_runs, storage  # pydantic is slow to import
 
     opened = storage.opened(url)
     runs = exported_runs.find_below(opened)
     for fault in runs.faults:
-        yield partial(_fail, fault)
+        yield partial(_fault, fault)
     for folder, record in runs.records.items():
-        yield partial(run_download.download, opened, folder, record, directory)
+        yield partial(_downloaded, opened, folder, record, directory)
     if not runs.faults and not runs.records:
-        yield partial(_fail, f"{opened.address} has no exported runs")
+        yield partial(_fault, f"{opened.address} has no exported runs")
 
 
-def _fail(message: str) -> Path:
+@contextmanager
+def _downloaded(storage: Storage, folder: str, record: Record, directory: Path | None) -> Iterator[Path]:
+    from toolbox.exports import run_download
+
+    with ExitStack() as stack:
+        output = directory or Path(stack.enter_context(TemporaryDirectory(prefix="topgallant-import-")))
+        yield run_download.download(storage, folder, record, output)
+
+
+def _directory(path: Path) -> AbstractContextManager[Path]:
+    return nullcontext(path)
+
+
+def _fault(message: str) -> AbstractContextManager[Path]:
     raise UsageError(message)

@@ -485,18 +485,17 @@ class Results:
         faulty_runs = 0
         with ExitStack() as stack:
             stores: dict[str, Store] = {}
-            exported_to = directory or stack.enter_context(_exported_runs.temporary_directory())
-            for fetch in _exported_runs.sources(run_dirs, exported_to):
+            for source in _exported_runs.sources(run_dirs, directory):
                 try:
-                    run_directory = fetch()
-                    run = run_reader.read(run_directory)
-                    if run.damage:
-                        log.warning("%s: %s", run_directory, run.damage_warning)
-                    location = _results.location(database, run.project)
-                    if location not in stores:
-                        stores[location] = stack.enter_context(Store(location))
-                    recorded = recording.record(stores[location], run_directory)
-                    print(printable(_import_message(recorded, stores[location])))
+                    with source() as run_directory:
+                        run = run_reader.read(run_directory)
+                        if run.damage:
+                            log.warning("%s: %s", run_directory, run.damage_warning)
+                        location = _results.location(database, run.project)
+                        if location not in stores:
+                            stores[location] = stack.enter_context(Store(location))
+                        recorded = recording.record(stores[location], run_directory)
+                        print(printable(_import_message(recorded, stores[location])))
                 except UsageError as error:
                     faulty_runs += 1
                     log.error("%s", printable(str(error)))  # noqa: TRY400  # a faulty run must not prevent other imports

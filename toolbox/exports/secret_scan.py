@@ -23,6 +23,7 @@ IN_USE: Final = "a secret in use"
 _BLOCK_BYTES: Final = 1 << 20
 # A shorter form occurs in binary files by chance.
 _SHORTEST_FORM: Final = 6
+_MOST_FINDINGS: Final = 1_000  # in a file
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,6 +74,8 @@ class _Search:
         """Search the next block."""
         window = self.tail + block
         for offset, kind in _secrets(window, self.forms, 1 if self.tail else 0):
+            if len(self.found) >= _MOST_FINDINGS:
+                break
             self.found.add((self.line + window.count(b"\n", 0, offset), kind))
         self.tail = window[-self.overlap :]
         self.line += window.count(b"\n", 0, len(window) - len(self.tail))
@@ -121,4 +124,6 @@ def _secrets(window: bytes, forms: Sequence[bytes], start: int) -> Iterator[tupl
         offset = -1
         while (offset := window.find(form, offset + 1)) >= 0:
             yield offset, IN_USE
+            if (offset := window.find(b"\n", offset)) < 0:
+                break
     yield from secret_formats.find_tokens(window.decode("latin-1"), start)

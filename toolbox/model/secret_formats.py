@@ -77,6 +77,8 @@ def find(text: str) -> Iterator[tuple[int, str]]:
 def find_tokens(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
     """Yield the offset and the kind of each token, key and address with a password in a text of any size.
 
+    In one line, only the first match of each beginning is yielded.
+
     Args:
         start: the offset at which the search begins.
     """
@@ -87,6 +89,8 @@ def find_tokens(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
                 match = expression.match(text, offset)
                 if match and (not expression.groups or _is_secret(match[1], must_be_random=False)):
                     yield offset, kind
+                    if (offset := text.find("\n", offset)) < 0:
+                        break
 
 
 def _lines(text: str, kind: str, expression: re.Pattern[str]) -> Iterator[tuple[int, str]]:

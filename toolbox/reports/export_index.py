@@ -15,7 +15,8 @@ from toolbox.reports import _web_page
 
 MARKER: Final = '<meta name="generator" content="Topgallant exports">'
 _TEMPLATE: Final = Path(__file__).parent / "exports/templates/export_index.html"
-_MOST_RUNS: Final = 2_000  # a larger page is slow; the files of all runs remain
+_MOST_RUNS: Final = 1_000  # a larger page is slow
+_MOST_FILES: Final = 10  # named files of a run, so that the size of the page is limited
 
 
 def render(records: Sequence[Record]) -> str:
@@ -33,4 +34,5 @@ def render(records: Sequence[Record]) -> str:
         runs=list(zip(records, marks, strict=True))[:_MOST_RUNS],
         count=len(records),
         counted=counted,
+        most=_MOST_FILES,
     )

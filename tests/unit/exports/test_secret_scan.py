@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,16 @@ def test_the_end_of_a_word_at_a_border_is_no_token(tmp_path: Path) -> None:
 
 def test_very_short_values_are_not_searched(tmp_path: Path) -> None:
     assert search(tmp_path, b"abc", "abc") == []
+
+
+@pytest.mark.parametrize("separator", [b" ", b"\n"])
+@pytest.mark.parametrize("secret", [b"aaaaaa", TOKEN.encode(), b"x://a:passw@b"])
+def test_a_file_full_of_secrets_is_searched_in_linear_time(tmp_path: Path, secret: bytes, separator: bytes) -> None:
+    content = (secret + separator) * (4 * BLOCK // len(secret))
+    began = time.monotonic()
+    found = search(tmp_path, content, "aaaaaa")
+    assert 1 <= len(found) <= 1_000
+    assert time.monotonic() - began < 10
 
 
 def test_the_digest_is_that_of_the_file(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_missing_driver_of_another_scheme_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="needs a driver that is not installed: .*adlfs"):
+    with pytest.raises(ConfigurationError, match=r"needs a driver that is not installed: .*adlfs"):
         storage.opened("abfs://bucket/x")
 
 
