@@ -14,7 +14,16 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
 
 from toolbox.exports.storage import Storage
 from toolbox.model.errors import UsageError
@@ -30,6 +39,7 @@ _MOST_RECORD: Final = 256 << 10  # bytes
 _MOST_LIST: Final = 128 << 20
 _MOST_FILES: Final = 500_000
 _LONGEST_PATH: Final = 900  # bytes; an object store allows 1,024 for the whole key
+_LONGEST_PART: Final = 255  # bytes, as file systems allow
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 M = TypeVar("M", bound=BaseModel)
@@ -42,6 +52,8 @@ def fault_of_name(name: str) -> str:
     if len(name.encode()) > _LONGEST_PATH:
         return f"its path has more than {_LONGEST_PATH} bytes"
     parts = PurePosixPath(name).parts
+    if any(len(part.encode()) > _LONGEST_PART for part in parts):
+        return f"a part of its path has more than {_LONGEST_PART} bytes"
     if "/".join(parts) != name or ".." in parts or not parts or parts[0] == "/" or "\\" in name:
         return "its path leads elsewhere, or is not in its simplest form"
     return f"Topgallant writes {name} itself" if name in {RECORD, FILES} else ""
@@ -76,6 +88,14 @@ class FileList(_Model):
     """The content of `export_files.json`: the files of the run, by path."""
 
     files: Annotated[dict[Path, ExportedFile], Field(max_length=_MOST_FILES)]
+
+    @field_validator("files")
+    @classmethod
+    def _has_no_file_in_a_file(cls, files: dict[str, ExportedFile]) -> dict[str, ExportedFile]:
+        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        if folders & files.keys():
+            raise ValueError("has a file and a folder of the same name")
+        return files
 
 
 class AllowedFile(_Model):

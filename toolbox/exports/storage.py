@@ -46,7 +46,7 @@ class Storage(Protocol):
         """Return the content of a file; None if the file is missing. Raise `TooLarge` above `most` bytes."""
 
     def pieces(self, name: str, most: int) -> Iterator[bytes]:
-        """Yield the content of a file. Raise `TooLarge` above `most` bytes, and if the file is missing."""
+        """Yield the content of a file. Raise `TooLarge` above `most` bytes, and `UsageError` if the file is missing."""
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         """Write a file from pieces. If an error occurs, also while a piece is made, the file does not change."""
@@ -125,12 +125,14 @@ class LocalStorage:
 
     def read(self, name: str, most: int) -> bytes | None:
         """Return the content of a file; None if the file is missing."""
-        if not (self.root / name).is_file():
+        if not os.path.lexists(self.root / name):
             return None
         return b"".join(self.pieces(name, most))
 
     def pieces(self, name: str, most: int) -> Iterator[bytes]:
         """Yield the content of a file."""
+        if not safe_files.is_regular(self.below(name)):
+            raise UsageError(f"{truncate(clean(self.below(name)), 200)} is missing, or is not a regular file")
         with self._described(name, "read"), os.fdopen(safe_files.open_regular(self.below(name)), "rb") as stream:
             yield from _limited(stream.read, most, self.below(name))
 
@@ -211,8 +213,11 @@ class FsspecStorage:
 
     def pieces(self, name: str, most: int) -> Iterator[bytes]:
         """Yield the content of a file."""
-        with self._described(name, "read"):
-            yield from self._pieces(self._path(name), most, self.below(name))
+        try:
+            with self._described(name, "read"):
+                yield from self._pieces(self._path(name), most, self.below(name))
+        except FileNotFoundError:
+            raise UsageError(f"{truncate(clean(self.below(name)), 200)} is missing") from None
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         """Upload a file. The driver makes the file visible when its stream is closed."""

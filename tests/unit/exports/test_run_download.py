@@ -69,11 +69,27 @@ def test_a_list_that_does_not_belong_to_the_record_is_refused(local: Storage, tm
         fetch(local, tmp_path / "back")
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "a//b", "./a", "a\0b", "a\nb", "", ".", "x" * 1000])
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "/etc/x", "a/../../x", "a//b", "./a", "a\0b", "a\nb", "", ".", "x" * 1000, "x" * 256, "a\\b", "\ud800"],
+)
 def test_a_path_that_leads_elsewhere_is_refused(local: Storage, name: str, tmp_path: Path) -> None:
     forge(local, {name: {"size": 1, "sha256": 64 * "0"}})
     with pytest.raises(UsageError, match=r"export_files\.json is damaged"):
         fetch(local, tmp_path / "back")
+    assert not (tmp_path / "back" / FOLDER).exists()
+
+
+def test_a_file_in_a_file_is_refused(local: Storage, tmp_path: Path) -> None:
+    forge(local, {name: {"size": 1, "sha256": 64 * "0"} for name in ("a", "a/b")})
+    with pytest.raises(UsageError, match="a file and a folder of the same name"):
+        fetch(local, tmp_path / "back")
+
+
+def test_a_missing_file_is_named(exported: Storage, tmp_path: Path) -> None:
+    exported.delete(f"{FOLDER}/summary.json")
+    with pytest.raises(UsageError, match=r"summary\.json is missing"):
+        fetch(exported, tmp_path / "back")
     assert not (tmp_path / "back" / FOLDER).exists()
 
 
@@ -97,7 +113,7 @@ def test_a_link_in_an_export_is_not_read(local: Storage, tmp_path: Path) -> None
     file = tmp_path / "out" / FOLDER / "summary.json"
     file.unlink()
     file.symlink_to("/etc/passwd")
-    with pytest.raises(Exception, match=r"summary.json cannot be read"):
+    with pytest.raises(UsageError, match=r"summary\.json is missing, or is not a regular file"):
         fetch(local, tmp_path / "back")
 
 

@@ -82,7 +82,7 @@ def test_a_folder_that_no_export_wrote_is_not_changed(tmp_path: Path, run: Path)
 
 def test_a_file_that_changed_after_the_search_is_not_exported(any_storage: Storage, run: Path) -> None:
     files = list_of(run)
-    (run / "000__test/1.txt").write_text("a secret that nobody searched")
+    (run / "000__test/1.txt").write_text("a secret that the search has not seen")
     with pytest.raises(InfrastructureError, match=r"1\.txt has changed since it was searched"):
         upload(any_storage, run, record_of(files), files)
     assert any_storage.read(f"{FOLDER}/000__test/1.txt", 100) is None
