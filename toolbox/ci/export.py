@@ -1,24 +1,42 @@
-"""Copies a run directory into a folder that may be published, for example as an artifact of GitHub Actions.
+"""Exports a run: searches the run for secrets, uploads it, deletes expired runs, and updates the index page.
 
-Two kinds of files are left out. A file that contains a secret which could not be masked must not be published. A
-symbolic link may point to a file outside the run, such as a file with credentials, and a tool that uploads the folder
-would follow the link. If the run did not end in an orderly way, secrets in the files of its steps may not be masked
-yet, so only the records of the run itself are copied.
+Nothing is written if a secret is found. Some files are left out: those with a secret that the run itself could not
+mask, which its journal names, and symbolic links, which may point to files outside of the run. If the run did not end
+in an orderly way, secrets in the files of its steps may not be masked yet, so only the records of the run are exported.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from toolbox.agent import safe_files
-from toolbox.model.errors import InfrastructureError, UsageError, describe
+from toolbox.config.contracts.ci import AllowedFiles
+from toolbox.exports import exported_runs, manifest, run_upload
+from toolbox.exports.manifest import AllowedFile, ExportedFile, FileList, Record
+from toolbox.exports.run_upload import Uploaded
+from toolbox.exports.secret_scan import IN_USE, Finding, Scanner, SearchedFile
+from toolbox.exports.storage import Storage
+from toolbox.model.errors import CheckFailed, InfrastructureError, UsageError
+from toolbox.model.foreign_text import clean
+from toolbox.model.patterns import covers
+from toolbox.model.text import counted, truncate
+from toolbox.reports import export_index
 from toolbox.runs import run_reader
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State
-from toolbox.system import filesystem
+
+_MOST_FINDINGS: Final = 3  # so that the message has at most five lines
+_UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_INDEX: Final = "index.html"
+_MOST_INDEX: Final = 64 << 20
+_MOST_ROUNDS: Final = 20
+_REPORTS: Final = (RunDirectory.html, RunDirectory.junit, RunDirectory.summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,47 +44,86 @@ class Exported:
     """An exported run.
 
     Args:
-        directory: the copy of the run directory.
+        address: the path or URL of the exported run.
         withheld: the files that were left out, relative to the run directory.
-        is_complete: whether the files of the steps were copied.
+        is_complete: whether the files of the steps were exported.
+        expired: the folders of the runs that were deleted, because they were too old.
+        faults: one message for each run of the output whose record is damaged.
     """
 
-    directory: Path
-    withheld: tuple[str, ...]
+    address: str
+    uploaded: Uploaded
+    withheld: Sequence[str]
     is_complete: bool
+    expired: Sequence[str]
+    faults: Sequence[str]
 
 
-def export(run_directory: Path, output: Path) -> Exported:
-    """Copy a run into `output/PROJECT/RUN`.
+def parse_keep(text: str) -> timedelta:
+    """Return the duration that a text such as `30d` describes.
 
     Raises:
-        UsageError: the copy exists already, or the run cannot be read.
-        InfrastructureError: a file cannot be copied.
+        UsageError: the text is not a duration.
+    """
+    if (match := re.fullmatch(r"(\d{1,5})([hdw])", text)) is None or int(match[1]) == 0:
+        raise UsageError(f"--keep={truncate(clean(text), 50)} is not a duration: use hours, days or weeks, as in 30d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def export(
+    run_directory: Path,
+    storage: Storage,
+    *,
+    secrets: Sequence[str] = (),
+    allow: Sequence[AllowedFiles] = (),
+    keep: timedelta | None = None,
+) -> Exported:
+    """Write a run into `PROJECT/RUN` of a storage.
+
+    Args:
+        secrets: the secret values in use.
+        allow: the files that may look as if they had a secret.
+        keep: delete the runs that were exported earlier than this duration before now.
+
+    Raises:
+        CheckFailed: a file has a secret. Nothing was written.
+        UsageError: the run cannot be read, or the output has files that Topgallant did not write.
+        InfrastructureError: a file cannot be read or written. The next export continues.
     """
     run = run_reader.read(run_directory)
     source = run_directory.absolute()
-    directory = output / source.parent.name / source.name
-    if output.is_symlink():  # a workload on this machine may have created the link
-        raise UsageError(f"{output} is a symbolic link: name another directory, or remove it")
-    if directory.exists():
-        raise UsageError(f"{directory} exists already: name another directory, or remove it")
+    _refuse_foreign_index(storage)
     is_complete = run.state is State.FINISHED
-    withheld = []
-    try:
-        filesystem.make_directory(directory)
-        for file in _files(source, deep=is_complete):
-            relative = file.relative_to(source)
-            if _may_publish(file, str(relative), run):
-                _copy(file, directory / relative)
-            else:
-                withheld.append(str(relative))
-    except OSError as error:
-        raise InfrastructureError(f"the run cannot be exported to {directory}: {describe(error)}") from None
-    return Exported(directory, tuple(withheld), is_complete)
+    searched, withheld = _search(source, run, Scanner(secrets), is_complete=is_complete)
+    allowed = _judge([finding for file in searched for finding in file.findings], allow, source)
+    files = FileList(files={file.name: ExportedFile(size=file.size, sha256=file.sha256) for file in searched})
+    record = _record(run, source, files, withheld, allowed)
+    uploaded = run_upload.upload(storage, source, record, files)
+    expired = _delete_expired(storage, keep)
+    faults = _update_index(storage)
+    address = storage.below(f"{record.project}/{record.run}")
+    return Exported(address, uploaded, withheld, is_complete, expired, faults)
+
+
+def _search(
+    source: Path, run: RunState, scanner: Scanner, *, is_complete: bool
+) -> tuple[list[SearchedFile], list[str]]:
+    """Search the files of a run. Return the files, and the names of those that must not be exported."""
+    searched, withheld = [], []
+    for file in _files(source, deep=is_complete):
+        name = file.relative_to(source).as_posix()
+        if not safe_files.is_regular(str(file)) or name in run.secrets_left or manifest.fault_of_name(name):
+            withheld.append(name)
+            continue
+        try:
+            searched.append(scanner.search(source, name))
+        except OSError as error:
+            raise InfrastructureError(f"{file} cannot be read, and was not exported: {error.strerror}") from None
+    return searched, [name for name in withheld if name not in {manifest.RECORD, manifest.FILES}]
 
 
 def _files(root: Path, *, deep: bool) -> Iterator[Path]:
-    """Yield all files and links below a directory. Links to directories are yielded, and not followed."""
+    """Yield all files and links below a directory, sorted. Links to directories are yielded, and not followed."""
     for folder, folders, files in os.walk(root):
         folders.sort()
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
@@ -75,11 +132,91 @@ def _files(root: Path, *, deep: bool) -> Iterator[Path]:
             return
 
 
-def _may_publish(file: Path, relative: str, run: RunState) -> bool:
-    return safe_files.is_regular(str(file)) and relative not in run.secrets_left
+def _judge(findings: Sequence[Finding], allow: Sequence[AllowedFiles], source: Path) -> list[AllowedFile]:
+    """Return the allowed files with findings. Raise if a finding is not allowed; a secret in use never is."""
+    allowed: dict[str, str] = {}
+    refused = []
+    for finding in findings:
+        reason = next((rule.reason for rule in allow if covers(rule.files, finding.file)), None)
+        if reason is None or finding.kind.startswith(IN_USE):
+            refused.append(finding)
+        else:
+            allowed[finding.file] = reason
+    if refused:
+        raise CheckFailed(_refusal(refused, source))
+    return [AllowedFile(file=_line(file), reason=_line(reason)) for file, reason in allowed.items()]
 
 
-def _copy(file: Path, to: Path) -> None:
-    filesystem.make_directory(to.parent)
-    with os.fdopen(safe_files.open_regular(str(file)), "rb") as source, to.open("xb") as copy:
-        shutil.copyfileobj(source, copy)
+def _refusal(findings: Sequence[Finding], source: Path) -> str:
+    more = len(findings) - _MOST_FINDINGS
+    rest = f", and {counted(more, 'further line')}" if more > 0 else ""
+    return "\n  ".join(
+        [
+            f"nothing was exported: {source} has secrets in {counted(len(findings), 'line')}",
+            *(_line(str(finding)) for finding in findings[:_MOST_FINDINGS]),
+            f"remove them{rest}; list files with harmless texts of such a form in `ci.export.allow`",
+        ]
+    )
+
+
+def _record(
+    run: RunState, source: Path, files: FileList, withheld: Sequence[str], allowed: Sequence[AllowedFile]
+) -> Record:
+    project, name = source.parent.name, source.name
+    for part in (project, name):
+        if not re.fullmatch(manifest.NAME, part):
+            raise UsageError(f"{source}: {truncate(clean(part), 100)} is not a name of a project or run for an export")
+    end = run.finished
+    return Record(
+        project=project,
+        run=name,
+        state=run.state,
+        verdict=end.verdict if end else None,
+        presets=[_line(preset) for preset in run.presets[: manifest.MOST_LISTED]],
+        revision=_line(run.revision),
+        started=run.started,
+        seconds=max(0.0, run.seconds),
+        is_complete=run.state is State.FINISHED,
+        withheld=[_line(file) for file in withheld[: manifest.MOST_LISTED]],
+        withheld_count=len(withheld),
+        allowed=list(allowed[: manifest.MOST_LISTED]),
+        allowed_count=len(allowed),
+        reports=[report for report in _REPORTS if report in files.files],
+        count=len(files.files),
+        bytes=sum(file.size for file in files.files.values()),
+        list_sha256=manifest.digest_of(files),
+        exported=manifest.now(),
+    )
+
+
+def _line(text: str) -> str:
+    """Return a text of one line with at most 500 characters, without control characters."""
+    return truncate(" ".join(clean(text).encode(errors="replace").decode().split("\n")), 500)
+
+
+def _delete_expired(storage: Storage, keep: timedelta | None) -> Sequence[str]:
+    if keep is None:
+        return ()
+    return exported_runs.delete_older(storage, exported_runs.find(storage), manifest.now() - keep)
+
+
+def _refuse_foreign_index(storage: Storage) -> None:
+    page = storage.read(_INDEX, _MOST_INDEX)
+    if page is not None and export_index.MARKER.encode() not in page:
+        raise UsageError(f"{storage.below(_INDEX)} is not a page of Topgallant: name another place for exports")
+
+
+def _update_index(storage: Storage) -> Sequence[str]:
+    """Write the index page from the records of all runs, and return the messages about damaged records.
+
+    Two exports may write the page at the same time. Each lists the runs again after it wrote the page, so the last one
+    that writes has seen the records of both.
+    """
+    runs = exported_runs.find(storage)
+    for _ in range(_MOST_ROUNDS):
+        storage.write(_INDEX, [export_index.render(list(runs.records.values())).encode()])
+        later = exported_runs.find(storage)
+        if later == runs:
+            break
+        runs = later
+    return runs.faults

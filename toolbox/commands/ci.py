@@ -26,12 +26,14 @@ from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import projects, request
 from toolbox.orchestration.request import RunRequest
-from toolbox.system import environ, places
+from toolbox.runs import run_reader
+from toolbox.system import environ, places, redaction
 
 if TYPE_CHECKING:
     from toolbox.ci.github_api import Api
     from toolbox.ci.pinning import Comment
     from toolbox.ci.run_comment import WorkflowPart
+    from toolbox.config.contracts.ci import Contract
 
 log = logging.getLogger(__name__)
 
@@ -240,21 +242,61 @@ class Ci:
         )
         return failure_issue.update(api, run)
 
-    def export(self, output: Path, *, run_dir: RunDir = None) -> str:
+    def export(self, output: str, *, run_dir: RunDir = None, keep: str | None = None) -> str:
         """
-        Copy a run into a directory that may be published, without symbolic links and files that contain secrets.
+        Export a run to a directory or a URL, without symbolic links, if no file has a secret.
+
+        The output also gets index.html, a page of all its runs. Repeating an export writes only what is missing or has
+        changed. If a secret is found, nothing is written, and the exit code is 1.
 
         Args:
-            output: the directory that gets the copy, below the names of the project and the run.
+            output: the directory or URL, such as s3://BUCKET/FOLDER, that gets the run in PROJECT/RUN.
+            keep: also delete the runs in the output whose export is older than this, as in 12h, 30d or 4w.
         """
-        from toolbox.ci import export
+        from toolbox.ci import export  # pydantic and jinja2 are slow to import
+        from toolbox.exports import storage
 
-        exported = export.export(run_dir or _run_directories.newest(), output)
+        age = export.parse_keep(keep) if keep is not None else None
+        directory = run_dir or _run_directories.newest()
+        block = _known_secrets(directory)
+        exported = export.export(
+            directory,
+            storage.opened(output),
+            secrets=redaction.current().secrets(),
+            allow=block.export.allow,
+            keep=age,
+        )
         if not exported.is_complete:
             log.warning("the run has not ended, so the files of its steps may contain secrets: they are not exported")
         for file in exported.withheld:
-            log.warning("not exported: %s", file)
-        return str(exported.directory)
+            log.warning("not exported: %s", clean(file))
+        for fault in exported.faults:
+            log.warning("%s", fault)
+        for folder in exported.expired:
+            log.info("deleted, because its export is older than %s: %s", keep, folder)
+        uploaded = exported.uploaded
+        log.info("%d files written, %d were there, %d deleted", uploaded.written, uploaded.present, uploaded.deleted)
+        return "\n".join([exported.address, *(f"deleted: {folder}" for folder in exported.expired)])
+
+
+def _known_secrets(directory: Path) -> Contract:
+    """Add the secrets of the project of a run to the redactor, and return the block `ci` of its configuration.
+
+    Raises:
+        UsageError: the directory is not that of a run, or the configuration has a fault.
+    """
+    from toolbox.config.contracts.ci import Contract
+
+    run = run_reader.read(directory)
+    if run.project not in places.projects():
+        log.warning("the project %s is not in this workspace: its secrets are not known", abbreviated(run.project))
+        return Contract()
+    configuration = request.configure(RunRequest(run.project, run.presets))[1]
+    block = configuration.block("ci", Contract)
+    redaction.current().add(configuration.secret_values())
+    variables = {variable for job in block.jobs for variable in job.secrets}
+    redaction.current().add(filter(None, map(environ.get, sorted(variables))))
+    return block
 
 
 def _as_json(comment: CommentRequest) -> dict[str, Any]:
@@ -325,7 +367,6 @@ def _check_field(configuration: Configuration, field: str) -> None:
 def _details() -> str:
     """Return a report of the newest run, for an issue; empty if there is no run that can be read."""
     from toolbox.reports.forge import github
-    from toolbox.runs import run_reader
 
     try:
         return github.render(run_reader.read(_run_directories.newest()), limit=_MOST_DETAILS)

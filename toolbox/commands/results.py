@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from toolbox.commands import _bounds_update, _costs, _results, _run_directories
+from toolbox.commands import _bounds_update, _costs, _exported_runs, _results, _run_directories
 from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
@@ -469,12 +469,15 @@ class Results:
         with _results.opened(database, selection) as (_, connection):
             return str(dashboard.write(connection, output, selection, bounds=bounds))
 
-    def import_(self, *run_dirs: Path, database: Database = None) -> int:
+    def import_(self, *run_dirs: str, directory: Path | None = None, database: Database = None) -> int:
         """
         Record runs in the database of results, from their journals. Runs that the database already has are replaced.
 
         Args:
-            run_dirs: the directories of the runs.
+            run_dirs: the directories of the runs, or URLs of exports, such as s3://BUCKET/FOLDER. A URL may name all
+                exported runs, those of one project (s3://BUCKET/FOLDER/PROJECT), or one run.
+            directory: the directory in which exported runs are kept after the import, in PROJECT/RUN. When left out,
+                they are deleted, and the dashboard cannot link to their reports.
             database: the database to write to, a file or a URL. When left out: the field `results.database` of the
                 project of each run, else $TOPGALLANT_RESULTS_DATABASE, else
                 ~/.local/state/topgallant/results.sqlite.
@@ -482,19 +485,20 @@ class Results:
         faulty_runs = 0
         with ExitStack() as stack:
             stores: dict[str, Store] = {}
-            for directory in run_dirs:
+            for source in _exported_runs.sources(run_dirs, directory):
                 try:
-                    run = run_reader.read(directory)
-                    if run.damage:
-                        log.warning("%s: %s", directory, run.damage_warning)
-                    location = _results.location(database, run.project)
-                    if location not in stores:
-                        stores[location] = stack.enter_context(Store(location))
-                    recorded = recording.record(stores[location], directory)
-                    print(printable(_import_message(recorded, stores[location])))
+                    with source() as run_directory:
+                        run = run_reader.read(run_directory)
+                        if run.damage:
+                            log.warning("%s: %s", run_directory, run.damage_warning)
+                        location = _results.location(database, run.project)
+                        if location not in stores:
+                            stores[location] = stack.enter_context(Store(location))
+                        recorded = recording.record(stores[location], run_directory)
+                        print(printable(_import_message(recorded, stores[location])))
                 except UsageError as error:
                     faulty_runs += 1
-                    log.error("%s", error)  # noqa: TRY400  # a faulty run must not prevent the import of other runs
+                    log.error("%s", printable(str(error)))  # noqa: TRY400  # a faulty run must not prevent other imports
         return ExitCode.USAGE if faulty_runs else ExitCode.PASSED
 
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.model import secret_formats
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.notebook_worker import nbformat_import
 from toolbox.notebook_worker.notebook_reading import SKIP_TAGS
 from toolbox.notebook_worker.output_comparison import CHECK_TAG
-from toolbox.notebooks import notebook_files, secret_formats
+from toolbox.notebooks import notebook_files
 from toolbox.notebooks.notebook_files import FORMAT, NotebookCell, NotebookContent
 from toolbox.system import extras
 

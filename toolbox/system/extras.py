@@ -12,7 +12,7 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.model.text import first_of
 from toolbox.system import places
 
-Extra = Literal["github", "inference", "kubernetes", "notebooks", "postgres", "tpu"]
+Extra = Literal["github", "inference", "kubernetes", "notebooks", "postgres", "storage", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "github": ("github",),
@@ -23,6 +23,7 @@ MODULES: Final[Mapping[Extra, Sequence[str]]] = {
         "tornado",
     ),
     "postgres": ("psycopg",),
+    "storage": ("fsspec", "s3fs", "gcsfs", "dateutil"),
     "tpu": ("google.cloud.tpu_v2",),
 }
 

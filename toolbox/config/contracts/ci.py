@@ -205,6 +205,21 @@ class NamedCluster(_Model):
     presets: Annotated[list[Preset], Field(min_length=1)] = Field(description="the presets that select the cluster")
 
 
+class AllowedFiles(_Model):
+    """Files whose texts look like secrets and are harmless."""
+
+    files: Line = Field(description="a pattern for the paths of files, relative to the run directory")
+    reason: Line = Field(description="why the texts are harmless; the index of the exports shows the reason")
+
+
+class Export(_Model):
+    """How runs are exported."""
+
+    allow: list[AllowedFiles] = Field(
+        default=[], description="the files that are exported although they look as if they had a secret"
+    )
+
+
 class Contract(BaseModel):
     """The block `ci`. Other fields belong to the project."""
 
@@ -221,6 +236,7 @@ class Contract(BaseModel):
     )
     github: GitHub = GitHub()
     workflows: dict[WorkflowName, Workflow] = Field(default={}, description="the workflow files by name")
+    export: Export = Export()
     reap: Reap | None = Field(default=None, description="the workflow file that deletes leftover resources")
 
     @property
@@ -228,7 +244,7 @@ class Contract(BaseModel):
         """The workflows and, if there is one, the reaper."""
         return [*self.workflows.values(), *([self.reap] if self.reap else [])]
 
-    @field_validator("named_jobs", "clusters", "github", "workflows", mode="before")
+    @field_validator("named_jobs", "clusters", "export", "github", "workflows", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any) -> Any:
         return {} if value is None else value

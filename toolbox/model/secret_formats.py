@@ -1,5 +1,8 @@
 """Finds secrets in a text by their well-known formats. It returns the kind of a secret, never the secret itself.
 
+`find` is for texts of people, such as notebooks. `find_tokens` is for large files of any content: it skips passwords
+that are assigned to a name, because programs print many harmless texts of that form.
+
 The list of formats is short on purpose. It was compared with the library detect-secrets (version 1.5.0) on a notebook
 with eleven secrets, an image and a hash. The library found seven of the secrets. It missed the keys of Google, OpenAI
 and W&B, and the password in a quoted string. It also reported the image and the hash, because it judges strings by
@@ -26,7 +29,7 @@ _FORMATS: Final = {
     "a token of Slack": rf"{_WORD}xox[abeoprs]-[A-Za-z0-9\-]{{10,255}}",
     "a key of Stripe": rf"{_WORD}[rs]k_live_[A-Za-z0-9]{{20,255}}",
     "a key of an Azure account": r"AccountKey=[A-Za-z0-9+/]{80,100}={0,2}",
-    "a JSON web token": rf"{_WORD}eyJ[A-Za-z0-9_\-]{{10,4000}}\.eyJ[A-Za-z0-9_\-]{{10,4000}}\.[A-Za-z0-9_\-]{{10,}}",
+    "a JSON web token": rf"{_WORD}eyJ[A-Za-z0-9_\-]{{10,4000}}\.eyJ[A-Za-z0-9_\-]{{10,4000}}\.[A-Za-z0-9_\-]{{10,200}}",
     "a private key": r"-----BEGIN (?:[A-Z]{1,20} ){0,3}PRIVATE KEY-----",
 }
 _KNOWN: Final = [(kind, re.compile(expression)) for kind, expression in _FORMATS.items()]
@@ -37,6 +40,28 @@ _ASSIGNMENT: Final = re.compile(
     re.IGNORECASE,
 )
 _KEY: Final = re.compile(r"""\bkey\s{0,5}=\s{0,5}\\?["']([A-Za-z0-9]{32,200})\\?["']""")
+_GITLAB: Final = ("pat", "dt", "rt", "cbt", "ptt", "ft", "imt", "agent", "soat", "oas", "ffct")
+# The beginnings of the matches of each format. Searching for them first is much faster than for the expressions.
+_BEGINNINGS: Final = {
+    "a token of GitHub": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    "a token of GitLab": tuple(f"gl{name}-" for name in _GITLAB),
+    "an access key of AWS": ("AKIA", "ASIA"),
+    "a key of Google": ("AIza", "ya29."),
+    "a token of Hugging Face": ("hf_",),
+    "a key of a language model": ("sk-",),
+    "a token of Slack": ("xox",),
+    "a key of Stripe": ("rk_live_", "sk_live_"),
+    "a key of an Azure account": ("AccountKey=",),
+    "a JSON web token": ("eyJ",),
+    "a private key": ("-----BEGIN ",),
+}
+_ADDRESS_KIND: Final = "an address with a password"
+_TOKENS: Final = [
+    *((_BEGINNINGS[kind], kind, expression) for kind, expression in _KNOWN),
+    (("://",), _ADDRESS_KIND, _ADDRESS),
+]
+LONGEST: Final = 8_300
+"""Each match of `find_tokens` is at most this long, in characters."""
 _PLACEHOLDER: Final = re.compile(r"[<>{}$*()%]|\.\.\.|x{4}|your|example|placeholder|change_?me|dummy", re.IGNORECASE)
 
 
@@ -44,9 +69,28 @@ def find(text: str) -> Iterator[tuple[int, str]]:
     """Yield the secrets in a text: the number of the line, from 1, and the kind. Each kind is yielded once per line."""
     for kind, expression in _KNOWN:
         yield from _lines(text, kind, expression)
-    yield from _lines(text, "an address with a password", _ADDRESS)
+    yield from _lines(text, _ADDRESS_KIND, _ADDRESS)
     yield from _lines(text, "a password or key as text", _ASSIGNMENT)
     yield from _lines(text, "a password or key as text", _KEY)
+
+
+def find_tokens(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the offset and the kind of each token, key and address with a password in a text of any size.
+
+    In one line, only the first match of each beginning is yielded.
+
+    Args:
+        start: the offset at which the search begins.
+    """
+    for beginnings, kind, expression in _TOKENS:
+        for beginning in beginnings:
+            offset = start - 1
+            while (offset := text.find(beginning, offset + 1)) >= 0:
+                match = expression.match(text, offset)
+                if match and (not expression.groups or _is_secret(match[1], must_be_random=False)):
+                    yield offset, kind
+                    if (offset := text.find("\n", offset)) < 0:
+                        break
 
 
 def _lines(text: str, kind: str, expression: re.Pattern[str]) -> Iterator[tuple[int, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolbox.notebooks import secret_formats
+from toolbox.model import secret_formats
 
 # The tokens are made up, and are put together here, so that no search for secrets finds this file.
 LETTERS = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD1fG3hJ5"

@@ -1,0 +1,62 @@
+"""Finds the runs that `results import` reads: directories of runs, and exported runs at URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from toolbox.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolbox.exports.manifest import Record
+    from toolbox.exports.storage import Storage
+
+Source = Callable[[], AbstractContextManager[Path]]
+
+
+def sources(places: Iterable[str], directory: Path | None) -> Iterator[Source]:
+    """Yield a function for each run, whose context is the directory of the run, or raises `UsageError`.
+
+    Args:
+        places: directories of runs, and URLs of exports.
+        directory: the directory that keeps the files of exported runs; None to delete them at the end of the context.
+    """
+    for place in places:
+        if "://" in place:
+            yield from _exported(place, directory)
+        else:
+            yield partial(_directory, Path(place))
+
+
+def _exported(url: str, directory: Path | None) -> Iterator[Source]:
+    from toolbox.exports import exported_runs, storage  # pydantic is slow to import
+
+    opened = storage.opened(url)
+    runs = exported_runs.find_below(opened)
+    for fault in runs.faults:
+        yield partial(_fault, fault)
+    for folder, record in runs.records.items():
+        yield partial(_downloaded, opened, folder, record, directory)
+    if not runs.faults and not runs.records:
+        yield partial(_fault, f"{opened.address} has no exported runs")
+
+
+@contextmanager
+def _downloaded(storage: Storage, folder: str, record: Record, directory: Path | None) -> Iterator[Path]:
+    from toolbox.exports import run_download
+
+    with ExitStack() as stack:
+        output = directory or Path(stack.enter_context(TemporaryDirectory(prefix="topgallant-import-")))
+        yield run_download.download(storage, folder, record, output)
+
+
+def _directory(path: Path) -> AbstractContextManager[Path]:
+    return nullcontext(path)
+
+
+def _fault(message: str) -> AbstractContextManager[Path]:
+    raise UsageError(message)

@@ -1,0 +1,198 @@
+"""The two files that describe an exported run, beside the files of the run in `OUTPUT/PROJECT/RUN/`.
+
+`export_files.json` lists the files with their sizes and digests. It is written before the files, and every file that
+is present has the digest that the list names. `export.json` is written last: a run without it is not complete.
+
+Both are data from outside when they are read back: limited in size, and without paths that lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+)
+
+from toolbox.exports.storage import Storage
+from toolbox.model.errors import UsageError
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import truncate, without_kind
+from toolbox.model.verdicts import Verdict
+from toolbox.runs.run_state import State
+
+RECORD: Final = "export.json"
+FILES: Final = "export_files.json"
+MOST_LISTED: Final = 100  # withheld or allowed files in a record
+_MOST_RECORD: Final = 256 << 10  # bytes
+_MOST_LIST: Final = 128 << 20
+_MOST_FILES: Final = 500_000
+_LONGEST_PATH: Final = 900  # bytes; an object store allows 1,024 for the whole key
+_LONGEST_PART: Final = 255  # bytes, as file systems allow
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def fault_of_name(name: str) -> str:
+    """Return why a file of a run cannot be exported under its name; empty if it can."""
+    if _CONTROL.search(name):
+        return "its name has control characters, or is not UTF-8"
+    if len(name.encode()) > _LONGEST_PATH:
+        return f"its path has more than {_LONGEST_PATH} bytes"
+    parts = PurePosixPath(name).parts
+    if any(len(part.encode()) > _LONGEST_PART for part in parts):
+        return f"a part of its path has more than {_LONGEST_PART} bytes"
+    if "/".join(parts) != name or ".." in parts or not parts or parts[0] == "/" or "\\" in name:
+        return "its path leads elsewhere, or is not in its simplest form"
+    return f"Topgallant writes {name} itself" if name in {RECORD, FILES} else ""
+
+
+def _is_safe(name: str) -> str:
+    if fault := fault_of_name(name):
+        raise ValueError(fault)
+    return name
+
+
+NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,119}$"
+Name = Annotated[str, StringConstraints(pattern=NAME)]
+Path = Annotated[str, StringConstraints(max_length=_LONGEST_PATH), AfterValidator(_is_safe)]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Bytes = Annotated[int, Field(ge=0, le=1 << 50)]
+Line = Annotated[str, StringConstraints(max_length=500)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+
+class ExportedFile(_Model):
+    """The size and the SHA-256 of a file."""
+
+    size: Bytes
+    sha256: Digest
+
+
+class FileList(_Model):
+    """The content of `export_files.json`: the files of the run, by path."""
+
+    files: Annotated[dict[Path, ExportedFile], Field(max_length=_MOST_FILES)]
+
+    @field_validator("files")
+    @classmethod
+    def _has_no_file_in_a_file(cls, files: dict[str, ExportedFile]) -> dict[str, ExportedFile]:
+        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        if folders & files.keys():
+            raise ValueError("has a file and a folder of the same name")
+        return files
+
+
+class AllowedFile(_Model):
+    """A file that looks as if it had a secret, and that the configuration allows."""
+
+    file: Line
+    reason: Line
+
+
+class Record(_Model):
+    """The content of `export.json`.
+
+    Args:
+        is_complete: whether the files of the steps were exported, and not only the records of the run.
+        withheld: the files that were left out.
+        count: the number of exported files.
+        list_sha256: the digest of `export_files.json`.
+        exported: the time of the export.
+    """
+
+    format: Literal[1] = 1
+    project: Name
+    run: Name
+    state: State
+    verdict: Verdict | None
+    presets: Annotated[list[Line], Field(max_length=100)]
+    revision: Line
+    started: AwareDatetime | None
+    seconds: Annotated[float, Field(ge=0)] | None
+    is_complete: bool
+    withheld: Annotated[list[Line], Field(max_length=MOST_LISTED)]
+    withheld_count: Bytes
+    allowed: Annotated[list[AllowedFile], Field(max_length=MOST_LISTED)]
+    allowed_count: Bytes
+    reports: Annotated[list[Literal["report.html", "junit.xml", "summary.json"]], Field(max_length=3)]
+    count: Bytes
+    bytes: Bytes
+    list_sha256: Digest
+    exported: AwareDatetime
+
+    def has_same_content(self, other: Record) -> bool:
+        """Return whether another record differs at most in the time of the export."""
+        return self.model_copy(update={"exported": other.exported}) == other
+
+
+def now() -> datetime:
+    """Return the current time, in whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def content_of(model: BaseModel) -> bytes:
+    """Return the content of a file with this model. Equal models have equal contents."""
+    return model.model_dump_json(indent=1).encode()
+
+
+def digest_of(files: FileList) -> str:
+    """Return the digest of `export_files.json`."""
+    return hashlib.sha256(content_of(files)).hexdigest()
+
+
+def read_record(storage: Storage, folder: str) -> Record | None:
+    """Return the record of an exported run; None if the folder has none.
+
+    Raises:
+        UsageError: the record is damaged, or describes another run than its folder.
+    """
+    name = f"{folder}/{RECORD}".lstrip("/")
+    content = storage.read(name, _MOST_RECORD)
+    if content is None:
+        return None
+    record = _parsed(Record, content, storage.below(name))
+    parts = [part for part in folder.split("/") if part]
+    if parts != [record.project, record.run][2 - len(parts) :]:
+        raise UsageError(f"{_shown(storage.below(name))} describes the run {record.project}/{record.run}")
+    return record
+
+
+def read_files(storage: Storage, folder: str) -> FileList | None:
+    """Return the list of files of a run whose export has begun; None if there is none.
+
+    Raises:
+        UsageError: the list is damaged.
+    """
+    name = f"{folder}/{FILES}".lstrip("/")
+    content = storage.read(name, _MOST_LIST)
+    return None if content is None else _parsed(FileList, content, storage.below(name))
+
+
+def _parsed(model: type[M], content: bytes, name: str) -> M:
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = truncate(clean(".".join(map(str, first["loc"]))), 100)
+        reason = f"{where}: {without_kind(clean(first['msg']))}"
+        raise UsageError(f"{_shown(name)} is damaged: {truncate(reason, 300)}") from None
+
+
+def _shown(name: str) -> str:
+    return truncate(clean(name), 200)

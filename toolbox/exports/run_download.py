@@ -1,0 +1,61 @@
+"""Reads an exported run back into a directory of this machine.
+
+An export is data from outside: `manifest.py` refuses paths that lead elsewhere, each file has at most its listed size,
+and its content must have the listed digest. Files that are not listed are not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from toolbox.exports import manifest
+from toolbox.exports.manifest import ExportedFile, Record
+from toolbox.exports.run_upload import each
+from toolbox.exports.storage import Storage
+from toolbox.model.errors import InfrastructureError, UsageError
+from toolbox.system import filesystem
+
+MOST_BYTES: Final = 20 << 30
+
+
+def download(storage: Storage, folder: str, record: Record, output: Path) -> Path:
+    """Read a run into `output/PROJECT/RUN`, and return this directory.
+
+    Raises:
+        UsageError: the directory exists, or the export is damaged, too large, or being replaced.
+        InfrastructureError: the storage does not answer, or a file cannot be written.
+    """
+    directory = output / record.project / record.run
+    if directory.exists() or directory.is_symlink():
+        raise UsageError(f"{directory} exists already: name another --directory, or remove it")
+    files = manifest.read_files(storage, folder)
+    if files is None or manifest.digest_of(files) != record.list_sha256:
+        raise UsageError(f"{storage.below(folder)} is damaged, or is being exported again: {manifest.FILES} differs")
+    if sum(file.size for file in files.files.values()) > MOST_BYTES:
+        raise UsageError(f"{storage.below(folder)} has more than {MOST_BYTES >> 30} GiB, which is not allowed")
+    try:
+        filesystem.make_directory(directory)
+        each(lambda item: _fetch(storage, folder, *item, directory), files.files.items())
+    except BaseException as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise InfrastructureError(f"{directory} cannot be written: {error.strerror}") from None
+        raise
+    return directory
+
+
+def _fetch(storage: Storage, folder: str, name: str, expected: ExportedFile, directory: Path) -> None:
+    filesystem.write_pieces(directory / name, _verified(storage, f"{folder}/{name}".lstrip("/"), expected))
+
+
+def _verified(storage: Storage, name: str, expected: ExportedFile) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    for piece in storage.pieces(name, expected.size):
+        digest.update(piece)
+        yield piece
+    if digest.hexdigest() != expected.sha256:
+        raise UsageError(f"{storage.below(name)} is damaged: its content is not that of the export")

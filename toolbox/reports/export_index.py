@@ -1,0 +1,38 @@
+"""Renders the index page of exported runs, from their records.
+
+The records may come from other machines, so all their texts are data: the page escapes them, and has no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from toolbox.exports.manifest import Record
+from toolbox.model.text import counted
+from toolbox.reports import _web_page
+
+MARKER: Final = '<meta name="generator" content="Topgallant exports">'
+_TEMPLATE: Final = Path(__file__).parent / "exports/templates/export_index.html"
+_MOST_RUNS: Final = 1_000  # a larger page is slow
+_MOST_FILES: Final = 10  # named files of a run, so that the size of the page is limited
+
+
+def render(records: Sequence[Record]) -> str:
+    """Return the page.
+
+    Args:
+        records: the runs, newest first.
+    """
+    marks = [_web_page.mark(record.verdict, record.state) for record in records]
+    return _web_page.render(
+        _TEMPLATE,
+        styles=("export_index.css",),
+        scripts=(),
+        icon=marks[0] if marks else _web_page.WAITING,
+        runs=list(zip(records, marks, strict=True))[:_MOST_RUNS],
+        count=len(records),
+        counted=counted,
+        most=_MOST_FILES,
+    )
