@@ -30,6 +30,7 @@ from toolbox.reports import export_index
 from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State
+from toolbox.system import redaction
 
 _MOST_FINDINGS: Final = 3  # so that the message has at most five lines
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -190,8 +191,9 @@ def _record(
 
 
 def _line(text: str) -> str:
-    """Return a text of one line with at most 500 characters, without control characters."""
-    return truncate(" ".join(clean(text).encode(errors="replace").decode().split("\n")), 500)
+    """Return a text of one line with at most 500 characters, without control characters and secrets in use."""
+    masked = redaction.current()(text)
+    return truncate(" ".join(clean(masked).encode(errors="replace").decode().split("\n")), 500)
 
 
 def _delete_expired(storage: Storage, keep: timedelta | None) -> Sequence[str]:

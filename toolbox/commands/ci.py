@@ -269,7 +269,7 @@ class Ci:
         if not exported.is_complete:
             log.warning("the run has not ended, so the files of its steps may contain secrets: they are not exported")
         for file in exported.withheld:
-            log.warning("not exported: %s", clean(file))
+            log.warning("not exported: %s", redaction.current()(clean(file)))
         for fault in exported.faults:
             log.warning("%s", fault)
         for folder in exported.expired:

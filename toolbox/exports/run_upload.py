@@ -54,7 +54,7 @@ def upload(storage: Storage, root: Path, record: Record, files: FileList) -> Upl
     folder = f"{record.project}/{record.run}"
     stored = storage.files(folder)
     earlier = manifest.read_files(storage, folder) or FileList(files={})
-    if FILES not in stored and any(f".{FILES}" not in name for name in stored):
+    if not stored.keys() & {FILES, RECORD} and any(f".{FILES}" not in name for name in stored):
         raise UsageError(f"{storage.below(folder)} exists already, and is no export: name another place, or remove it")
     present = {
         name for name, file in files.files.items() if stored.get(name) == file.size and earlier.files.get(name) == file

@@ -18,6 +18,7 @@ from toolbox.exports.storage import LocalStorage
 from toolbox.model.errors import CheckFailed, UsageError
 from toolbox.runs import run_reader
 from toolbox.runs.run_state import RunState, State
+from toolbox.system import redaction
 
 RUN = "20261123-050000-abcd"
 TOKEN = "ghp_" + 36 * "a"
@@ -102,6 +103,20 @@ def test_a_secret_in_the_name_of_a_file_stops_the_export(run: RunState, tmp_path
     with pytest.raises(CheckFailed, match="a secret in use in the name of a file") as caught:
         export(run.directory, tmp_path / "out")
     assert "the S3cret-value.txt" not in str(caught.value)
+
+
+def test_a_secret_in_the_name_of_a_link_is_masked_in_the_record(run: RunState, tmp_path: Path) -> None:
+    (run.directory / "000__test/S3cret-value").symlink_to("/etc/passwd")
+    earlier = redaction.current()
+    redaction.use(redaction.Redactor())
+    try:
+        redaction.current().add(["S3cret-value"])
+        export(run.directory, tmp_path / "out")
+    finally:
+        redaction.use(earlier)
+    record = (tmp_path / "out/small" / RUN / manifest.RECORD).read_text()
+    assert "000__test/***" in record
+    assert "S3cret-value" not in record + page(tmp_path / "out")
 
 
 def test_an_allowed_file_is_exported_and_named_in_the_index(run: RunState, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_there_is_no_key_no_cache_and_no_kept_token(texts: dict[str, str]) -> No
 
 def test_secrets_reach_only_the_steps_that_need_them(texts: dict[str, str]) -> None:
     names = [step["name"] for step in steps(texts) if "${{ secrets." in str(step)]
-    assert names == ["Write the files of secrets", "Run the project", "Clean up"]
+    assert names == ["Write the files of secrets", "Run the project", "Clean up", "Export the run directory"]
 
 
 def test_the_deadline_of_the_run_ends_before_the_time_limits(texts: dict[str, str]) -> None:

@@ -72,6 +72,12 @@ def test_temporary_files_of_a_killed_upload_are_removed(tmp_path: Path, run: Pat
     assert put(place, run) == Uploaded(present=6, deleted=1)
 
 
+def test_a_run_whose_deletion_was_killed_can_be_exported_again(any_storage: Storage, run: Path) -> None:
+    put(any_storage, run)
+    any_storage.delete(f"{FOLDER}/{manifest.FILES}")
+    assert put(any_storage, run) == Uploaded(written=6, deleted=6)
+
+
 def test_a_folder_that_no_export_wrote_is_not_changed(tmp_path: Path, run: Path) -> None:
     place = storage.opened(str(tmp_path / "out"))
     place.write(f"{FOLDER}/thesis.tex", [b"text"])
