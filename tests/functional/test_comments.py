@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from toolbox.commands.ci import Ci
+from toolbox.model.errors import UsageError
 from toolbox.testing import Outcome, Workspace
 
 # A cell fails if a file named after it exists.
@@ -146,7 +148,8 @@ def test_a_comment_may_not_set_the_target_that_a_job_may_set(cells: Workspace) -
     assert (outcome.exit_code, "line 2: /var: a comment may not change `matrix.target`" in outcome.stderr) == (2, True)
 
 
-def test_every_unknown_name_is_answered_with_the_nearest_one(cells: Workspace) -> None:
+def test_every_unknown_name_is_answered_with_the_nearest_one(cells: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cells.directory)
     faults = {
         "/test nightli cells": "unknown job `nightli`: did you mean nightly?",
         "/test cels": "unknown project `cels`: did you mean cells?",
@@ -159,12 +162,13 @@ def test_every_unknown_name_is_answered_with_the_nearest_one(cells: Workspace) -
         "/test cells\n/quarantine x=d,* why": "line 2: /quarantine `x=d,*`: no cell has such a name; ",
     }
     for text, fault in faults.items():
-        outcome = ci(cells, "parse", text)
-        assert (outcome.exit_code, fault in outcome.stderr) == (2, True), str(outcome)
+        with pytest.raises(UsageError) as caught:
+            Ci().parse(text)
+        assert fault in str(caught.value)
 
 
 def test_faults_of_different_kinds_are_reported_together(cells: Workspace) -> None:
-    outcome = ci(cells, "parse", "/test cells lout\n/var place: x\n/skip tests\n/test cells\n/cells z\n")
+    outcome = ci(cells, "parse", "/test cells lout\n/var place: x\n/wrong\n/test cells\n/cells z\n")
     lines = outcome.stderr.splitlines()
     assert lines[0] == "error: the comment has 4 faults:"
     assert [line.split(":")[0].strip() for line in lines[1:]] == ["line 1", "line 2", "line 3", "line 5"]
@@ -303,3 +307,14 @@ def test_a_quarantine_of_too_many_cells_is_refused(cells: Workspace) -> None:
     outcome = ci(cells, "parse", f"/test cells\n/var {axes}\n/quarantine * they are many\n")
     assert outcome.exit_code == 2
     assert "line 3: /quarantine: 201 cells match, but at most 200 are allowed" in outcome.stderr
+
+
+def test_a_run_that_a_comment_requested_is_resumed_with_its_job_and_its_quarantine(cells: Workspace) -> None:
+    for name in ("fail-a-1", "fail-b-1"):
+        (cells.directory / name).touch()
+    text = f"/test nightly cells\n/cells *y=1\n/var greeting: hi\n{QUARANTINE}\n"
+    assert ci(cells, "run", text).exit_code == 1
+    (cells.directory / "fail-b-1").unlink()
+    outcome = cells.run("project", "resume", str(cells.run_directory()), "--failed", "--format=json")
+    assert outcome.exit_code == 0, str(outcome)
+    assert verdicts(outcome) == {"x=a,y=1": "failed", "x=b,y=1": "passed", "x=c_d,y=1": "passed"}

@@ -6,7 +6,7 @@ All faults of a comment are reported together, each with its line. Nothing is st
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -70,14 +70,17 @@ class CommentRun:
     request: RunRequest
 
 
-def of(comment: CommentRequest, settings: Settings) -> list[CommentRun]:
+def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault] = ()) -> list[CommentRun]:
     """Return the runs that a comment requests: first the tests in their order, then the retests.
+
+    Args:
+        parse_faults: faults that are already known, and reported with the others.
 
     Raises:
         UsageError: the comment names something that does not exist, or changes something that it may not change. The
             message names all faults with their lines.
     """
-    faults: list[Fault] = []
+    faults = list(parse_faults)
     runs = [_Checker(test.line_of(), settings, faults).test(test) for test in comment.tests]
     runs += [_Checker(retest.line, settings, faults).retest(retest) for retest in comment.retest]
     refusals.raise_for(faults)

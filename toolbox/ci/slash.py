@@ -135,6 +135,17 @@ def parse(text: str, projects: Collection[str]) -> CommentRequest:
     Raises:
         UsageError: commands are unknown or wrong. The message names them with their lines.
     """
+    request, faults = read(text, projects)
+    refusals.raise_for(faults)
+    return request
+
+
+def read(text: str, projects: Collection[str]) -> tuple[CommentRequest, list[Fault]]:
+    """Return the slash commands of a comment without the wrong ones, and the faults of the wrong ones.
+
+    Raises:
+        UsageError: the comment is too large.
+    """
     if len(text) > _LONGEST:
         raise UsageError(f"the comment has {len(text)} characters, but at most {_LONGEST} are allowed")
     reader = _Reader(projects)
@@ -145,9 +156,7 @@ def parse(text: str, projects: Collection[str]) -> CommentRequest:
             reader.read(line)
         except ValueError as error:
             reader.faults.append(Fault(line.number, str(error)))
-    request = reader.request()
-    refusals.raise_for(reader.faults)
-    return request
+    return reader.request(), reader.faults
 
 
 @dataclass(slots=True)

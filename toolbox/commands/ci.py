@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from toolbox.ci import comment_runs, comment_texts, refusals, slash
 from toolbox.ci.comment_runs import Settings
+from toolbox.ci.refusals import Fault
 from toolbox.ci.slash import CommentRequest
 from toolbox.commands import _comment_runs, _invoke, _run_directories
 from toolbox.config import overrides as overrides_text
@@ -58,8 +59,8 @@ class Ci:
                 command /help lists all commands.
         """
         with refusals.short():
-            comment = slash.parse(text, places.projects())
-            comment_runs.of(comment, Settings())
+            comment, faults = slash.read(text, places.projects())
+            comment_runs.of(comment, Settings(), faults)
         content = _as_json(comment)
         return json.dumps(content, indent=2, default=str) if format == "json" else _invoke.yaml_text(content)
 
@@ -95,18 +96,18 @@ class Ci:
                 exit code 124, and further runs are not started.
         """
         with refusals.short():
-            comment = slash.parse(text, places.projects())
-            if comment.help:
+            comment, faults = slash.read(text, places.projects())
+            if comment.help and not faults:
                 return slash.HELP
             if comment.cancel:
-                raise UsageError("/cancel works only on a forge: press Ctrl-C in the terminal of the run")
-            if not (comment.tests or comment.retest):
+                faults.append(Fault(0, "/cancel works only on a forge: press Ctrl-C in the terminal of the run"))
+            if not (comment.tests or comment.retest or faults):
                 raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
             files, values = overrides_text.parse(overrides)
             if values:
                 raise UsageError("ci run: --overrides must name files: put the mapping into a file")
             settings = Settings(project, presets or (), override_files=files, artifact_dir=artifact_dir)
-            runs = comment_runs.of(comment, settings)
+            runs = comment_runs.of(comment, settings, faults)
             _comment_runs.announce(runs, as_json=format == "json")
         return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json")
 
