@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 Project = Annotated[str, Help("the name of the project.")]
 Workflow = Annotated[str, Help("the name of the workflow in the configuration.")]
+PullRequest = Annotated[Count, Help("the number of the pull request.")]
 Names = list[str]
 _WORKFLOWS: Final = Path(".github/workflows")
 _MOST_DETAILS: Final = 60_000  # bytes; the body of an issue has at most 65,536 characters
@@ -151,7 +152,7 @@ class Ci:
         text: str,
         author: str,
         commented_at: str,
-        pull_request: Count,
+        pull_request: PullRequest,
         presets: Names | None = None,
     ) -> str | None:
         """
@@ -165,7 +166,6 @@ class Ci:
             text: the text of the comment.
             author: the login of the author of the comment.
             commented_at: the time of the comment, such as 2026-11-23T04:55:00Z.
-            pull_request: the number of the pull request.
             presets: the only presets that the comment may choose; any preset when left out.
         """
         from toolbox.ci import github_api, pinning, run_comment
@@ -188,7 +188,7 @@ class Ci:
         workflow: Workflow,
         *,
         result: Literal["pending", "success", "failure", "cancelled", "skipped"],
-        pull_request: Count,
+        pull_request: PullRequest,
         revision: str = "",
         text: str = "",
     ) -> str:
@@ -200,7 +200,6 @@ class Ci:
 
         Args:
             result: the result of the job that ran the project; `pending` before the job.
-            pull_request: the number of the pull request.
             revision: the tested commit, which gets a commit status; no status when left out.
             text: the comment that requested the run, for `pending`.
         """
