@@ -22,6 +22,7 @@ from tests.servers import github
 
 REPOSITORY = "owner/name"
 REVISION = "5" * 40
+RUN_ID = 77
 _BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
 _WRITTEN = ("artifacts", "export")
 
@@ -139,7 +140,8 @@ class Runner:
         variables = {
             name: github_expressions.inserted(str(text), contexts, {}) for name, text in step.get("env", {}).items()
         }
-        return self.execute(step["run"], variables, contexts["github"]["sha"])
+        facts = contexts["github"]
+        return self.execute(step["run"], variables, facts["sha"], run_id=facts.get("run_id", RUN_ID))
 
     def _use(self, step: Mapping[str, Any], contexts: Mapping[str, Any]) -> Step:
         action = step["uses"].partition("@")[0]
@@ -157,7 +159,9 @@ class Runner:
             shutil.copytree(self._artifacts[values["artifact-ids"]], self.directory / values["path"])
         return Step("success")
 
-    def execute(self, script: str, variables: Mapping[str, str], revision: str = REVISION) -> Step:
+    def execute(
+        self, script: str, variables: Mapping[str, str], revision: str = REVISION, *, run_id: int = RUN_ID
+    ) -> Step:
         """Execute the script of a step."""
         assert "${{" not in script
         files = {name: self.home / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_ENV")}
@@ -177,7 +181,7 @@ class Runner:
                 "GITHUB_ACTIONS": "true",
                 "GITHUB_REPOSITORY": REPOSITORY,
                 "GITHUB_SERVER_URL": "https://github.com",
-                "GITHUB_RUN_ID": "77",
+                "GITHUB_RUN_ID": str(run_id),
                 "GITHUB_SHA": revision,
                 "GITHUB_STEP_SUMMARY": str(self.summary),
                 "RUNNER_TEMP": str(self.home / "temp"),

@@ -405,6 +405,18 @@ def test_a_stranger_and_a_fork_are_refused(project: Workspace, runner: Runner) -
     assert "comes from a fork" in jobs["gate"].output
 
 
+def test_a_comment_cancels_the_runs_of_the_pull_request(project: Workspace, runner: Runner) -> None:
+    runner.failing = ("google-github-actions/auth",)
+    run_comment(project, runner, "/test small")  # its comment names the workflow run 77
+    jobs = runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/cancel\n"), run_id=78)
+    assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"], jobs["gate"].output
+    (request,) = runner.server.requests("POST", "/cancel")
+    assert request.path.endswith("/actions/runs/77/cancel")
+    runner.server.add_user("mallory")
+    assert run_comment(project, runner, "/cancel", by="mallory")["gate"].result == "failure"
+    assert len(runner.server.requests("POST", "/cancel")) == 1
+
+
 def test_a_comment_for_another_project_runs_nothing(project: Workspace, runner: Runner) -> None:
     jobs = run_comment(project, runner, "/test small2")
     assert jobs["run"].result == "skipped"

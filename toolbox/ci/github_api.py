@@ -114,8 +114,10 @@ class GitHubApi:
         """
         try:
             return str(mapping(self._call("GET", "/user")).get("login") or "")
-        except Forbidden:  # the token of a job has no access to accounts
-            return ACTIONS_BOT
+        except Refusal as refusal:
+            if refusal.status != HTTPStatus.FORBIDDEN:
+                raise
+            return ACTIONS_BOT  # the token of a job has no access to accounts
 
     def _call(
         self,
@@ -139,8 +141,16 @@ class GitHubApi:
         return answer
 
 
-class Forbidden(InfrastructureError):
-    """GitHub answered 401 or 403: the token is wrong, or has no right to do this."""
+class Refusal(InfrastructureError):
+    """GitHub answered a request with an error.
+
+    Args:
+        status: the status of HTTP.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 ACTIONS_BOT: Final = "github-actions[bot]"
@@ -193,7 +203,7 @@ def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
     ).requester
 
 
-def _refusal(method: str, path: str, error: GithubException) -> InfrastructureError:
+def _refusal(method: str, path: str, error: GithubException) -> Refusal:
     data = mapping(error.data)
     faults = data.get("errors")
     details = [str(mapping(item).get("message") or "") for item in (faults if isinstance(faults, list) else ())]
@@ -201,5 +211,5 @@ def _refusal(method: str, path: str, error: GithubException) -> InfrastructureEr
     reason = truncate(problem, _LONGEST_ERROR) or "no message"
     message = f"GitHub refused {method} {path}: {reason} (HTTP {error.status})"
     if error.status in _DENIED:
-        return Forbidden(f"{message}\n  check $GH_TOKEN, and the `permissions` of the job")
-    return InfrastructureError(message)
+        message += "\n  check $GH_TOKEN, and the `permissions` of the job"
+    return Refusal(message, error.status)

@@ -46,7 +46,7 @@ def revision(api: Api, comment: Comment) -> str:
         UsageError: the comment may not start a run, or the branch has changed since the comment.
         InfrastructureError: GitHub refused a request.
     """
-    _check_author(api, comment.author)
+    check_author(api, comment.author)
     pull_request = mapping(api.get(f"pulls/{comment.pull_request}"))
     head = mapping(pull_request.get("head"))
     if pull_request.get("state") != "open":
@@ -67,7 +67,13 @@ def revision(api: Api, comment: Comment) -> str:
     return head_revision
 
 
-def _check_author(api: Api, author: str) -> None:
+def check_author(api: Api, author: str) -> None:
+    """Check that a person may start and cancel runs.
+
+    Raises:
+        UsageError: the person has no write access.
+        InfrastructureError: GitHub refused a request.
+    """
     if not _LOGIN.fullmatch(author):
         raise UsageError("the author of the comment is not a person: only people with write access may start runs")
     answer = mapping(api.get(f"collaborators/{github_api.segment(author)}/permission"))

@@ -10,13 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any, Final
 
-from toolbox.ci.github_api import Api, Forbidden, mapping
+from toolbox.ci.github_api import Api, Refusal, mapping
 from toolbox.model.errors import InfrastructureError
 
 LONGEST: Final = 1 << 16  # characters of a comment
 _TRIES: Final = 3
+_MOST_CANCELLED: Final = 20  # the newest runs
 _MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,200}) -->\r?(?:\n|$)")
 _LONGEST_DESCRIPTION: Final = 140  # characters that GitHub shows of a commit status
 
@@ -67,12 +69,38 @@ def publish(api: Api, pull_request: int, part: WorkflowPart, text: str) -> str:
     for attempt in range(1, _TRIES + 1):
         try:
             return _write(api, pull_request, part, author, body)
-        except Forbidden:
-            raise
-        except InfrastructureError:
-            if attempt == _TRIES:
+        except InfrastructureError as error:
+            is_final = isinstance(error, Refusal) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+            if is_final or attempt == _TRIES:
                 raise
     raise AssertionError("each try returns or raises")
+
+
+def cancel(api: Api, pull_request: int, part: WorkflowPart) -> list[str]:
+    """Cancel the other runs of a workflow that have comments on a pull request, and return their numbers.
+
+    A cancelled run ends as after Ctrl-C: it cleans up, and changes its comment.
+
+    Raises:
+        InfrastructureError: GitHub refused a request.
+    """
+    author = api.login()
+    comments = api.items(f"issues/{pull_request}/comments")
+    markers = [_marker(comment) for comment in comments if _author(comment) == author]
+    prefix = f"{part.project}/{part.workflow}/"
+    numbers = [marker.removeprefix(prefix) for marker in markers if marker.startswith(prefix) and marker != part.marker]
+    return [number for number in numbers[-_MOST_CANCELLED:] if number.isdecimal() and _is_cancelled(api, number)]
+
+
+def _is_cancelled(api: Api, number: str) -> bool:
+    """Cancel a workflow run. Return whether it was running."""
+    try:
+        api.send("POST", f"actions/runs/{number}/cancel", {})
+    except Refusal as refusal:
+        if refusal.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:  # it has ended, or was deleted
+            raise
+        return False
+    return True
 
 
 def set_status(api: Api, revision: str, part: WorkflowPart, state: State, description: str) -> None:
@@ -101,5 +129,13 @@ def _write(api: Api, pull_request: int, part: WorkflowPart, author: str, body: s
 
 
 def _is_own(comment: Mapping[str, Any], part: WorkflowPart, author: str) -> bool:
+    return _marker(comment) == part.marker and _author(comment) == author
+
+
+def _marker(comment: Mapping[str, Any]) -> str:
     match = _MARKER.match(comment.get("body") or "")
-    return match is not None and match["name"] == part.marker and mapping(comment.get("user")).get("login") == author
+    return match["name"] if match else ""
+
+
+def _author(comment: Mapping[str, Any]) -> str:
+    return str(mapping(comment.get("user")).get("login") or "")

@@ -160,7 +160,7 @@ class Ci:
 
         The author needs write access, and the branch must not have changed since the comment. A refusal is also
         written into the comment of the workflow run on the pull request. If the comment does not request the project,
-        nothing is printed.
+        nothing is printed. A comment with the line /cancel cancels the other runs of the workflow for the pull request.
 
         Args:
             text: the text of the comment.
@@ -170,15 +170,19 @@ class Ci:
         """
         from toolbox.ci import github_api, pinning, run_comment
 
-        if not re.search(rf"^/test\s.*(?<!\S){re.escape(project)}(?!\S)", text, re.MULTILINE):
+        requests_cancel = re.search(r"^/cancel\s*$", text, re.MULTILINE)
+        if not (requests_cancel or re.search(rf"^/test\s.*(?<!\S){re.escape(project)}(?!\S)", text, re.MULTILINE)):
             return None  # other comments may contain commands of other programs
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
         api = github_api.from_environment()
+        part = _workflow_run(api, project, workflow)
         try:
+            if requests_cancel:
+                _cancel(api, text, source, part)
+                return None
             return _pinned(api, project, text, source, presets)
         except UsageError as refusal:
             with _not_fatal("the refusal could not be written into a comment"):
-                part = _workflow_run(api, project, workflow)
                 run_comment.publish(api, pull_request, part, comment_texts.refused(part, str(refusal)))
             raise
 
@@ -327,6 +331,23 @@ def _pinned(api: Api, project: str, text: str, source: Comment, presets: Sequenc
             raise UsageError("/cancel and /retest cannot be used together with /test here")
         comment_runs.of(comment, Settings(project, choices=presets))
     return f"revision={pinning.revision(api, source)}"
+
+
+def _cancel(api: Api, text: str, source: Comment, part: WorkflowPart) -> None:
+    """Cancel the runs of a workflow for a pull request.
+
+    Raises:
+        UsageError: the author may not cancel runs, or the comment contains other commands.
+    """
+    from toolbox.ci import pinning, run_comment
+
+    with refusals.short():
+        comment = slash.parse(text, places.projects())
+    if comment.tests or comment.retest:
+        raise UsageError("/cancel cannot be used together with /test or /retest: write two comments")
+    pinning.check_author(api, source.author)
+    cancelled = run_comment.cancel(api, source.pull_request, part)
+    log.info("cancelled: %s", ", ".join(cancelled) or "no run was running")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers import github
 from toolbox.ci import run_comment
-from toolbox.ci.github_api import Forbidden, GitHubApi
+from toolbox.ci.github_api import GitHubApi, Refusal
 from toolbox.ci.run_comment import State, WorkflowPart
 from toolbox.model.errors import InfrastructureError
 
@@ -65,9 +65,22 @@ def test_a_server_that_never_creates_the_comment_is_an_error(server: github.Serv
 
 def test_a_token_without_the_permission_is_not_tried_again(server: github.Server) -> None:
     reader = GitHubApi("owner/name", server.add_token(pull_requests="read"), server.url)
-    with pytest.raises(Forbidden):
+    with pytest.raises(Refusal):
         run_comment.publish(reader, 1, PART, "passed")
     assert len(server.requests("POST")) == 1
+
+
+def test_cancelling_ends_the_runs_of_the_workflow_that_are_going_on(server: github.Server) -> None:
+    ended, running, other = (server.start_workflow("small", "issue_comment", "alice") for _ in range(3))
+    server.finish_workflow(ended)
+    bot = GitHubApi("owner/name", server.add_token(pull_requests="write", actions="write"), server.url)
+    for number in (ended, running):
+        run_comment.publish(bot, 1, replace(PART, run=str(number)), "will run")
+    run_comment.publish(bot, 1, replace(PART, workflow="another", run=str(other)), "will run")
+    server.comment(1, "alice", f"<!-- topgallant-run: small/on_demand/{other} -->\nforged")
+    assert run_comment.cancel(bot, 1, PART) == [str(running)]
+    states = {number: server.repository.workflow_runs[number].conclusion for number in (ended, running, other)}
+    assert states == {ended: "success", running: "cancelled", other: None}
 
 
 def test_a_commit_status_has_a_name_a_link_and_a_short_description(server: github.Server, api: GitHubApi) -> None:
