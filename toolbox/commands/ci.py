@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from toolbox.ci import comment_runs, comment_texts, refusals, slash
+from toolbox.ci import comment_runs, refusals, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.refusals import Fault
 from toolbox.ci.slash import CommentRequest
@@ -20,20 +17,17 @@ from toolbox.config import overrides as overrides_text
 from toolbox.config.configuration import Configuration
 from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir
 from toolbox.interface.signature import Help
-from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError, describe
+from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.foreign_text import clean, printable
 from toolbox.model.quantities import Count
 from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import ExitCode
-from toolbox.orchestration import projects, request
+from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs import run_reader
 from toolbox.system import environ, places, redaction
 
 if TYPE_CHECKING:
-    from toolbox.ci.github_api import Api
-    from toolbox.ci.pinning import Comment
-    from toolbox.ci.run_comment import WorkflowPart
     from toolbox.config.contracts.ci import Contract
 
 log = logging.getLogger(__name__)
@@ -43,7 +37,6 @@ Workflow = Annotated[str, Help("the name of the workflow in the configuration.")
 PullRequest = Annotated[Count, Help("the number of the pull request.")]
 Names = list[str]
 _WORKFLOWS: Final = Path(".github/workflows")
-_MOST_DETAILS: Final = 60_000  # bytes; the body of an issue has at most 65,536 characters
 
 
 class Ci:
@@ -168,23 +161,11 @@ class Ci:
             commented_at: the time of the comment, such as 2026-11-23T04:55:00Z.
             presets: the only presets that the comment may choose; any preset when left out.
         """
-        from toolbox.ci import github_api, pinning, run_comment
+        from toolbox.ci import pinning
+        from toolbox.commands import _pull_requests
 
-        requests_cancel = re.search(r"^/cancel\s*$", text, re.MULTILINE)
-        if not (requests_cancel or re.search(rf"^/test\s.*(?<!\S){re.escape(project)}(?!\S)", text, re.MULTILINE)):
-            return None  # other comments may contain commands of other programs
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
-        api = github_api.from_environment()
-        part = _workflow_run(api, project, workflow)
-        try:
-            if requests_cancel:
-                _cancel(api, text, source, part)
-                return None
-            return _pinned(api, project, text, source, presets)
-        except UsageError as refusal:
-            with _not_fatal("the refusal could not be written into a comment"):
-                run_comment.publish(api, pull_request, part, comment_texts.refused(part, str(refusal)))
-            raise
+        return _pull_requests.pin(project, workflow, text, source, presets)
 
     def comment(
         self,
@@ -207,19 +188,9 @@ class Ci:
             revision: the tested commit, which gets a commit status; no status when left out.
             text: the comment that requested the run, for `pending`.
         """
-        from toolbox.ci import github_api, run_comment
+        from toolbox.commands import _pull_requests
 
-        api = github_api.from_environment()
-        part = _workflow_run(api, project, workflow)
-        if result == "pending":
-            runs = comment_runs.of(slash.parse(text, places.projects()), Settings(project))
-            body = comment_texts.pending(part, runs)
-        else:
-            body = comment_texts.ended(part, result, _details())
-        if revision:
-            state, description = comment_texts.status(result)
-            run_comment.set_status(api, revision, part, state, description)
-        return run_comment.publish(api, pull_request, part, body)
+        return _pull_requests.comment(project, workflow, result, pull_request, revision=revision, text=text)
 
     def issue(
         self, project: Project, workflow: Workflow, *, result: Literal["success", "failure", "cancelled", "skipped"]
@@ -233,16 +204,17 @@ class Ci:
             result: the result of the job that ran the workflow.
         """
         from toolbox.ci import failure_issue, github_api
+        from toolbox.commands import _pull_requests
 
-        workflow = _workflow_name(workflow)
         api = github_api.from_environment()
+        part = _pull_requests.workflow_run(api, project, workflow)
         run = failure_issue.WorkflowRun(
-            projects.find(project).name,
-            workflow,
+            part.project,
+            part.workflow,
             failure_issue.Result(result),
-            _workflow_url(api.repository),
+            part.url,
             environ.get("GITHUB_SHA") or "an unknown revision",
-            _details(),
+            _pull_requests.newest_report(),
         )
         return failure_issue.update(api, run)
 
@@ -314,83 +286,9 @@ def _as_json(comment: CommentRequest) -> dict[str, Any]:
     return {**content, "help": slash.HELP} if comment.help else content
 
 
-def _pinned(api: Api, project: str, text: str, source: Comment, presets: Sequence[str] | None) -> str | None:
-    """Return the output of `ci pin`; None if the comment does not request the project.
-
-    Raises:
-        UsageError: the comment may not start the run.
-    """
-    from toolbox.ci import pinning
-
-    with refusals.short():
-        comment = slash.parse(text, places.projects())
-        if comment.help or all(test.project != project for test in comment.tests):
-            log.info("the comment does not request the project %s", project)
-            return None
-        if comment.cancel or comment.retest:
-            raise UsageError("/cancel and /retest cannot be used together with /test here")
-        comment_runs.of(comment, Settings(project, choices=presets))
-    return f"revision={pinning.revision(api, source)}"
-
-
-def _cancel(api: Api, text: str, source: Comment, part: WorkflowPart) -> None:
-    """Cancel the runs of a workflow for a pull request.
-
-    Raises:
-        UsageError: the author may not cancel runs, or the comment contains other commands.
-    """
-    from toolbox.ci import pinning, run_comment
-
-    with refusals.short():
-        comment = slash.parse(text, places.projects())
-    if comment.tests or comment.retest:
-        raise UsageError("/cancel cannot be used together with /test or /retest: write two comments")
-    pinning.check_author(api, source.author)
-    cancelled = run_comment.cancel(api, source.pull_request, part)
-    log.info("cancelled: %s", ", ".join(cancelled) or "no run was running")
-
-
-@contextmanager
-def _not_fatal(problem: str) -> Iterator[None]:
-    """Log an error of GitHub as a warning."""
-    try:
-        yield
-    except InfrastructureError as error:
-        log.warning("%s: %s", problem, describe(error))
-
-
-def _workflow_run(api: Api, project: str, workflow: str) -> WorkflowPart:
-    from toolbox.ci.run_comment import WorkflowPart
-
-    number = environ.get("GITHUB_RUN_ID") or "0"
-    return WorkflowPart(projects.find(project).name, _workflow_name(workflow), number, _workflow_url(api.repository))
-
-
-def _workflow_name(workflow: str) -> str:
-    if not re.fullmatch(r"[\w.-]{1,100}", workflow):  # the markers of issues and comments contain the name
-        raise UsageError(f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -")
-    return workflow
-
-
-def _workflow_url(repository: str) -> str:
-    """Return the address of the page of the workflow run."""
-    return f"{environ.get('GITHUB_SERVER_URL')}/{repository}/actions/runs/{environ.get('GITHUB_RUN_ID')}"
-
-
 def _check_field(configuration: Configuration, field: str) -> None:
     """Raise if the configuration does not have the field that gets the tested revision."""
     try:
         configuration.written(field)
     except ConfigurationError as error:
         raise UsageError(f"{configuration.source}: ci.workflows: `revision` names no field: {error}") from None
-
-
-def _details() -> str:
-    """Return a report of the newest run, for an issue; empty if there is no run that can be read."""
-    from toolbox.reports.forge import github
-
-    try:
-        return github.render(run_reader.read(_run_directories.newest()), limit=_MOST_DETAILS)
-    except Exception as error:  # noqa: BLE001  # code under test may have written the run: the issue is opened anyway
-        log.warning("the issue has no report: %s", describe(error))
-        return ""
