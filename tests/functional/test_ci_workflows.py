@@ -327,6 +327,15 @@ def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: W
     assert run.name in text
 
 
+def test_several_tests_of_a_comment_have_their_reports(project: Workspace, runner: Runner) -> None:
+    jobs = run_comment(project, runner, "/test small failing\n/test small\n")
+    assert [job.result for job in jobs.values()] == ["success", "failure", "success"], jobs["run"].output
+    assert len(list((runner.home / "uploaded/1").glob("small/*"))) == 2
+    (text,) = comments(runner)
+    assert "<h2>failed (product)" in text
+    assert "<h2>passed" in text
+
+
 def test_the_comment_shows_the_plan_before_anything_runs(project: Workspace, runner: Runner) -> None:
     runner.failing = ("google-github-actions/auth",)  # the run does not begin
     jobs = run_comment(project, runner, "/test small\n/var greeting: <b>hi</b>\n")
@@ -336,6 +345,15 @@ def test_the_comment_shows_the_plan_before_anything_runs(project: Workspace, run
     assert "greeting: &lt;b&gt;hi&lt;/b&gt;" in created.body["body"]
     assert "`small` did not pass" in changed.body["body"]
     assert len(comments(runner)) == 1
+
+
+def test_the_plan_needs_no_secrets(project: Workspace, runner: Runner) -> None:
+    file = project.directory / "config/small.yaml"
+    file.write_text(file.read_text() + 'key: "*$@secrets.token"\n')
+    file.write_text(file.read_text().replace("env_key: VAULT}}", "env_key: VAULT}, token: token}"))
+    jobs = run_comment(project, runner, "/test small")
+    assert jobs["gate"].result == "success", jobs["gate"].output
+    assert "`small` will run" in runner.server.requests("POST", "comments")[0].body["body"]
 
 
 def test_a_comment_whose_run_fails_sets_the_status_of_a_failure(project: Workspace, runner: Runner) -> None:
@@ -358,10 +376,6 @@ def _push_later(runner: Runner) -> None:
     runner.server.push("topic", {"model.py": "steal()"}, by="alice")
 
 
-def _remove_access(runner: Runner) -> None:
-    runner.server.set_role("alice", "triage")
-
-
 def _close(runner: Runner) -> None:
     runner.server.close(PULL_REQUEST, by="alice")
 
@@ -369,13 +383,15 @@ def _close(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("text", "change", "message"),
     [
-        ("/test small", _remove_access, "alice may not start runs"),
         ("/test small", _push_later, "may have changed since the comment"),
         ("/test small", _close, "is not open"),
         ("/test small both", None, "only failing is allowed"),
         ("/test small\n/var tag: x", None, "may not change `tag`"),
+        ("/test 'small", None, "no closing quotation"),
+        ("/test small\n/retest", None, "/retest does not work on GitHub"),
+        ("/test small\n/cancel", None, "cannot be used together"),
     ],
-    ids=["no write access", "pushed later", "closed", "preset", "field"],
+    ids=["pushed later", "closed", "preset", "field", "quote", "retest", "cancel"],
 )
 def test_a_refused_comment_runs_nothing_and_gets_an_answer(
     project: Workspace, runner: Runner, text: str, change: Callable[[Runner], None] | None, message: str
@@ -392,29 +408,44 @@ def test_a_refused_comment_runs_nothing_and_gets_an_answer(
     assert message in html.unescape(answer)
 
 
-def test_a_stranger_and_a_fork_are_refused(project: Workspace, runner: Runner) -> None:
-    runner.server.add_user("mallory")
-    assert run_comment(project, runner, "/test small", by="mallory")["gate"].result == "failure"
-    assert "mallory may not start runs" in comments(runner)[0]
-    fork = runner.server.fork("mallory")
-    runner.server.push("evil", {"model.py": "steal()"}, by="mallory", repository=fork)
-    number = runner.server.open_pull_request("evil", by="mallory", repository=fork)
+@pytest.mark.parametrize("text", ["/test small", "/cancel"])
+@pytest.mark.parametrize("role", [None, "read", "triage"])
+def test_a_person_without_write_access_starts_and_cancels_nothing_and_gets_no_answer(
+    project: Workspace, runner: Runner, text: str, role: str | None
+) -> None:
+    runner.server.add_user("mallory", role)
+    jobs = run_comment(project, runner, text, by="mallory")
+    assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"]
+    assert "mallory' may not start runs" in jobs["gate"].output
+    assert not runner.server.requests("POST")
+
+
+def test_a_pull_request_of_a_fork_is_refused(project: Workspace, runner: Runner) -> None:
+    fork = runner.server.fork("alice")
+    runner.server.push("evil", {"model.py": "steal()"}, by="alice", repository=fork)
+    number = runner.server.open_pull_request("evil", by="alice", repository=fork)
     event = events.issue_comment(runner.server, runner.server.comment(number, "alice", "/test small"))
     jobs = runner.run(workflow(project, "on_demand"), "issue_comment", dict(event.payload))
     assert [job.result for job in jobs.values()] == ["failure", "skipped", "skipped"]
     assert "comes from a fork" in jobs["gate"].output
 
 
+def test_a_command_in_a_code_block_is_ignored(project: Workspace, runner: Runner) -> None:
+    for text in ("To stop a run:\n```\n/cancel\n```\n", "```\n/test small\n```\n"):
+        jobs = run_comment(project, runner, text)
+        assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"]
+    assert not runner.server.requests("POST")
+
+
 def test_a_comment_cancels_the_runs_of_the_pull_request(project: Workspace, runner: Runner) -> None:
     runner.failing = ("google-github-actions/auth",)
-    run_comment(project, runner, "/test small")  # its comment names the workflow run 77
-    jobs = runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/cancel\n"), run_id=78)
+    running = runner.server.start_workflow("small on_demand", "issue_comment", "alice")
+    for number, text in ((running, "/test small"), (78, "/cancel\n")):
+        jobs = runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, text), run_id=number)
     assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"], jobs["gate"].output
     (request,) = runner.server.requests("POST", "/cancel")
-    assert request.path.endswith("/actions/runs/77/cancel")
-    runner.server.add_user("mallory")
-    assert run_comment(project, runner, "/cancel", by="mallory")["gate"].result == "failure"
-    assert len(runner.server.requests("POST", "/cancel")) == 1
+    assert request.path.endswith(f"/actions/runs/{running}/cancel")
+    assert f"Cancelled: [{running}](https://github.com/owner/name/actions/runs/{running})" in comments(runner)[-1]
 
 
 def test_a_comment_for_another_project_runs_nothing(project: Workspace, runner: Runner) -> None:

@@ -22,13 +22,16 @@ _MOST_OVERRIDES: Final = 5
 _LONGEST_VALUE: Final = 80
 
 
-def understood(run: CommentRun) -> list[str]:
+def understood(run: CommentRun, *, needs_secrets: bool = True) -> list[str]:
     """Return a few lines that say what a run will do: presets, overrides, phases, cells, time and cost.
+
+    Args:
+        needs_secrets: whether it is a fault that a secret cannot be read here.
 
     Raises:
         UsageError: the configuration is wrong, or the plan exceeds a limit.
     """
-    loaded = run_requests.load(run.request)
+    loaded = run_requests.load(run.request, needs_secrets=needs_secrets)
     return [printable(escaped(line)) for line in _lines(run, loaded)]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from toolbox.ci import announcements
+from toolbox.ci import announcements, refusals
 from toolbox.ci.comment_runs import CommentRun
 from toolbox.ci.run_comment import LONGEST, State, WorkflowPart
 from toolbox.reports.forge import github
 
 _ROOM: Final = 1000  # characters for the marker, the heading and the link
-_MOST_LINES: Final = 60
+_MOST_LINES: Final = 30
 _STATES: Final = {
     "pending": (State.PENDING, "runs"),
     "success": (State.SUCCESS, "passed"),
@@ -32,14 +32,21 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
     Raises:
         UsageError: the comment requests something that is not possible.
     """
-    lines = [line for run in runs for line in announcements.understood(run)]
-    return _page("will run", part, github.preformatted(lines, _MOST_LINES))
+    lines = [line for run in runs for line in announcements.understood(run, needs_secrets=False)]
+    return _page("will run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
 def refused(part: WorkflowPart, reason: str) -> str:
     """Return the comment that says why nothing runs."""
     lines = [line for line in reason.splitlines() if line.strip()]
-    return _page("does not run", part, github.preformatted(lines, _MOST_LINES))
+    return _page("does not run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+
+
+def cancelled(part: WorkflowPart, numbers: Sequence[str]) -> str:
+    """Return the comment that says which workflow runs were cancelled."""
+    pages = part.url.rpartition("/")[0]
+    links = ", ".join(f"[{number}]({pages}/{number})" for number in numbers)
+    return _page("does not run any more" if numbers else "was not running", part, links and f"Cancelled: {links}")
 
 
 def ended(part: WorkflowPart, result: str, report: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -100,9 +100,10 @@ def export(
     files = FileList(files={file.name: ExportedFile(size=file.size, sha256=file.sha256) for file in searched})
     record = _record(run, source, files, withheld, allowed)
     uploaded = run_upload.upload(storage, source, record, files)
-    expired = _delete_expired(storage, keep)
+    folder = f"{record.project}/{record.run}"
+    expired = _delete_expired(storage, keep, besides=folder)
     faults = _update_index(storage)
-    address = storage.below(f"{record.project}/{record.run}")
+    address = storage.below(folder)
     return Exported(address, uploaded, withheld, is_complete, expired, faults)
 
 
@@ -123,9 +124,13 @@ def _search(
     return searched, [name for name in withheld if name not in {manifest.RECORD, manifest.FILES}]
 
 
+def _unreadable(error: OSError) -> None:
+    raise InfrastructureError(f"{error.filename} cannot be read, and was not exported: {error.strerror}")
+
+
 def _files(root: Path, *, deep: bool) -> Iterator[Path]:
     """Yield all files and links below a directory, sorted. Links to directories are yielded, and not followed."""
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root, onerror=_unreadable):
         folders.sort()
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         yield from (Path(folder) / name for name in sorted([*files, *links]))
@@ -196,10 +201,13 @@ def _line(text: str) -> str:
     return truncate(" ".join(clean(masked).encode(errors="replace").decode().split("\n")), 500)
 
 
-def _delete_expired(storage: Storage, keep: timedelta | None) -> Sequence[str]:
+def _delete_expired(storage: Storage, keep: timedelta | None, *, besides: str) -> Sequence[str]:
+    """Delete expired runs, but not the run that was exported now, whose files may be unchanged since long ago."""
     if keep is None:
         return ()
-    return exported_runs.delete_older(storage, exported_runs.find(storage), manifest.now() - keep)
+    runs = exported_runs.find(storage)
+    others = {folder: record for folder, record in runs.records.items() if folder != besides}
+    return exported_runs.delete_older(storage, replace(runs, records=others), manifest.now() - keep)
 
 
 def _refuse_foreign_index(storage: Storage) -> None:

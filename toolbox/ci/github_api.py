@@ -1,11 +1,13 @@
 """Calls the REST API of GitHub with PyGithub, the client library that GitHub's documentation lists for Python.
 
 PyGithub repeats requests that are safe to repeat, and waits for rate limits. A request that creates something is only
-repeated if GitHub has refused it before it had an effect: `run_comment.py` looks for the comment before the next try.
+repeated if GitHub has refused it before it had an effect (a rate limit, or 413 and 503 with `Retry-After`), because
+`run_comment.py` looks for the comment before the next try.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -34,6 +36,7 @@ _PAGE: Final = 100
 _MOST_PAGES: Final = 50
 _CREATES: Final = "POST"
 _FAULTS: Final = range(500, 600)  # HTTP statuses
+_NO_ACCOUNT: Final = "not accessible by integration"  # the answer to the token of a job that asks for its account
 _DENIED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -115,9 +118,9 @@ class GitHubApi:
         try:
             return str(mapping(self._call("GET", "/user")).get("login") or "")
         except Refusal as refusal:
-            if refusal.status != HTTPStatus.FORBIDDEN:
+            if refusal.status != HTTPStatus.FORBIDDEN or _NO_ACCOUNT not in str(refusal):
                 raise
-            return ACTIONS_BOT  # the token of a job has no access to accounts
+            return ACTIONS_BOT
 
     def _call(
         self,
@@ -185,6 +188,7 @@ def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
     """Return a client whose requests are repeated after a rate limit, and after other faults only if all are."""
     from github import Auth, Github, GithubRetry
 
+    logging.getLogger("github").setLevel(logging.WARNING)  # also an answer that is expected would be a message
     retry = GithubRetry(
         max_rate_limit_wait=_LONGEST_WAIT,
         total=_TRIES,
@@ -192,6 +196,7 @@ def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
         status_forcelist=[HTTPStatus.TOO_MANY_REQUESTS, *(_FAULTS if repeats_all else ())],
         allowed_methods={"GET", "PATCH", _CREATES},
         backoff_factor=_FIRST_PAUSE,
+        retry_after_max=int(_LONGEST_WAIT),
     )
     return Github(
         auth=Auth.Token(token),

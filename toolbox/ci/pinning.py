@@ -40,13 +40,12 @@ class Comment:
 
 
 def revision(api: Api, comment: Comment) -> str:
-    """Return the head of the pull request at the time of the comment.
+    """Return the head of the pull request at the time of the comment, whose author may start runs.
 
     Raises:
-        UsageError: the comment may not start a run, or the branch has changed since the comment.
+        UsageError: the pull request may not be tested, or its branch has changed since the comment.
         InfrastructureError: GitHub refused a request.
     """
-    check_author(api, comment.author)
     pull_request = mapping(api.get(f"pulls/{comment.pull_request}"))
     head = mapping(pull_request.get("head"))
     if pull_request.get("state") != "open":
@@ -67,18 +66,16 @@ def revision(api: Api, comment: Comment) -> str:
     return head_revision
 
 
-def check_author(api: Api, author: str) -> None:
-    """Check that a person may start and cancel runs.
+def may_start(api: Api, author: str) -> bool:
+    """Return whether an account may start and cancel runs, because it has write access.
 
     Raises:
-        UsageError: the person has no write access.
         InfrastructureError: GitHub refused a request.
     """
-    if not _LOGIN.fullmatch(author):
-        raise UsageError("the author of the comment is not a person: only people with write access may start runs")
+    if not _LOGIN.fullmatch(author):  # for example, the name of a bot
+        return False
     answer = mapping(api.get(f"collaborators/{github_api.segment(author)}/permission"))
-    if answer.get("permission") not in _MAY_START:
-        raise UsageError(f"{author} may not start runs, because this needs write access to {api.repository}")
+    return answer.get("permission") in _MAY_START
 
 
 def _is_older(api: Api, branch: str, head: str, time: dt.datetime) -> bool:

@@ -7,20 +7,26 @@ jobs of a workflow run, also jobs that are repeated, change the same comment.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from toolbox.ci.github_api import Api, Refusal, mapping
+from toolbox.model import backoff
 from toolbox.model.errors import InfrastructureError
+from toolbox.system import cancellation
 
 LONGEST: Final = 1 << 16  # characters of a comment
 _TRIES: Final = 3
+_FIRST_PAUSE: Final = 5.0  # seconds, in which the effect of a request without an answer becomes visible
+_LONGEST_PAUSE: Final = 30.0  # seconds
 _MOST_CANCELLED: Final = 20  # the newest runs
 _MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,200}) -->\r?(?:\n|$)")
 _LONGEST_DESCRIPTION: Final = 140  # characters that GitHub shows of a commit status
+
+T = TypeVar("T")
 
 
 class State(StrEnum):
@@ -56,7 +62,8 @@ class WorkflowPart:
 def publish(api: Api, pull_request: int, part: WorkflowPart, text: str) -> str:
     """Create the comment of a workflow run, or replace its text. Return the address of the comment.
 
-    If GitHub does not answer a request that creates the comment, the comment may exist. So the next try looks for it.
+    If GitHub does not answer a request that creates the comment, the comment may exist. So the next try looks for it
+    after a pause.
 
     Args:
         text: Markdown, with at most `LONGEST - 1000` characters.
@@ -66,20 +73,13 @@ def publish(api: Api, pull_request: int, part: WorkflowPart, text: str) -> str:
     """
     body = f"<!-- topgallant-run: {part.marker} -->\n{text}"
     author = api.login()
-    for attempt in range(1, _TRIES + 1):
-        try:
-            return _write(api, pull_request, part, author, body)
-        except InfrastructureError as error:
-            is_final = isinstance(error, Refusal) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-            if is_final or attempt == _TRIES:
-                raise
-    raise AssertionError("each try returns or raises")
+    return _repeated(lambda: _write(api, pull_request, part, author, body))
 
 
 def cancel(api: Api, pull_request: int, part: WorkflowPart) -> list[str]:
     """Cancel the other runs of a workflow that have comments on a pull request, and return their numbers.
 
-    A cancelled run ends as after Ctrl-C: it cleans up, and changes its comment.
+    GitHub interrupts a cancelled run, and kills it after ten seconds. Then it executes the steps that clean up.
 
     Raises:
         InfrastructureError: GitHub refused a request.
@@ -115,7 +115,19 @@ def set_status(api: Api, revision: str, part: WorkflowPart, state: State, descri
         "description": description[:_LONGEST_DESCRIPTION],
         "target_url": part.url,
     }
-    api.send("POST", f"statuses/{revision}", content)
+    _repeated(lambda: api.send("POST", f"statuses/{revision}", content))  # the newest status counts
+
+
+def _repeated(request: Callable[[], T]) -> T:
+    """Return the result of a request. Repeat the request if GitHub does not answer."""
+    for tries in range(_TRIES - 1):
+        try:
+            return request()
+        except InfrastructureError as error:
+            if isinstance(error, Refusal) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+        cancellation.current().sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
+    return request()
 
 
 def _write(api: Api, pull_request: int, part: WorkflowPart, author: str, body: str) -> str:

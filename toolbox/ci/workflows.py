@@ -217,7 +217,6 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
         "write_revision": _write_revision(workflow.revision or ""),
         "flags": " ".join(_flags(workflow)),
         "clean_up": " ".join(["resources", "reap", project, *_presets(workflow.presets)]),
-        "comment_presets": f"--presets={shlex.quote(','.join(workflow.comment_presets) or '[]')}",
         "issue_triggers": _issue_triggers(schedule=workflow.schedule is not None, dispatch=workflow.dispatch),
     }
 

@@ -35,7 +35,11 @@ def sources(places: Iterable[str], directory: Path | None) -> Iterator[Source]:
 def _exported(url: str, directory: Path | None) -> Iterator[Source]:
     from toolbox.exports import exported_runs, storage  # pydantic is slow to import
 
-    opened = storage.opened(url)
+    try:
+        opened = storage.opened(url)
+    except UsageError as error:
+        yield partial(_fault, str(error))
+        return
     runs = exported_runs.find_below(opened)
     for fault in runs.faults:
         yield partial(_fault, fault)

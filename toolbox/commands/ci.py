@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 Project = Annotated[str, Help("the name of the project.")]
 Workflow = Annotated[str, Help("the name of the workflow in the configuration.")]
 PullRequest = Annotated[Count, Help("the number of the pull request.")]
-Names = list[str]
 _WORKFLOWS: Final = Path(".github/workflows")
 
 
@@ -146,51 +145,47 @@ class Ci:
         author: str,
         commented_at: str,
         pull_request: PullRequest,
-        presets: Names | None = None,
     ) -> str | None:
         """
         Decide whether a comment on a pull request may run a project, and print `revision=...`: the revision to test.
 
-        The author needs write access, and the branch must not have changed since the comment. A refusal is also
-        written into the comment of the workflow run on the pull request. If the comment does not request the project,
-        nothing is printed. A comment with the line /cancel cancels the other runs of the workflow for the pull request.
+        The author needs write access, and the branch must not have changed since the comment. A comment on the pull
+        request shows what will run, or why nothing runs. If the comment does not request the project, nothing is
+        printed. A comment with the line /cancel cancels the other runs of the workflow for the pull request.
 
         Args:
             text: the text of the comment.
             author: the login of the author of the comment.
             commented_at: the time of the comment, such as 2026-11-23T04:55:00Z.
-            presets: the only presets that the comment may choose; any preset when left out.
         """
         from toolbox.ci import pinning
         from toolbox.commands import _pull_requests
 
         source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
-        return _pull_requests.pin(project, workflow, text, source, presets)
+        return _pull_requests.pin(project, workflow, text, source)
 
     def comment(
         self,
         project: Project,
         workflow: Workflow,
         *,
-        result: Literal["pending", "success", "failure", "cancelled", "skipped"],
+        result: Literal["success", "failure", "cancelled", "skipped"],
         pull_request: PullRequest,
-        revision: str = "",
-        text: str = "",
+        revision: str,
     ) -> str:
         """
-        Write the state of a workflow into its comment on a pull request, and onto the tested commit.
+        Show how a workflow ended: by the reports of its runs in its comment, and by a status of the tested commit.
 
-        A workflow run has one comment, which is changed as long as the workflow runs. With `--result=pending`, the
-        comment shows what will run; otherwise, the report of the newest run in the directory of artifacts.
+        A workflow run has one comment, which `ci pin` creates. The reports are those of the newest runs in the
+        directory of artifacts.
 
         Args:
-            result: the result of the job that ran the project; `pending` before the job.
-            revision: the tested commit, which gets a commit status; no status when left out.
-            text: the comment that requested the run, for `pending`.
+            result: the result of the job that ran the project.
+            revision: the tested commit.
         """
         from toolbox.commands import _pull_requests
 
-        return _pull_requests.comment(project, workflow, result, pull_request, revision=revision, text=text)
+        return _pull_requests.show_end(project, workflow, result, pull_request, revision)
 
     def issue(
         self, project: Project, workflow: Workflow, *, result: Literal["success", "failure", "cancelled", "skipped"]
@@ -198,7 +193,7 @@ class Ci:
         """
         Open an issue if a workflow failed, update the issue while the workflow fails, and close it when it passes.
 
-        If the directory of artifacts contains a run, the issue describes the newest run. $GH_TOKEN is the token.
+        The issue describes the newest runs in the directory of artifacts. $GH_TOKEN is the token.
 
         Args:
             result: the result of the job that ran the workflow.
@@ -214,7 +209,7 @@ class Ci:
             failure_issue.Result(result),
             part.url,
             environ.get("GITHUB_SHA") or "an unknown revision",
-            _pull_requests.newest_report(),
+            _pull_requests.reports(),
         )
         return failure_issue.update(api, run)
 

@@ -7,13 +7,15 @@ and its content must have the listed digest. Files that are not listed are not r
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from toolbox.agent import safe_files
 from toolbox.exports import manifest
-from toolbox.exports.manifest import ExportedFile, Record
+from toolbox.exports.manifest import ExportedFile, FileList, Record
 from toolbox.exports.run_upload import each
 from toolbox.exports.storage import Storage
 from toolbox.model.errors import InfrastructureError, UsageError
@@ -23,18 +25,20 @@ MOST_BYTES: Final = 20 << 30
 
 
 def download(storage: Storage, folder: str, record: Record, output: Path) -> Path:
-    """Read a run into `output/PROJECT/RUN`, and return this directory.
+    """Read a run into `output/PROJECT/RUN`, and return this directory. A directory with the same files is kept.
 
     Raises:
-        UsageError: the directory exists, or the export is damaged, too large, or being replaced.
+        UsageError: the directory has other files, or the export is damaged, too large, or being replaced.
         InfrastructureError: the storage does not answer, or a file cannot be written.
     """
     directory = output / record.project / record.run
-    if directory.exists() or directory.is_symlink():
-        raise UsageError(f"{directory} exists already: name another --directory, or remove it")
     files = manifest.read_files(storage, folder)
     if files is None or manifest.digest_of(files) != record.list_sha256:
         raise UsageError(f"{storage.below(folder)} is damaged, or is being exported again: {manifest.FILES} differs")
+    if directory.is_symlink() or directory.exists():
+        if _has_all(directory, files):
+            return directory
+        raise UsageError(f"{directory} exists already: name another --directory, or remove it")
     if sum(file.size for file in files.files.values()) > MOST_BYTES:
         raise UsageError(f"{storage.below(folder)} has more than {MOST_BYTES >> 30} GiB, which is not allowed")
     try:
@@ -46,6 +50,19 @@ def download(storage: Storage, folder: str, record: Record, output: Path) -> Pat
             raise InfrastructureError(f"{directory} cannot be written: {error.strerror}") from None
         raise
     return directory
+
+
+def _has_all(directory: Path, files: FileList) -> bool:
+    """Return whether a directory has all files of an export."""
+    return all(_digest(directory, name) == (file.size, file.sha256) for name, file in files.files.items())
+
+
+def _digest(directory: Path, name: str) -> tuple[int, str]:
+    try:
+        with os.fdopen(safe_files.open_regular(str(directory / name)), "rb") as stream:
+            return os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return -1, ""
 
 
 def _fetch(storage: Storage, folder: str, name: str, expected: ExportedFile, directory: Path) -> None:

@@ -69,14 +69,15 @@ class _Search:
     tail: bytes = b""
     line: int = 1  # the number of the line at the beginning of the tail
     found: set[tuple[int, str]] = field(default_factory=set)
+    has_secret_in_use: bool = False
 
     def add(self, block: bytes) -> None:
         """Search the next block."""
         window = self.tail + block
         for offset, kind in _secrets(window, self.forms, 1 if self.tail else 0):
-            if len(self.found) >= _MOST_FINDINGS:
-                break
-            self.found.add((self.line + window.count(b"\n", 0, offset), kind))
+            if len(self.found) < _MOST_FINDINGS or (kind == IN_USE and not self.has_secret_in_use):
+                self.has_secret_in_use |= kind == IN_USE
+                self.found.add((self.line + window.count(b"\n", 0, offset), kind))
         self.tail = window[-self.overlap :]
         self.line += window.count(b"\n", 0, len(window) - len(self.tail))
 

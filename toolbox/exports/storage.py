@@ -76,7 +76,7 @@ def opened(address: str) -> Storage:
     parts = urlsplit(address)
     if "://" not in address:
         return LocalStorage(Path(address))
-    if parts.scheme == "file":
+    if parts.scheme in {"file", "local"}:
         if parts.netloc not in {"", "localhost"}:
             raise UsageError(f"{address}: a file URL has three slashes, as in file:///var/exports")
         return LocalStorage(Path(unquote(parts.path)))

@@ -121,20 +121,24 @@ class Loaded:
     plan: Plan | None
 
 
-def load(request: RunRequest, *, today: dt.date | None = None, resumed: Path | None = None) -> Loaded:
+def load(
+    request: RunRequest, *, today: dt.date | None = None, resumed: Path | None = None, needs_secrets: bool = True
+) -> Loaded:
     """Find the project, load its configuration, and make the plan of its matrix.
 
     Args:
         today: the date that decides which entries of `xfail` and `quarantine` have expired; by default, today.
         resumed: the directory of the run to resume, whose original bounds and prices are used again; None for a new
             run.
+        needs_secrets: whether it is a fault that a secret cannot be read.
 
     Raises:
         UsageError: the project, a preset, an override, a field or the selection of cells is wrong.
     """
     files, configuration = configure(request)
     configuration.check()
-    configuration.check_secrets()
+    if needs_secrets:
+        configuration.check_secrets()
     matrix_plan = None
     if configuration.get(plan.BLOCK, default=None) is not None:
         matrix_plan = planner.make(

@@ -31,6 +31,7 @@ def render(records: Sequence[Record]) -> str:
         styles=("export_index.css",),
         scripts=(),
         icon=marks[0] if marks else _web_page.WAITING,
+        marker=MARKER,
         runs=list(zip(records, marks, strict=True))[:_MOST_RUNS],
         count=len(records),
         counted=counted,

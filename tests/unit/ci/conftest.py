@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers import github
-from toolbox.ci import github_api
+from toolbox.ci import github_api, run_comment
 from toolbox.ci.github_api import GitHubApi
 
 
@@ -15,7 +15,8 @@ from toolbox.ci.github_api import GitHubApi
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[github.Server]:
     """Yield a server whose member alice has opened the pull request 1. Clients make no pauses."""
     monkeypatch.setattr(github_api, "_WRITE_PAUSE", 0.0)
-    monkeypatch.setattr(github_api, "_FIRST_PAUSE", 0.01)
+    for module in (github_api, run_comment):
+        monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
     with github.serving() as running:
         running.add_user("alice", "write")
         running.push("topic", {"model.py": "steps = 1"}, by="alice")

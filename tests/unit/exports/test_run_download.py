@@ -103,8 +103,10 @@ def test_a_huge_size_is_refused_before_anything_is_read(local: Storage, run: Pat
         fetch(local, tmp_path / "back")
 
 
-def test_an_existing_directory_is_not_changed(local: Storage, tmp_path: Path) -> None:
-    fetch(local, tmp_path / "back")
+def test_an_existing_directory_is_kept_if_it_has_the_same_files(local: Storage, tmp_path: Path) -> None:
+    directory = fetch(local, tmp_path / "back")
+    assert fetch(local, tmp_path / "back") == directory
+    (directory / "summary.json").write_text("changed")
     with pytest.raises(UsageError, match="exists already"):
         fetch(local, tmp_path / "back")
 

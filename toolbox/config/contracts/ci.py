@@ -20,7 +20,7 @@ ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
 _RESERVED_VARIABLES: Final = frozenset(
     {
-        *("AUTHOR", "COMMENT", "COMMENTED_AT", "GH_TOKEN", "PATH", "PULL_REQUEST", "RESULT", "REVISION", "STATE"),
+        *("AUTHOR", "COMMENT", "COMMENTED_AT", "GH_TOKEN", "PATH", "PULL_REQUEST", "RESULT", "REVISION"),
         "TOPGALLANT_RESULTS_BASELINE",
     }
 )
