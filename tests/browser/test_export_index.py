@@ -10,7 +10,7 @@ from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE
 from tests.unit.exports.conftest import record_of
 from toolbox.exports.manifest import FileList
-from toolbox.reports import export_index
+from toolbox.reports.exports import export_index
 
 pytestmark = pytest.mark.live
 

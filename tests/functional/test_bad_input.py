@@ -198,7 +198,7 @@ COMMAND_LINES = {
         ["from_config", "host", "capture_state", "--project=small", "--extra=[1]"],
         "--extra must be ",
     ),
-    "comment with an unknown command": (["ci", "parse", "--text=/tset small"], "did you mean test?"),
+    "comment with an unknown command": (["ci", "parse", "--text=/tset small"], "did you mean /test?"),
     "comment with an unknown project": (["ci", "run", "--text=/test smal"], "did you mean small?"),
     "comment with an unknown preset": (["ci", "run", "--text=/test small lod"], "did you mean loud?"),
     "comment with an unknown path": (["ci", "run", "--text=/test small\n/var greting: x"], "did you mean greeting?"),

@@ -26,9 +26,8 @@ from toolbox.model.errors import CheckFailed, InfrastructureError, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.patterns import covers
 from toolbox.model.text import counted, truncate
-from toolbox.reports import export_index
+from toolbox.reports.exports import export_index
 from toolbox.runs import run_reader
-from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State
 from toolbox.system import redaction
 
@@ -37,7 +36,6 @@ _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta
 _INDEX: Final = "index.html"
 _MOST_INDEX: Final = 64 << 20
 _MOST_ROUNDS: Final = 20
-_REPORTS: Final = (RunDirectory.html, RunDirectory.junit, RunDirectory.summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +185,7 @@ def _record(
         withheld_count=len(withheld),
         allowed=list(allowed[: manifest.MOST_LISTED]),
         allowed_count=len(allowed),
-        reports=[report for report in _REPORTS if report in files.files],
+        reports=[report for report in manifest.REPORTS if report in files.files],
         count=len(files.files),
         bytes=sum(file.size for file in files.files.values()),
         list_sha256=manifest.digest_of(files),

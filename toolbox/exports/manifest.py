@@ -30,10 +30,13 @@ from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate, without_kind
 from toolbox.model.verdicts import Verdict
+from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import State
 
 RECORD: Final = "export.json"
 FILES: Final = "export_files.json"
+REPORTS: Final = (RunDirectory.html, RunDirectory.junit, RunDirectory.summary)
+"""The files to which the index links."""
 MOST_LISTED: Final = 100  # withheld or allowed files in a record
 _MOST_RECORD: Final = 256 << 10  # bytes
 _MOST_LIST: Final = 128 << 20
@@ -65,12 +68,19 @@ def _is_safe(name: str) -> str:
     return name
 
 
+def _is_report(name: str) -> str:
+    if name not in REPORTS:
+        raise ValueError("is not a report")
+    return name
+
+
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,119}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Path = Annotated[str, StringConstraints(max_length=_LONGEST_PATH), AfterValidator(_is_safe)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Bytes = Annotated[int, Field(ge=0, le=1 << 50)]
 Line = Annotated[str, StringConstraints(max_length=500)]
+Report = Annotated[str, AfterValidator(_is_report)]
 
 
 class _Model(BaseModel):
@@ -130,7 +140,7 @@ class Record(_Model):
     withheld_count: Bytes
     allowed: Annotated[list[AllowedFile], Field(max_length=MOST_LISTED)]
     allowed_count: Bytes
-    reports: Annotated[list[Literal["report.html", "junit.xml", "summary.json"]], Field(max_length=3)]
+    reports: Annotated[list[Report], Field(max_length=len(REPORTS))]
     count: Bytes
     bytes: Bytes
     list_sha256: Digest

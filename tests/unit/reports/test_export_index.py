@@ -6,7 +6,7 @@ import html
 
 from tests.unit.exports.conftest import record_of
 from toolbox.exports.manifest import FileList
-from toolbox.reports import export_index
+from toolbox.reports.exports import export_index
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
 NOTHING = FileList(files={})

@@ -14,7 +14,7 @@ from toolbox.model.text import counted
 from toolbox.reports import _web_page
 
 MARKER: Final = '<meta name="generator" content="Topgallant exports">'
-_TEMPLATE: Final = Path(__file__).parent / "exports/templates/export_index.html"
+_TEMPLATE: Final = Path(__file__).parent / "templates/export_index.html"
 _MOST_RUNS: Final = 1_000  # a larger page is slow
 _MOST_FILES: Final = 10  # named files of a run, so that the size of the page is limited
 
