@@ -253,14 +253,16 @@ def test_a_dropped_connection_is_broken_and_the_next_one_is_not(
     assert pod in kubectl("get", "pods", "-o", "name")
 
 
-def test_one_connection_can_be_broken(proxy: Proxy, follower: Follower) -> None:
-    before = proxy.connections()  # kubectl may have several
-    with socket.create_connection((ADDRESS, proxy.port)):
-        wait_for(lambda: [each for each in proxy.connections() if each not in before], "another connection")
-        for each in proxy.connections():
-            if each not in before:
-                each.kill()
-        follower.wait_for_more()
+def test_one_connection_can_be_broken(proxy: Proxy, follower: Follower, namespace: str, pod: str) -> None:
+    before = proxy.connections()
+    other = Follower(proxy, namespace, pod)
+    other.wait_for_more()
+    for each in proxy.connections():
+        if each not in before:
+            each.kill()
+    other.process.wait(timeout=30)
+    other.close()
+    follower.wait_for_more()
 
 
 def test_a_proxy_that_is_stopped_refuses_until_it_is_started(
