@@ -3,22 +3,24 @@
 `configuration` calls `check` for overrides by a person who may not change the configuration itself. The check compares
 all leaves of the configuration before and after the overrides, not the paths in the comment: a comment that replaces
 `matrix` also changes `matrix.workload.command`, and a comment that changes a mapping with a YAML anchor also changes
-the fields that contain its aliases.
+the fields that contain its aliases. A guarded field can also change through its references, and through an axis of the
+matrix: `guarded_fields` finds what a guarded field depends on.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from toolbox.config import contract, paths, presets, references
+from toolbox.config import contract, guarded_fields, paths, presets, references
 from toolbox.config.document import Document
+from toolbox.config.guarded_fields import Guarded
 from toolbox.config.paths import Path
-from toolbox.config.references import Resolver
 from toolbox.model.errors import UsageError
 from toolbox.model.text import first_of
 from toolbox.system import filesystem
@@ -28,7 +30,8 @@ SOURCE: Final = "/var"
 BLOCK: Final = "ci"
 FIELD: Final = "overridable"
 _ANY_KEYS: Final = "**"
-_WORKLOAD: Final = (references.MATRIX, "workload")
+_WORKLOAD: Final = guarded_fields.WORKLOAD
+_TARGET: Final = (references.MATRIX, "target")
 # These fields determine which programs are executed, where, with which secrets, and what a run may cost.
 _FORBIDDEN: Final[tuple[Path, ...]] = (
     *((block,) for block in ("secrets", "targets", "clusters", "results", BLOCK, presets.BLOCK)),
@@ -36,8 +39,6 @@ _FORBIDDEN: Final[tuple[Path, ...]] = (
     (references.MATRIX, "max_cost"),
     (references.MATRIX, "max_cells"),
 )
-# References in these fields of the workload may refer to fields that a comment changes.
-_MAY_REFER: Final = ("env", "write")
 # If the name of an axis in one of these fields is a path, the axis sets the field at this path.
 _AXES: Final = ("axes", "include", "zip")
 _MOST_CHARACTERS: Final = 10_000
@@ -66,6 +67,8 @@ def check_value(value: object) -> None:
     parts = list(islice(_parts(value, 0), _MOST_VALUES + 1))
     if len(parts) > _MOST_VALUES or max(depth for _, depth in parts) > _DEEPEST:
         raise ValueError(f"the value has more than {_MOST_VALUES} parts, or is more than {_DEEPEST} levels deep")
+    if any(len({str(key) for key in item}) < len(item) for item, _ in parts if isinstance(item, dict)):
+        raise ValueError("the value contains a mapping with two keys of the same text, such as `1` and `'1'`")
     texts = [item for item, _ in parts if isinstance(item, str)]
     if sum(map(len, texts)) > _MOST_CHARACTERS:
         raise ValueError(f"the value has more than {_MOST_CHARACTERS} characters")
@@ -86,7 +89,7 @@ def check(before: Document, after: Document, overrides: Document) -> None:
     Raises:
         ForbiddenOverrides: the overrides change other fields. The message says how a maintainer can allow this.
     """
-    patterns = _patterns(before)
+    rules = _Rules.of(before)
     values = {_keys(after, paths.parse(str(text))): (str(text), value) for text, value in overrides.root.items()}
     changed = set(_changed(before.root, after.root, ()))
     faults: dict[str, str] = {}
@@ -94,18 +97,66 @@ def check(before: Document, after: Document, overrides: Document) -> None:
         leaves = sorted(leaf for leaf in changed if leaf[: len(path)] == path) or [path]
         whole = path if isinstance(value, list) else None
         for leaf in leaves:
-            faults |= dict.fromkeys(_faults(leaf, patterns, source=before.source, whole=whole), text)
-    aliased = (leaf for leaf in changed if not any(leaf[: len(path)] == path for path in values))
+            faults |= dict.fromkeys(rules.faults(leaf, whole=whole), text)
     # Changes inside a preset are allowed: a preset shares its mappings with the fields that it has set, so a change of
     # these fields also changes the preset, which was already applied.
-    by_alias = (
-        _forbidden_message(leaf) for leaf in sorted(aliased) if leaf[0] != presets.BLOCK and _is_forbidden(leaf)
+    aliased = (
+        leaf
+        for leaf in sorted(changed)
+        if leaf[0] != presets.BLOCK and not any(leaf[: len(path)] == path for path in values)
     )
-    faults |= dict.fromkeys(by_alias, "")
+    for leaf in aliased:
+        faults |= dict.fromkeys(rules.faults(leaf), "")
     if not faults:
-        faults |= dict.fromkeys(_changed_by_reference(before, after), "")
+        faults |= dict.fromkeys(_changed_by_reference(before, after, changed, rules.forbidden), "")
     if faults:
         raise ForbiddenOverrides(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What a comment may change.
+
+    Args:
+        source: the file in which a maintainer may allow a field.
+        patterns: the fields that a comment may change.
+        forbidden: the fields that no comment may change, even if a pattern matches.
+    """
+
+    source: str
+    patterns: Sequence[Path]
+    forbidden: Sequence[Path]
+
+    @classmethod
+    def of(cls, document: Document) -> Self:
+        """Return the rules of a configuration."""
+        from toolbox.config.contracts.ci import Contract  # pydantic is slow to import
+
+        block = contract.validated(document, (BLOCK,), Contract)
+        revisions = (workflow.revision for workflow in block.workflows.values())
+        pinned = [tuple(map(str, paths.parse(field))) for field in revisions if field is not None]
+        return cls(document.source, [*map(paths.parse, block.overridable)], [*_forbidden_paths(), *pinned])
+
+    def faults(self, leaf: tuple[str, ...], *, whole: tuple[str, ...] | None = None) -> Iterator[str]:
+        """Yield the reasons why a leaf may not be changed. A leaf of an axis also changes the field that the axis sets.
+
+        Args:
+            whole: the path of a list that the comment replaces: messages name the list instead of its items.
+        """
+        for path in (leaf, *_set_by_axis(leaf)):
+            shown_path = whole if whole is not None and path[:-1] == whole else path
+            text = paths.render(shown_path)
+            if self._is_forbidden(path):
+                yield f"a comment may never change `{text}`"
+            elif not any(_matches(path, pattern) for pattern in self.patterns):
+                yield (
+                    f"a comment may not change `{text}`: a maintainer can allow this by `{BLOCK}: "
+                    f"{{{FIELD}: [{filesystem.dump_yaml_line(text)}]}}` in {self.source}"
+                )
+
+    def _is_forbidden(self, path: tuple[str, ...]) -> bool:
+        """Tell whether a path is inside a field that no comment may change, or contains such a field."""
+        return any(path[: len(forbidden)] == forbidden[: len(path)] for forbidden in self.forbidden)
 
 
 def _parts(value: object, depth: int) -> Iterator[tuple[object, int]]:
@@ -115,12 +166,6 @@ def _parts(value: object, depth: int) -> Iterator[tuple[object, int]]:
         inner = [*value, *value.values()] if isinstance(value, dict) else value
         for item in inner:
             yield from _parts(item, depth + 1)
-
-
-def _patterns(document: Document) -> list[Path]:
-    from toolbox.config.contracts.ci import Contract  # pydantic is slow to import
-
-    return [paths.parse(text) for text in contract.validated(document, (BLOCK,), Contract).overridable]
 
 
 def _keys(document: Document, path: Path) -> tuple[str, ...]:
@@ -143,9 +188,15 @@ def _changed(before: Any, after: Any, at: tuple[str, ...]) -> Iterator[tuple[str
 
 
 def _children(value: Any) -> dict[str, Any]:
+    """Return the members of a container by the texts of their keys. The keys `1` and `'1'` have different texts."""
     if isinstance(value, Mapping):
-        return {str(key): item for key, item in value.items()}
+        return {_key_text(key, value): item for key, item in value.items()}
     return {str(index): item for index, item in enumerate(value)} if isinstance(value, list) else {}
+
+
+def _key_text(key: object, mapping: Mapping[Any, Any]) -> str:
+    text = str(key)
+    return text if isinstance(key, str) or text not in mapping else f"{text} ({type(key).__name__})"
 
 
 def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -156,32 +207,21 @@ def _leaves(value: Any, at: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield at
 
 
-def _faults(
-    leaf: tuple[str, ...], patterns: Iterable[Path], *, source: str, whole: tuple[str, ...] | None
-) -> Iterator[str]:
-    """Yield the reasons why a leaf may not be changed. A leaf of an axis also changes the field that the axis sets.
-
-    Args:
-        source: the file in which a maintainer may allow the field.
-        whole: the path of a list that the comment replaces: messages name the list instead of its items.
-    """
-    for path in (leaf, *_set_by_axis(leaf)):
-        shown_path = whole if whole is not None and path[:-1] == whole else path
-        text = paths.render(shown_path)
-        if _is_forbidden(path):
-            yield _forbidden_message(shown_path)
-        elif not any(_matches(path, pattern) for pattern in patterns):
-            yield (
-                f"a comment may not change `{text}`: a maintainer can allow this by `{BLOCK}: "
-                f"{{{FIELD}: [{filesystem.dump_yaml_line(text)}]}}` in {source}"
-            )
+def _axes_of(leaf: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the name of the axis whose values a leaf changes, as a tuple with at most one item."""
+    block = leaf[:2]
+    if block == (references.MATRIX, "axes"):
+        return leaf[2:3]
+    return leaf[3:4] if block == (references.MATRIX, "include") else ()
 
 
 def _set_by_axis(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of the field that an axis sets, if the leaf belongs to an axis whose name is a path."""
+    """Yield the path of the field that an axis sets: the name of the axis, or the target for the axis `target`."""
     if leaf[:1] == (references.MATRIX,) and leaf[1:2] and leaf[1] in _AXES:
         for key in leaf[2:]:
-            if "." in key or "[" in key:
+            if key == _TARGET[-1]:
+                yield _TARGET
+            elif "." in key or "[" in key:
                 yield tuple(map(str, paths.parse(key)))
 
 
@@ -196,15 +236,6 @@ def _forbidden_paths() -> tuple[Path, ...]:
     return (*_FORBIDDEN, *added)
 
 
-def _is_forbidden(path: tuple[str, ...]) -> bool:
-    """Tell whether a path is inside a field that no comment may change, or contains such a field."""
-    return any(path[: len(forbidden)] == forbidden[: len(path)] for forbidden in _forbidden_paths())
-
-
-def _forbidden_message(path: tuple[str, ...]) -> str:
-    return f"a comment may never change `{paths.render(path)}`"
-
-
 def _matches(path: tuple[str, ...], pattern: Path) -> bool:
     """Tell whether a pattern matches a path, or a field that contains the path."""
     if not pattern:
@@ -215,26 +246,12 @@ def _matches(path: tuple[str, ...], pattern: Path) -> bool:
     return bool(path) and fnmatchcase(path[0], str(first).replace("[", "[[]")) and _matches(path[1:], tuple(rest))
 
 
-def _changed_by_reference(before: Document, after: Document) -> Iterator[str]:
-    """Yield a fault for each field that no comment may change, if its value changes through a reference."""
-    for field, value in _guarded_values(before).items():
-        if value != _guarded_values(after).get(field):
-            yield f"a comment may never change `{field}`, which refers to a field that this comment changes"
-
-
-def _guarded_values(document: Document) -> dict[str, str]:
-    """Return the resolved values of the fields that no comment may change even by reference, by path."""
-    resolver = Resolver(document)
-    values: dict[str, Any] = {paths.render(path): resolver.secret_name(path) for path in resolver.secrets()}
-    for path in _forbidden_paths():
-        try:
-            value = resolver.find(path)
-        except paths.PathError:
-            continue
-        if path[-1] == "command":  # arguments may refer to fields that a comment changes, the program may not
-            value = (value.split() if isinstance(value, str) else value or [])[:1]
-        if path[-1] not in _MAY_REFER and path[0] != presets.BLOCK:
-            texts = (item for item, _ in _parts(value, 0) if isinstance(item, str))
-            containers = {prefix for text in texts if (prefix := references.prefix_of(text)) is not None}
-            values[paths.render(path)] = [value, *(resolver.find(paths.parse(each)) for each in sorted(containers))]
-    return {name: filesystem.dump_yaml_line(value) for name, value in values.items()}
+def _changed_by_reference(
+    before: Document, after: Document, changed: Iterable[tuple[str, ...]], forbidden: Sequence[Path]
+) -> Iterator[str]:
+    """Yield a fault for each field that no comment may change, if its value changes through a reference or an axis."""
+    old, new = (guarded_fields.read(document, forbidden) for document in (before, after))
+    axes = {axis for leaf in changed for axis in _axes_of(leaf)}
+    for path, field in old.items():
+        if field.value != new.get(path, Guarded("")).value or any(map(field.depends_on_axis, axes)):
+            yield f"a comment may never change `{path}`, which refers to a field that this comment changes"

@@ -203,6 +203,108 @@ def test_the_program_of_a_shell_command_is_its_first_word(tmp_path: Path) -> Non
         changed(tmp_path, {"names.program": "bash"}, config=config)
 
 
+AXES = "axes: {batch: [1, 2], tool: [a, b], training.settings.steps: [10, 20], names.argument: [x]}"
+
+
+@pytest.mark.parametrize(
+    ("guarded", "path", "value"),
+    [
+        ('command: ["@cell.tool"]', "matrix.axes.tool", ["/tmp/evil"]),
+        ('command: ["bin/{@cell.tool}", x]', "matrix.axes.tool[0]", "../evil"),
+        ('command: ["@names.{@cell.tool}"]', "matrix.axes.tool", ["label"]),
+        ('command: ["@cell.tool"]', "matrix.include", [{"tool": "/tmp/evil"}]),
+        ('command: ["@names.argument"]', "matrix.axes['names.argument']", ["/tmp/evil"]),
+        ('command: ["@names.argument"]', "matrix.include", [{"names.argument": "/tmp/evil"}]),
+        ('files: {a: "@cell.tool"}', "matrix.axes.tool", ["/etc/passwd"]),
+        ('cwd: "@cell.tool"', "matrix.axes", {"batch": [1, 2], "tool": ["/"], "training.settings.steps": [10, 20]}),
+        ('files: {a: "@cell"}', "matrix.axes.batch", [3]),
+    ],
+)
+def test_an_axis_on_which_a_guarded_field_depends_is_guarded(
+    tmp_path: Path, guarded: str, path: str, value: Any
+) -> None:
+    field = guarded.partition(":")[0]
+    kept = [line for line in CONFIG.splitlines() if not line.strip().startswith((f"{field}:", "axes:"))]
+    kept[kept.index("  max_cost: 5")] = f"  {AXES}"
+    kept[kept.index("    extra: *shared")] = f"    {guarded}"
+    with pytest.raises(UsageError, match=rf"a comment may never change `matrix\.workload\.{field}`, which refers"):
+        changed(tmp_path, {path: value}, config="\n".join(kept))
+
+
+def test_an_axis_may_change_the_arguments_of_a_command(tmp_path: Path) -> None:
+    config = CONFIG.replace('"{@names.argument}"]', '"{@cell.batch}"]').replace('A: "1"', 'A: "@cell.batch"')
+    changed(tmp_path, {"matrix.axes.batch": [3]}, config=config)
+
+
+def test_the_axis_of_targets_needs_the_right_to_choose_a_target(tmp_path: Path) -> None:
+    config = CONFIG.replace('"matrix.**"', '"matrix.axes.*"')
+    axes = {"batch": [1], "training.settings.steps": [5], "target": ["x"]}
+    with pytest.raises(UsageError, match=r"may not change `matrix\.target`"):
+        changed(tmp_path, {"matrix.axes": axes}, config=config)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_program"),
+    [
+        ("A=1 {@names.argument} x", True),
+        ("cd d && {@names.argument}", True),
+        ("'my {@names.argument}' x", True),
+        ("sudo -n {@names.argument}", True),
+        ("out=$({@names.argument})", True),
+        ("if {@names.argument}; then x; fi", True),
+        ("train --steps {@names.argument} | tee log", False),
+        ("A={@names.argument} train", False),
+    ],
+)
+def test_a_reference_that_may_name_a_program_in_a_shell_command_is_guarded(
+    tmp_path: Path, command: str, *, is_program: bool
+) -> None:
+    config = CONFIG.replace('command: ["@names.program", "{@names.argument}"]', f'command: "{command}"')
+    with pytest.raises(UsageError, match="may never change") if is_program else contextlib.nullcontext():
+        changed(tmp_path, {"names.argument": "evil"}, config=config)
+
+
+def test_a_program_whose_path_has_a_blank_is_guarded_as_a_whole(tmp_path: Path) -> None:
+    config = CONFIG.replace("argument: x", "argument: /my tools/run").replace(
+        'command: ["@names.program", "{@names.argument}"]', 'command: "{@names.argument} x"'
+    )
+    with pytest.raises(UsageError, match="may never change"):
+        changed(tmp_path, {"names.argument": "/my evil"}, config=config)
+
+
+@pytest.mark.parametrize("field", ["env", "write"])
+def test_a_comment_changes_values_but_not_names_in_a_referenced_mapping(tmp_path: Path, field: str) -> None:
+    names = "names: {host: one, program: p, argument: x, label: l, map: {A: b}, secret: s}"
+    kept = [line for line in CONFIG.splitlines() if not line.strip().startswith((f"{field}:", "names:"))]
+    kept.insert(kept.index("clusters: {}"), names)
+    kept[kept.index("    extra: *shared")] = f'    {field}: "@names.map"'
+    config = "\n".join(kept)
+    changed(tmp_path, {"names.map.A": "other"}, config=config)
+    with pytest.raises(UsageError, match=rf"never change `matrix\.workload\.{field}`"):
+        changed(tmp_path, {"names.map": {"BASH_ENV": "/tmp/evil"}}, config=config)
+
+
+def test_the_field_of_the_pinned_revision_is_guarded(tmp_path: Path) -> None:
+    workflow = "workflows: {c: {comment: true, revision: names.label}}"
+    config = CONFIG.replace('"ci.**"]', f'"ci.**"]\n  {workflow}')
+    with pytest.raises(UsageError, match=r"may never change `names\.label`"):
+        changed(tmp_path, {"names.label": "refs/pull/99/head"}, config=config)
+
+
+def test_keys_of_the_same_text_do_not_hide_a_change(tmp_path: Path) -> None:
+    config = CONFIG + "lookup: {1: fine}\n"
+    with pytest.raises(UsageError, match=r"may not change `lookup"):
+        changed(tmp_path, {"lookup": {1: "evil", "1": "fine"}}, config=config)
+    with pytest.raises(ValueError, match="two keys of the same text"):
+        outside.check_value({"a": {1: "evil", "1": "fine"}})
+
+
+def test_an_unlisted_field_cannot_be_changed_through_an_anchor(tmp_path: Path) -> None:
+    config = CONFIG + "other: *shared\n"
+    with pytest.raises(UsageError, match=r"may not change `other\.run`"):
+        changed(tmp_path, {"shared.run": "id"}, config=config)
+
+
 def test_a_guarded_mapping_cannot_be_changed_through_an_anchor(tmp_path: Path) -> None:
     config = CONFIG.replace('    env: {A: "1"}\n', "    env: *shared\n")
     with pytest.raises(UsageError, match=r"may never change `matrix\.workload\.env\.run`"):
