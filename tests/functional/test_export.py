@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from tests.servers import s3
 from tests.servers.storages import _s3_server as _s3_server  # noqa: PLC0414  # re-exports the fixture
 from tests.servers.storages import s3_server as s3_server  # noqa: PLC0414  # re-exports the fixture
+from toolbox.exports import manifest
+from toolbox.exports.manifest import ExportedFile, FileList
 from toolbox.testing import Workspace
 
 TOKEN = "ghp_" + 36 * "a"
@@ -25,6 +28,16 @@ def ran(small: Workspace) -> Workspace:
     for number in range(20):
         (small.run_directory() / f"{number}.txt").write_text(f"text {number}")
     return small
+
+
+def list_again(run: Path, name: str) -> None:
+    """Write the size and the digest of a changed file into the two files that describe an exported run."""
+    content = (run / name).read_bytes()
+    listed = FileList.model_validate_json((run / manifest.FILES).read_bytes())
+    file = ExportedFile(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    files = FileList(files={**listed.files, name: file})
+    (run / manifest.FILES).write_bytes(manifest.content_of(files))
+    (run / manifest.RECORD).write_text(json.dumps(record(run) | {"list_sha256": manifest.digest_of(files)}))
 
 
 def record(run: Path) -> dict[str, Any]:
@@ -113,6 +126,46 @@ def test_a_damaged_export_is_refused_and_other_runs_are_imported(ran: Workspace,
     assert outcome.exit_code == 2, str(outcome)
     assert "7.txt is damaged" in outcome.stderr
     assert outcome.stdout.count("recorded") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "reason"),
+    [
+        ("journal.jsonl", '"project": "small"', '"project": "victim"', "the journal is not that of the run"),
+        ("run.json", '"revision": ', '"revision": {}, "more": ', "is damaged"),
+    ],
+)
+def test_a_forged_run_prevents_no_other_import(
+    ran: Workspace, tmp_path: Path, file: str, before: str, after: str, reason: str
+) -> None:
+    forged = tmp_path / "out/small" / ran.run_directory().name
+    assert ran.run("ci", "export", str(tmp_path / "out")).exit_code == 0
+    assert ran.run("project", "run", "small").exit_code == 0
+    assert ran.run("ci", "export", str(tmp_path / "out")).exit_code == 0
+    content = (forged / file).read_text()
+    assert before in content
+    (forged / file).write_text(content.replace(before, after))
+    list_again(forged, file)
+    outcome = ran.run("results", "import", f"file://{tmp_path}/out")
+    assert outcome.exit_code == 2, str(outcome)
+    assert reason in outcome.stderr
+    assert outcome.stdout.count("recorded") == 1
+
+
+def test_a_secret_that_an_override_chose_stops_the_export(small: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault/other").write_text(SECRET)
+    (tmp_path / "vault/first").write_text("another-value")
+    configuration = small.directory / "config/small.yaml"
+    configuration.write_text(
+        configuration.read_text() + 'secrets: {dir: {env_key: VAULT}, name: first}\ntoken: "*$@secrets.name"\n'
+    )
+    env = {"VAULT": f"{tmp_path}/vault"}
+    assert small.run("project", "run", "small", "--overrides={secrets.name: other}", env=env).exit_code == 0
+    (small.run_directory() / "log.txt").write_text(f"login with {SECRET}\n")
+    outcome = small.run("ci", "export", str(tmp_path / "out"), env=env)
+    assert outcome.exit_code == 1, str(outcome)
+    assert "log.txt" in outcome.stderr
 
 
 def test_a_place_without_exports_is_named(small: Workspace, tmp_path: Path) -> None:

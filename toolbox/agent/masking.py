@@ -23,6 +23,8 @@ _SHORTEST_PADDED = 8
 _LINE_BYTES = 57
 # The characters, besides letters, digits and `-._~`, that are not escaped in a URL by Python's `quote` with `safe=""`,
 # by `quote` with its default, by JavaScript's `encodeURIComponent` and `encodeURI`, and by HTML forms.
+_UNQUOTED = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
+_IN_DOUBLE_QUOTES = re.compile(r'["$`\\]')
 _URL_SAFE = ("", "/", "!'()*", ";,/?:@&=+$!'()*#", "*")
 _DOUBLE_QUOTES = ('"', "&quot;", "&#34;")
 _SINGLE_QUOTES = ("'", "&#x27;", "&#39;", "&apos;")
@@ -104,6 +106,9 @@ def _encoded(part: str) -> Iterator[str]:
         yield re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)  # JSON by Go
         yield from _marked_up(text)
     yield part.replace("'", "'\"'\"'")  # shell
+    yield part.replace("'", "'\\''")
+    yield _UNQUOTED.sub(r"\\\g<0>", part)  # `printf %q`
+    yield _IN_DOUBLE_QUOTES.sub(r"\\\g<0>", part)  # `declare -p`
     yield part.replace("'", "''")  # YAML
     yield from _url_quoted(part)
 

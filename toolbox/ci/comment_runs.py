@@ -34,6 +34,7 @@ _QUARANTINE: Final = f"{plan.BLOCK}.quarantine"
 _OWNER: Final = "a comment"
 _QUARANTINE_DAYS: Final = 7  # so that the run can be repeated by hand during the next days
 _MOST_QUARANTINED: Final = 200
+_MOST_FAULTS: Final = 20  # with more faults, the rest of the comment is not checked
 Entry = TypeVar("Entry")
 
 
@@ -81,7 +82,11 @@ def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault
             message names all faults with their lines.
     """
     faults = list(parse_faults)
-    runs = [_Checker(test.line_of(), settings, faults).test(test) for test in comment.tests]
+    runs: list[CommentRun | None] = []
+    for test in comment.tests:
+        runs.append(_Checker(test.line_of(), settings, faults).test(test))
+        if len(faults) > _MOST_FAULTS:
+            break
     runs += [_Checker(retest.line, settings, faults).retest(retest) for retest in comment.retest]
     refusals.raise_for(faults)
     return [run for run in runs if run is not None]
@@ -289,9 +294,10 @@ class _Checker:
         expires = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=_QUARANTINE_DAYS)
         ids = {combination.id for combination in matching}
         entries = []
+        others = {tuple(other.labels.items()) for other in combinations if other.id not in ids}
         for combination in matching:
             when = dict(combination.labels)
-            if any(axes.matches(when, other) for other in combinations if other.id not in ids):
+            if tuple(combination.labels.items()) in others:
                 self._add(f"/quarantine: other cells have the same labels as `{combination.name}`", line)
                 return []
             entries.append({"when": when, "reason": quarantine.reason, "owner": _OWNER, "expires": expires})

@@ -39,9 +39,10 @@ HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nEach")[0]
 _LONGEST: Final = 1 << 16  # the largest number of characters in a comment
 _MOST_COMMANDS: Final = 200
 _MOST_TESTS: Final = 20
+_MOST_PATTERNS: Final = 100  # of cells, in a test: each pattern is compared with each cell
 _LONGEST_WORD: Final = 300
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
-_FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
+_FENCE = re.compile(r" {0,3}(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _INDENT: Final = {" ", "\t"}
 # The end of a /var line whose value is in the following lines. Only such a value may contain blank lines.
 _OPENS_BLOCK = re.compile(r"(:|[|>][-+1-9]{0,2})$")
@@ -278,6 +279,7 @@ class _Reader:
             case "cells":
                 arguments = _words(line, "a pattern for the names of cells")
                 details.cells += tuple(pattern for argument in arguments for pattern in argument.split())
+                _check_patterns("cells", len(details.cells))
             case "cluster":
                 arguments = _words(line, "the name of one cluster", most=1)
                 if details.cluster is not None:
@@ -286,6 +288,7 @@ class _Reader:
             case _:
                 entry = _quarantine(line.rest)
                 details.quarantine += (entry,)
+                _check_patterns("quarantine", len(details.quarantine))
                 arguments = [entry.cells]
         details.lines |= {(line.name, argument): line.number for argument in arguments}
 
@@ -388,6 +391,11 @@ def _quarantine(text: str) -> Quarantine:
     return Quarantine(cells[1:-1] if is_quoted else cells, reason)
 
 
+def _check_patterns(command: str, count: int) -> None:
+    if count > _MOST_PATTERNS:
+        raise ValueError(f"/{command}: a test may have at most {_MOST_PATTERNS} patterns")
+
+
 def _refuse_unsafe(text: str) -> None:
     """Raise if the YAML of a comment has tags, or would take minutes or gigabytes to construct.
 
@@ -416,7 +424,7 @@ def _overrides(text: str) -> dict[str, Any]:
         raise _not_yaml(text, error) from None
     try:
         value = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a number or a date may be out of range
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # a number or date may be too large
         raise _not_yaml(text, error) from None
     if not isinstance(value, dict) or not value:
         raise ValueError(f"/var: {abbreviated(text.strip())} is not `path: value`")

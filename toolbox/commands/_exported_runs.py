@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from toolbox.model.errors import UsageError
+from toolbox.runs import run_reader
 
 if TYPE_CHECKING:
     from toolbox.exports.manifest import Record
@@ -55,7 +56,12 @@ def _downloaded(storage: Storage, folder: str, record: Record, directory: Path |
 
     with ExitStack() as stack:
         output = directory or Path(stack.enter_context(TemporaryDirectory(prefix="topgallant-import-")))
-        yield run_download.download(storage, folder, record, output)
+        run_directory = run_download.download(storage, folder, record, output)
+        run = run_reader.read(run_directory)
+        if (run.project, run.run) != (record.project, record.run):
+            described = f"{record.project}/{record.run}"
+            raise UsageError(f"{storage.below(folder)}: the journal is not that of the run {described}")
+        yield run_directory
 
 
 def _directory(path: Path) -> AbstractContextManager[Path]:

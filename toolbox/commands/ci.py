@@ -262,7 +262,7 @@ def _known_secrets(directory: Path) -> Contract:
     if run.project not in places.projects():
         log.warning("the project %s is not in this workspace: its secrets are not known", abbreviated(run.project))
         return Contract()
-    configuration = request.configure(RunRequest(run.project, run.presets))[1]
+    configuration = request.configure(RunRequest.read(directory))[1]
     block = configuration.block("ci", Contract)
     redaction.current().add(configuration.secret_values())
     variables = {variable for job in block.jobs for variable in job.secrets}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -15,7 +15,7 @@ from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
 from toolbox.model.bounds import Method
-from toolbox.model.errors import UsageError
+from toolbox.model.errors import ToolboxError, UsageError, describe
 from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode, Verdict
@@ -487,7 +487,7 @@ class Results:
             stores: dict[str, Store] = {}
             for source in _exported_runs.sources(run_dirs, directory):
                 try:
-                    with source() as run_directory:
+                    with source() as run_directory, _damage_as_usage_error(run_directory):
                         run = run_reader.read(run_directory)
                         if run.damage:
                             log.warning("%s: %s", run_directory, run.damage_warning)
@@ -500,6 +500,17 @@ class Results:
                     faulty_runs += 1
                     log.error("%s", printable(str(error)))  # noqa: TRY400  # a faulty run must not prevent other imports
         return ExitCode.USAGE if faulty_runs else ExitCode.PASSED
+
+
+@contextmanager
+def _damage_as_usage_error(run_directory: Path) -> Iterator[None]:
+    """Raise a `UsageError` in place of the errors that a damaged run causes: code under test may have written it."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, ToolboxError):
+            raise
+        raise UsageError(f"{run_directory} is damaged: {describe(error)}") from error
 
 
 def _import_message(recorded: Recorded, store: Store) -> str:

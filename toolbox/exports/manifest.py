@@ -81,6 +81,8 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Bytes = Annotated[int, Field(ge=0, le=1 << 50)]
 Line = Annotated[str, StringConstraints(max_length=500)]
 Report = Annotated[str, AfterValidator(_is_report)]
+# Without the first and the last year, so that the time exists in each time zone.
+Time = Annotated[AwareDatetime, Field(gt=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC))]
 
 
 class _Model(BaseModel):
@@ -102,8 +104,7 @@ class FileList(_Model):
     @field_validator("files")
     @classmethod
     def _has_no_file_in_a_file(cls, files: dict[str, ExportedFile]) -> dict[str, ExportedFile]:
-        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
-        if folders & files.keys():
+        if any(str(folder) in files for name in files for folder in PurePosixPath(name).parents):
             raise ValueError("has a file and a folder of the same name")
         return files
 
@@ -133,7 +134,7 @@ class Record(_Model):
     verdict: Verdict | None
     presets: Annotated[list[Line], Field(max_length=100)]
     revision: Line
-    started: AwareDatetime | None
+    started: Time | None
     seconds: Annotated[float, Field(ge=0)] | None
     is_complete: bool
     withheld: Annotated[list[Line], Field(max_length=MOST_LISTED)]
@@ -144,7 +145,7 @@ class Record(_Model):
     count: Bytes
     bytes: Bytes
     list_sha256: Digest
-    exported: AwareDatetime
+    exported: Time
 
     def has_same_content(self, other: Record) -> bool:
         """Return whether another record differs at most in the time of the export."""

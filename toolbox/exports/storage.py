@@ -73,20 +73,26 @@ def opened(address: str) -> Storage:
     Raises:
         UsageError: the URL is wrong, or its driver is not installed.
     """
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        raise UsageError(f"{_shown(address)} is not a URL. Examples: s3://BUCKET/FOLDER, gs://...") from None
     if "://" not in address:
         return LocalStorage(Path(address))
     if parts.scheme in {"file", "local"}:
         if parts.netloc not in {"", "localhost"}:
-            raise UsageError(f"{address}: a file URL has three slashes, as in file:///var/exports")
+            raise UsageError(f"{parts.scheme}://...: a file URL has three slashes, as in file:///var/exports")
         return LocalStorage(Path(unquote(parts.path)))
     return _remote(address)
 
 
 def _remote(address: str) -> Storage:
-    shown = truncate(clean(address), 100)
-    if "::" in address or _has_user(address):
-        raise UsageError(f"{shown.split('://')[0]}://...: give one URL without a user and a password")
+    shown = _shown(address)
+    scheme = shown.partition("://")[0]
+    if "::" in address or "@" in address:  # messages show the address
+        raise UsageError(f"{scheme}://...: give one URL without `::` and `@`, and so without a user and a password")
+    if scheme == "memory":
+        raise UsageError(f"{shown}: files in memory are lost when the command ends")
     extras.require("storage", f"the URL {shown}")
     import fsspec
 
@@ -103,9 +109,8 @@ def _remote(address: str) -> Storage:
     return FsspecStorage(address.rstrip("/"), driver, root.rstrip("/"))
 
 
-def _has_user(address: str) -> bool:
-    """Return whether a URL has a user or a password, which messages would show."""
-    return "@" in urlsplit(address).netloc
+def _shown(address: str) -> str:
+    return truncate(clean(address), 100)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,38 +18,49 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_WORD: Final = r"(?<![A-Za-z0-9_\-])"
+# Also after an escape of JSON, Python or a URL, and after a color of a terminal, whose last character is a letter or a
+# digit.
+_WORD: Final = (
+    r"(?:(?<![A-Za-z0-9_\-])|(?<=\\[abefnrtv])|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})"
+    r"|(?<=[\[;][0-9]m)|(?<=[\[;][0-9]{2}m))"
+)
 _FORMATS: Final = {
     "a token of GitHub": rf"{_WORD}(?:gh[pousr]_[A-Za-z0-9]{{36,255}}|github_pat_[A-Za-z0-9_]{{22,255}})",
     "a token of GitLab": rf"{_WORD}gl[a-z]{{2,5}}-[A-Za-z0-9_\-]{{20,255}}",
     "an access key of AWS": rf"{_WORD}(?:AKIA|ASIA)[A-Z2-7]{{16}}(?![A-Za-z0-9])",
-    "a key of Google": rf"{_WORD}(?:AIza[A-Za-z0-9_\-]{{35}}|ya29\.[A-Za-z0-9_\-]{{20,255}})",
+    "a key of Google": (
+        rf"{_WORD}(?:AIza[A-Za-z0-9_\-]{{35}}|ya29\.[A-Za-z0-9_.\-]{{20,255}}|GOCSPX-[A-Za-z0-9_\-]{{28}}"
+        r"|1//0[A-Za-z0-9_\-]{40,255})"
+    ),
     "a token of Hugging Face": rf"{_WORD}hf_[A-Za-z0-9]{{30,255}}",
     "a key of a language model": rf"{_WORD}sk-(?=[A-Za-z_\-]{{0,200}}[0-9])[A-Za-z0-9_\-]{{20,255}}",
-    "a token of Slack": rf"{_WORD}xox[abeoprs]-[A-Za-z0-9\-]{{10,255}}",
+    "a token of Slack": (
+        rf"{_WORD}(?:xox[abeoprs]-[A-Za-z0-9\-]{{10,255}}|xapp-[0-9]-[A-Za-z0-9\-]{{30,255}}"
+        r"|hooks\.slack\.com/services/T[A-Z0-9]{6,14}/B[A-Z0-9]{6,14}/[A-Za-z0-9]{16,40})"
+    ),
     "a key of Stripe": rf"{_WORD}[rs]k_live_[A-Za-z0-9]{{20,255}}",
     "a key of an Azure account": r"AccountKey=[A-Za-z0-9+/]{80,100}={0,2}",
     "a JSON web token": rf"{_WORD}eyJ[A-Za-z0-9_\-]{{10,4000}}\.eyJ[A-Za-z0-9_\-]{{10,4000}}\.[A-Za-z0-9_\-]{{10,200}}",
-    "a private key": r"-----BEGIN (?:[A-Z]{1,20} ){0,3}PRIVATE KEY-----",
+    "a private key": r"-----BEGIN (?:[A-Z]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----",
 }
 _KNOWN: Final = [(kind, re.compile(expression)) for kind, expression in _FORMATS.items()]
-_ADDRESS: Final = re.compile(r"://[^\s/:@'\"]{1,100}:([^\s/@'\"]{3,200})@")
+_ADDRESS: Final = re.compile(r"://[^\s/:@'\"]{0,100}:([^\s/@'\"]{3,200})@")
 _ASSIGNMENT: Final = re.compile(
     r"""(?:password|passwd|secret|api_?key|access_?key|token)(?:_[a-z0-9]{1,20})?(?:\\?["'])?\]?\s{0,5}[=:]\s{0,5}"""
     r"""\\?["']([^"'\s\\]{8,200})\\?["']""",
     re.IGNORECASE,
 )
 _KEY: Final = re.compile(r"""\bkey\s{0,5}=\s{0,5}\\?["']([A-Za-z0-9]{32,200})\\?["']""")
-_GITLAB: Final = ("pat", "dt", "rt", "cbt", "ptt", "ft", "imt", "agent", "soat", "oas", "ffct")
+_GITLAB: Final = ("pat", "dt", "rt", "cbt", "ptt", "ft", "imt", "agent", "soat", "oas", "ffct", "rtr", "wt")
 # The beginnings of the matches of each format. Searching for them first is much faster than for the expressions.
 _BEGINNINGS: Final = {
     "a token of GitHub": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
     "a token of GitLab": tuple(f"gl{name}-" for name in _GITLAB),
     "an access key of AWS": ("AKIA", "ASIA"),
-    "a key of Google": ("AIza", "ya29."),
+    "a key of Google": ("AIza", "ya29.", "GOCSPX-", "1//0"),
     "a token of Hugging Face": ("hf_",),
     "a key of a language model": ("sk-",),
-    "a token of Slack": ("xox",),
+    "a token of Slack": ("xox", "xapp-", "hooks.slack.com/"),
     "a key of Stripe": ("rk_live_", "sk_live_"),
     "a key of an Azure account": ("AccountKey=",),
     "a JSON web token": ("eyJ",),
@@ -62,6 +73,11 @@ _TOKENS: Final = [
 ]
 LONGEST: Final = 8_300
 """Each match of `find_tokens` is at most this long, in characters."""
+# A password in an address may contain these characters: only a password that is a placeholder as a whole is harmless.
+_PLACEHOLDER_IN_ADDRESS: Final = re.compile(
+    r"<[^<>]*>|\$?\{[^{}]*\}|\$\w+|\$\([^()]*\)|%\(\w+\)s|%s|\*+|x{3,}|\.{3}|your[_-]\w+|placeholder|change_?me|dummy|example",
+    re.IGNORECASE,
+)
 _PLACEHOLDER: Final = re.compile(r"[<>{}$*()%]|\.\.\.|x{4}|your|example|placeholder|change_?me|dummy", re.IGNORECASE)
 
 
@@ -87,7 +103,7 @@ def find_tokens(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
             offset = start - 1
             while (offset := text.find(beginning, offset + 1)) >= 0:
                 match = expression.match(text, offset)
-                if match and (not expression.groups or _is_secret(match[1], must_be_random=False)):
+                if match and (not expression.groups or _is_password(match[1])):
                     yield offset, kind
                     if (offset := text.find("\n", offset)) < 0:
                         break
@@ -96,7 +112,7 @@ def find_tokens(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
 def _lines(text: str, kind: str, expression: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     line, counted, latest = 1, 0, 0
     for match in expression.finditer(text):
-        if expression.groups and not _is_secret(match[1], must_be_random=expression is not _ADDRESS):
+        if expression.groups and not (_is_password if expression is _ADDRESS else _is_random)(match[1]):
             continue
         line += text.count("\n", counted, match.start())
         counted = match.start()
@@ -105,8 +121,13 @@ def _lines(text: str, kind: str, expression: re.Pattern[str]) -> Iterator[tuple[
             yield line, kind
 
 
-def _is_secret(value: str, *, must_be_random: bool) -> bool:
+def _is_password(value: str) -> bool:
+    """Return whether a value in an address may be a password, and not a placeholder such as `<password>`."""
+    return _PLACEHOLDER_IN_ADDRESS.fullmatch(value) is None
+
+
+def _is_random(value: str) -> bool:
     """Return whether a value may be a secret, and not a placeholder such as `<token>` or a word such as `password`."""
     if _PLACEHOLDER.search(value):
         return False
-    return not must_be_random or (any(map(str.isdigit, value)) and any(map(str.isalpha, value)))
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))

@@ -102,9 +102,9 @@ def _put_run(connection: Connection, state: RunState, request: Mapping[str, Any]
         "exit_code": end.exit_code if end else None,
         "seconds": round(state.seconds, 3) if end else None,
         "presets": list(state.presets),
-        "revision": state.revision or request.get("revision"),
-        "host": request.get("host"),
-        "user": request.get("user"),
+        "revision": state.revision or _text(request, "revision"),
+        "host": _text(request, "host"),
+        "user": _text(request, "user"),
         "versions": request.get("versions") or {},
         "directory": str(state.directory),
         "currency": request.get("currency") or CURRENCY,
@@ -382,4 +382,16 @@ def _fit_value(value: Any) -> Any:
         text = json.dumps(value, ensure_ascii=False, default=str)
         # JSON has no infinity, and some databases reject it.
         return json.loads(_fit_text(text.replace("\\u0000", "\ufffd")), parse_constant=str)
+    return value
+
+
+def _text(request: Mapping[str, Any], name: str) -> str | None:
+    """Return a text of `run.json`, which may be damaged; None if it is missing.
+
+    Raises:
+        ValueError: the value is not text.
+    """
+    value = request.get(name)
+    if not isinstance(value, str | None):
+        raise ValueError(f"`{name}` in run.json is not text")  # noqa: TRY004  # a damaged file is not a wrong type here
     return value

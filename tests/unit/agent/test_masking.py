@@ -44,6 +44,9 @@ def masked(text: str, *values: str) -> str:
         lambda value: html.escape(value).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
         json.dumps,
         lambda value: json.dumps(value, ensure_ascii=False).replace("/", "\\/"),
+        lambda value: value.replace("'", "'\\''"),
+        lambda value: re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", value, flags=re.ASCII),
+        lambda value: re.sub(r'["$`\\]', r"\\\g<0>", value),
         lambda value: json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
     ],
     ids=[
@@ -58,6 +61,9 @@ def masked(text: str, *values: str) -> str:
         "markupsafe",
         "json",
         "php",
+        "set -x",
+        "printf %q",
+        "declare -p",
         "go",
     ],
 )

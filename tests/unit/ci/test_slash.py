@@ -144,6 +144,23 @@ def test_fenced_blocks_are_ignored(text: str) -> None:
     assert parse(text) == CommentRequest()
 
 
+@pytest.mark.parametrize("mark", ["    ```", "\u00a0```", "\v```"])
+def test_a_line_that_markdown_does_not_read_as_a_fence_closes_no_block(mark: str) -> None:
+    assert not slash.parse(f"```\n{mark}\n/test p\n```", ["p"]).tests
+
+
+def test_a_number_that_is_too_large_is_a_fault_of_the_comment() -> None:
+    with pytest.raises(UsageError, match="is not YAML"):
+        slash.parse(f"/test p\n/var a: {'1:' * 20_000}1.5", ["p"])
+
+
+@pytest.mark.parametrize(("command", "rest"), [("cells", "{0}"), ("quarantine", "{0} reason")])
+def test_a_test_has_a_limited_number_of_patterns(command: str, rest: str) -> None:
+    lines = "\n".join(f"/{command} {rest.format(number)}" for number in range(101))
+    with pytest.raises(UsageError, match="at most 100 patterns"):
+        slash.parse(f"/test p\n{lines}", ["p"])
+
+
 def test_commands_after_a_fenced_block_are_read() -> None:
     assert parse("```\n/test one\n```\n/test two\n~~~\n/test three\n~~~") == requested("two")
 

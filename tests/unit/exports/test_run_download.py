@@ -121,7 +121,15 @@ def test_a_link_in_an_export_is_not_read(local: Storage, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "change",
-    [{"project": "../up"}, {"run": "<b>x</b>"}, {"count": -1}, {"presets": ["x"] * 1000}, {"format": 2}],
+    [
+        {"project": "../up"},
+        {"run": "<b>x</b>"},
+        {"count": -1},
+        {"presets": ["x"] * 1000},
+        {"format": 2},
+        {"started": "0001-01-01T00:00:00+23:59"},
+        {"exported": "9999-12-31T23:59:59-23:59"},
+    ],
 )
 def test_a_damaged_record_is_a_fault_of_its_run_only(local: Storage, run: Path, change: dict[str, Any]) -> None:
     record = json.loads(manifest.content_of(record_of(list_of(run))))

@@ -119,6 +119,10 @@ def test_a_full_disk_is_named_and_leaves_no_part_of_a_file(tmp_path: Path) -> No
     [
         ("s3://", "names no bucket"),
         ("s3://key:secret@bucket/x", "without a user and a password"),
+        ("s3:///key:secret@bucket", "without a user and a password"),
+        ("file://user:pw@host/x", "has three slashes"),
+        ("s3://[x/y", "is not a URL"),
+        ("memory://x/y", "are lost"),
         ("simplecache::s3://bucket/x", "one URL"),
         ("nonsense://bucket/x", "is not a URL for exports"),
         ("file://host/x", "three slashes"),

@@ -24,11 +24,22 @@ SECRETS = [
     ("-----BEGIN RSA " + "PRIVATE KEY-----", "a private key"),
     ("-----BEGIN " + "PRIVATE KEY-----", "a private key"),
     ("postgresql://me:s3cretpw@db.example/x", "an address with a password"),
+    ("postgresql://me:Xk3%21jf9s@db.example/x", "an address with a password"),
+    ("postgresql://me:kYour$3*jf9s@db.example/x", "an address with a password"),
+    ("redis://:Xk3jf9sQ2@db.example:6379/0", "an address with a password"),
+    (f"ya29.c.c0{LETTERS * 3}", "a key of Google"),
+    ("GOC" + f"SPX-{LETTERS[:28]}", "a key of Google"),
+    ("1/" + f"/0g{LETTERS * 2}", "a key of Google"),
+    ("xa" + f"pp-1-A0123456-1234-{LETTERS}", "a token of Slack"),
+    ("hooks.slack" + f".com/services/T00000000/B00000000/{LETTERS[:24]}", "a token of Slack"),
+    ("gl" + f"rtr-{LETTERS[:20]}", "a token of GitLab"),
+    ("-----BEGIN PGP " + "PRIVATE KEY BLOCK-----", "a private key"),
     ('db_password = "correct7horse9"', "a password or key as text"),
     ("os.environ['API_KEY'] = 'abcdef123456'", "a password or key as text"),
     ('{"access_token": "abcdef123456"}', "a password or key as text"),
     (f'wandb.login(key="{LETTERS}")', "a password or key as text"),
 ]
+ESCAPES = ["\\n", "\\t", "\\x1b[0m", "\\u003d", "%20", "%3D", "\x1b[32m", "\\u001b[1;32m"]
 HARMLESS = [
     "tokenizer = 'bert-base-uncased-2019'",
     "token = os.environ['HF_TOKEN']",
@@ -43,6 +54,11 @@ HARMLESS = [
     "commit 5d41402abc4b2a76b9719d911017c592a1b2c3d4",
     "https://example.org:8080/path@2x.png",
     "https://user:{password}@example.org",
+    "https://user:${PASSWORD}@example.org",
+    "https://user:$PASSWORD@example.org",
+    "https://user:***@example.org",
+    "https://user:%(password)s@example.org",
+    "https://user:<your password>@example.org",
     "AKIA in a word, hf_ short, ghp_short",
     "-----BEGIN PUBLIC KEY-----",
 ]
@@ -52,6 +68,13 @@ HARMLESS = [
 def test_a_secret_is_found_with_its_line(text: str, kind: str) -> None:
     assert kind in dict(secret_formats.find(text)).values()
     assert (3, kind) in list(secret_formats.find(f"# one\n# two\n  {text}  \n# four"))
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+@pytest.mark.parametrize(("text", "kind"), [item for item in SECRETS if item[0][:2] in {"AK", "AI", "ey", "gl", "ya"}])
+def test_a_token_is_found_after_an_escape(text: str, kind: str, escape: str) -> None:
+    assert kind in dict(secret_formats.find(f'"token:{escape}{text}"')).values()
+    assert kind in {found for _, found in secret_formats.find_tokens(f'"token:{escape}{text}"')}
 
 
 @pytest.mark.parametrize("text", HARMLESS)
