@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -46,6 +46,7 @@ class Settings:
         presets: the presets to apply before the presets of the comment.
         choices: the only presets that the comment may name; None for any preset.
         override_files: files with overrides, which may change any field.
+        trusted_overrides: overrides of any fields, which the comment must not change: the pinned revision.
         artifact_dir: the directory of the runs; None for the default directory.
     """
 
@@ -53,6 +54,7 @@ class Settings:
     presets: Sequence[str] = ()
     choices: Collection[str] | None = None
     override_files: Sequence[Path] = ()
+    trusted_overrides: Mapping[str, str] = field(default_factory=dict)
     artifact_dir: Path | None = None
 
 
@@ -119,7 +121,10 @@ class _Checker:
             ),
             override_files=self._settings.override_files,
             is_from_outside=True,
-            trusted_overrides={TARGET: job.target} if job and job.target else {},
+            trusted_overrides={
+                **self._settings.trusted_overrides,
+                **({TARGET: job.target} if job and job.target else {}),
+            },
             phases=self._phases(test),
             artifact_dir=self._settings.artifact_dir,
         )
@@ -138,7 +143,9 @@ class _Checker:
             return None
         block = known.block(outside.BLOCK, Contract)
         self._check_choices(past.chosen_presets(self._settings.presets, block))
-        run = past.repeated(block, self._settings.presets, self._settings.override_files)
+        run = past.repeated(
+            block, self._settings.presets, self._settings.override_files, self._settings.trusted_overrides
+        )
         run = replace(run, artifact_dir=self._settings.artifact_dir)
         if self._configured(run, self._forbidden) is None:
             return None
@@ -152,19 +159,35 @@ class _Checker:
         if (allowed := self._settings.project) is not None and project != allowed:
             self._add(f"the comment requests the project {quoted(project)}, but only {allowed} is allowed here")
             return None
-        run = RunRequest(project, self._settings.presets, override_files=self._settings.override_files)
+        settings = self._settings
+        run = RunRequest(
+            project,
+            settings.presets,
+            override_files=settings.override_files,
+            is_from_outside=True,
+            trusted_overrides=settings.trusted_overrides,
+        )
         return self._configured(run, self._forbidden)
 
     def _configured(self, run: RunRequest, on_forbidden: Callable[[str, str], None]) -> Configuration | None:
         """Return the configuration of a run; None if there is a fault."""
         try:
-            return request.configure(run)[1]
+            known = request.configure(run)[1]
+            self._check_trusted(known)
         except ForbiddenOverrides as error:
             for fault, path in error.faults.items():
                 on_forbidden(path, fault)
         except UsageError as error:
             self._add(str(error))
+        else:
+            return known
         return None
+
+    def _check_trusted(self, known: Configuration) -> None:
+        """Check that the comment has not changed the fields of trusted overrides."""
+        for path, value in self._settings.trusted_overrides.items():
+            if known.written(path) != value:
+                raise UsageError(f"a comment may not change `{path}`, which has the value {value}")
 
     def _forbidden(self, path: str, fault: str) -> None:
         del path

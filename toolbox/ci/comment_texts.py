@@ -7,21 +7,22 @@ from typing import Final
 
 from toolbox.ci import announcements, refusals
 from toolbox.ci.comment_runs import CommentRun
-from toolbox.ci.run_comment import LONGEST, State, WorkflowPart
+from toolbox.ci.run_comment import LONGEST, WorkflowPart
+from toolbox.model.forge_data import CommitState
 from toolbox.reports.forge import github
 
 _ROOM: Final = 1000  # characters for the marker, the heading and the link
 _MOST_LINES: Final = 30
 _STATES: Final = {
-    "pending": (State.PENDING, "runs"),
-    "success": (State.SUCCESS, "passed"),
-    "failure": (State.FAILURE, "did not pass"),
-    "cancelled": (State.ERROR, "was cancelled, or exceeded its time limit"),
-    "skipped": (State.ERROR, "was skipped"),
+    "pending": (CommitState.PENDING, "runs"),
+    "success": (CommitState.SUCCESS, "passed"),
+    "failure": (CommitState.FAILURE, "did not pass"),
+    "cancelled": (CommitState.ERROR, "was cancelled, or exceeded its time limit"),
+    "skipped": (CommitState.ERROR, "was skipped"),
 }
 
 
-def status(result: str) -> tuple[State, str]:
+def status(result: str) -> tuple[CommitState, str]:
     """Return the state and the description of the commit status for the result of a job."""
     return _STATES[result]
 
@@ -42,11 +43,11 @@ def refused(part: WorkflowPart, reason: str) -> str:
     return _page("does not run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
-def cancelled(part: WorkflowPart, numbers: Sequence[str]) -> str:
-    """Return the comment that says which workflow runs were cancelled."""
-    pages = part.url.rpartition("/")[0]
-    links = ", ".join(f"[{number}]({pages}/{number})" for number in numbers)
-    return _page("does not run any more" if numbers else "was not running", part, links and f"Cancelled: {links}")
+def cancelled(part: WorkflowPart, runs: Sequence[str]) -> str:
+    """Return the comment that says which runs were cancelled."""
+    pages, _, own = part.url.rpartition("/")
+    links = ", ".join(f"[{run}]({pages}/{run})" if own == part.run else f"`{run}`" for run in runs)
+    return _page("does not run any more" if runs else "was not running", part, links and f"Cancelled: {links}")
 
 
 def ended(part: WorkflowPart, result: str, report: str) -> str:
@@ -59,5 +60,6 @@ def ended(part: WorkflowPart, result: str, report: str) -> str:
 
 
 def _page(what: str, part: WorkflowPart, content: str) -> str:
-    head = f"**Topgallant**: `{part.project}` {what} ([workflow `{part.workflow}`]({part.url}))"
+    workflow = f"workflow `{part.workflow}`"
+    head = f"**Topgallant**: `{part.project}` {what} ({f'[{workflow}]({part.url})' if part.url else workflow})"
     return "\n\n".join([head, content] if content and len(content) <= LONGEST - _ROOM else [head])

@@ -52,22 +52,25 @@ class EarlierRun:
         listed = {preset for entry in entries for preset in entry.presets}
         return [name for name in self.request.presets if name not in given and name not in listed]
 
-    def repeated(self, block: Contract, given: Sequence[str], files: Sequence[Path]) -> RunRequest:
+    def repeated(
+        self, block: Contract, given: Sequence[str], files: Sequence[Path], replaced: Mapping[str, str]
+    ) -> RunRequest:
         """Return the request that repeats the run.
 
         Args:
             block: the block `ci` of the configuration. The target of one of its jobs may be used again.
             given: the presets of the caller, which are applied first.
             files: the files of the caller with overrides. Other files of the run count as overrides of a comment.
+            replaced: trusted overrides of the caller, which replace those of the run.
 
         Raises:
             UsageError: a file with overrides cannot be read.
         """
         past = tuple(self.request.presets)
-        overrides = dict(self._overrides(files))
+        overrides = {path: value for path, value in self._overrides(files) if path not in replaced}
         targets = {job.target for job in block.named_jobs.values() if job.target}
         is_trusted = isinstance(overrides.get(TARGET), str) and overrides[TARGET] in targets
-        trusted = {TARGET: overrides.pop(TARGET)} if is_trusted else {}
+        trusted = {**replaced, **({TARGET: overrides.pop(TARGET)} if is_trusted else {})}
         return RunRequest(
             self.project,
             past if past[: len(given)] == tuple(given) else (*given, *past),
