@@ -45,7 +45,7 @@ def read(variable: str) -> CommentEvent | None:
     Raises:
         UsageError: there is no such file, or it does not contain the event of a comment.
     """
-    payload = event_files.read(variable, Payload)
+    payload = event_files.read(variable).parsed(Payload)
     if payload.issue.pull_request is None:
         return None
     comment = payload.comment
