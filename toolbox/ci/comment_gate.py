@@ -11,29 +11,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cached_property
 from pathlib import Path
 
-from toolbox.ci import comment_files, comment_runs, comment_texts, refusals, run_comment, slash
+from toolbox.ci import comment_runs, comment_texts, refusals, retest_records, run_comment, slash
+from toolbox.ci.comment_job import Job
 from toolbox.ci.comment_runs import CommentRun, Settings
+from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.refusals import Fault
-from toolbox.ci.run_comment import WorkflowPart
 from toolbox.ci.slash import CommentRequest
-from toolbox.config.contracts.ci import Contract, Workflow
-from toolbox.extensions.protocols import Forge, PullRequests
 from toolbox.model.errors import InfrastructureError, UsageError, describe
 from toolbox.model.foreign_text import clean
-from toolbox.model.forge_data import CommentAction, CommentEvent, CommitState
-from toolbox.model.nearest import did_you_mean
+from toolbox.model.forge_data import CommentAction
 from toolbox.model.text import abbreviated
-from toolbox.orchestration import projects
-from toolbox.orchestration import request as run_requests
-from toolbox.orchestration.request import RunRequest
 from toolbox.system import places
 
 log = logging.getLogger(__name__)
-
-_REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class Decision(Enum):
@@ -51,114 +43,13 @@ class Admission:
     Args:
         revision: the pinned revision; None if the comment is not on a pull request.
         runs: the runs to start.
+        earlier: what `/retest` repeats; None without `/retest`.
     """
 
     decision: Decision
     revision: str | None = None
     runs: Sequence[CommentRun] = ()
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job that a comment started.
-
-    Args:
-        part: the workflow that answers the comment.
-        artifact_dir: the directory of the runs; None for the default directory.
-    """
-
-    forge: Forge
-    event: CommentEvent
-    part: WorkflowPart
-    artifact_dir: Path | None = None
-
-    @cached_property
-    def pull_requests(self) -> PullRequests:
-        """The pull requests of the repository."""
-        return self.forge.pull_requests()
-
-    @cached_property
-    def block(self) -> Contract:
-        """The block `ci` of the configuration of the project."""
-        return run_requests.configure(RunRequest(self.part.project))[1].block("ci", Contract)
-
-    @cached_property
-    def workflow(self) -> Workflow:
-        """The workflow in the configuration.
-
-        Raises:
-            UsageError: there is no such workflow, or comments do not start it.
-        """
-        workflows = self.block.workflows
-        if self.part.workflow not in workflows:
-            hint = did_you_mean(self.part.workflow, workflows, label="workflows")
-            raise UsageError(f"the project {self.part.project} has no workflow `{self.part.workflow}`: {hint}")
-        if not workflows[self.part.workflow].comment:
-            raise UsageError(
-                f"comments do not start the workflow {self.part.workflow}: add `comment: true` and `revision` to "
-                f"ci.workflows.{self.part.workflow} of config/{self.part.project}.yaml"
-            )
-        return workflows[self.part.workflow]
-
-    def settings(self, revision: str | None, override_files: Sequence[Path] = ()) -> Settings:
-        """Return what the configuration decides about the runs of the comment.
-
-        Args:
-            revision: the tested revision; None to keep the value of the configuration.
-
-        Raises:
-            UsageError: there is no such workflow, or the revision is not a commit.
-        """
-        field = self.workflow.revision
-        if revision is not None and not _REVISION.fullmatch(revision):
-            raise UsageError(f"{abbreviated(clean(revision))} is not a full commit: use what `ci pin` printed")
-        trusted = {field: revision} if field is not None and revision is not None else {}
-        presets, choices = self.workflow.presets, self.workflow.comment_presets
-        return Settings(self.part.project, presets, choices, override_files, trusted, self.artifact_dir)
-
-    def publish(self, text: str) -> str:
-        """Create the comment of this run or replace its text, and return its address.
-
-        Raises:
-            InfrastructureError: the forge refused a request.
-        """
-        if self.event.pull_request is None:
-            return str(comment_files.write(self.part, text, self.artifact_dir))
-        return run_comment.publish(self.pull_requests, self.event.pull_request, self.part, text)
-
-    def set_status(self, revision: str | None, state: CommitState, description: str) -> None:
-        """Show the state of the workflow on the tested commit.
-
-        Raises:
-            InfrastructureError: the forge refused the request.
-        """
-        if self.event.pull_request is not None and revision is not None:
-            run_comment.set_status(self.pull_requests, revision, self.part, state, description)
-
-
-def of_event(
-    project: str, workflow: str, forge: Forge, event: CommentEvent | None, *, artifact_dir: Path | None = None
-) -> Job:
-    """Return the job of a comment.
-
-    Raises:
-        UsageError: there is no comment or no such project, or the name of the workflow is wrong.
-    """
-    if event is None:
-        raise UsageError("no comment on a pull request started this job: pass the text of a comment with --text")
-    return Job(forge, event, part_of(project, workflow, forge), artifact_dir)
-
-
-def part_of(project: str, workflow: str, forge: Forge) -> WorkflowPart:
-    """Return the workflow of a project that this job runs.
-
-    Raises:
-        UsageError: the project does not exist, or the name of the workflow is wrong.
-    """
-    if not re.fullmatch(r"[\w.-]{1,100}", workflow):  # the markers of issues and comments contain the name
-        raise UsageError(f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -")
-    run = forge.run()
-    return WorkflowPart(projects.find(project).name, workflow, run.id, run.url)
+    earlier: Sequence[EarlierRun] | None = None
 
 
 def requested(job: Job, settings: Settings) -> list[CommentRun]:
@@ -167,7 +58,9 @@ def requested(job: Job, settings: Settings) -> list[CommentRun]:
     Raises:
         UsageError: the comment is wrong.
     """
-    comment, faults = slash.read(job.event.text, places.projects())
+    comment, faults = slash.read(job.text, places.projects())
+    if comment.retest and settings.earlier is None:
+        raise UsageError("/retest needs what `ci pin` printed: pass it with --retest")
     return comment_runs.of(comment, settings, faults)
 
 
@@ -181,8 +74,8 @@ def admit(job: Job, override_files: Sequence[Path] = ()) -> Admission:
     if job.event.action is not CommentAction.CREATED:
         log.info("the comment was %s: nothing runs", job.event.action.value)
         return Admission(Decision.IGNORE)
-    comment, faults = slash.read(job.event.text, places.projects())
-    if not _concerns(comment, job.part.project, job.event.text, has_faults=bool(faults)):
+    comment, faults = slash.read(job.text, places.projects())
+    if not _concerns(comment, job.part.project, job.text, has_faults=bool(faults)):
         log.info("the comment does not request the project %s", job.part.project)
         return Admission(Decision.IGNORE)
     if not _may_start(job):
@@ -206,10 +99,8 @@ def not_fatal(problem: str) -> Iterator[None]:
 
 
 def _may_start(job: Job) -> bool:
-    """Return whether the author of the comment may start runs. The CI system decides about jobs started by hand."""
-    if job.event.pull_request is None:
-        return True
-    is_allowed = job.pull_requests.may_start(job.event, job.block.allowed_commenters)
+    """Return whether the author of the comment may start runs, and log a refusal."""
+    is_allowed = job.is_allowed()
     if not is_allowed:
         log.warning(
             "%s may not start runs: ci.commenters of config/%s.yaml says whose comments may",
@@ -223,7 +114,9 @@ def _concerns(comment: CommentRequest, project: str, text: str, *, has_faults: b
     """Return whether a comment is for a project. Other comments may contain commands of other programs."""
     names_project = re.search(rf"^/test\b.*(?<![\w.-]){re.escape(project)}(?![\w.-])", text, re.MULTILINE) is not None
     is_requested = any(test.project == project for test in comment.tests)
-    return comment.cancel or is_requested or (has_faults and names_project)
+    is_retest = any(retest.project in (None, project) for retest in comment.retest)
+    is_common = comment.cancel or comment.help
+    return is_common or is_requested or is_retest or (has_faults and names_project)
 
 
 def _admit(job: Job, comment: CommentRequest, faults: list[Fault], override_files: Sequence[Path]) -> Admission:
@@ -232,6 +125,10 @@ def _admit(job: Job, comment: CommentRequest, faults: list[Fault], override_file
         job.pull_requests.verify(job.event)
     if comment.cancel:
         _cancel(job, comment)
+        return Admission(Decision.ANSWERED)
+    if comment.help:
+        job.settings(None)  # raises if there is no such workflow
+        job.publish(comment_texts.helped(job.part, job.block))
         return Admission(Decision.ANSWERED)
     return _start(job, comment, override_files)
 
@@ -242,17 +139,29 @@ def _start(job: Job, comment: CommentRequest, override_files: Sequence[Path]) ->
     Raises:
         UsageError: the comment may not start the run.
     """
-    if comment.help:
-        return Admission(Decision.IGNORE)
-    if comment.retest:
-        raise UsageError("/retest does not work on GitHub, because a job does not have the earlier runs: use /test")
     revision = _pinned(job)
-    runs = comment_runs.of(comment, job.settings(revision, override_files))
+    earlier = _earlier(job) if comment.retest else None
+    runs = comment_runs.of(comment, job.settings(revision, override_files, earlier))
     text = comment_texts.pending(job.part, runs)
     with not_fatal("the plan could not be written into a comment"):
         job.publish(text)
         job.set_status(revision, *comment_texts.status("pending"))
-    return Admission(Decision.START, revision, runs)
+    return Admission(Decision.START, revision, runs, earlier)
+
+
+def _earlier(job: Job) -> list[EarlierRun] | None:
+    """Return what did not pass in the newest run on the pull request; None if the job is not of a pull request.
+
+    Raises:
+        UsageError: there is no run, or it has not ended.
+    """
+    if job.event.pull_request is None:
+        return None
+    comments = run_comment.earlier(job.pull_requests, job.event.pull_request, job.part)
+    records = [record for _, text in comments if (record := retest_records.find(text)) is not None]
+    if not records:
+        raise UsageError(f"/retest: there is no earlier run on this pull request: use /test {job.part.project}")
+    return retest_records.decoded(records[-1])
 
 
 def _pinned(job: Job) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from toolbox.ci import earlier_runs, refusals
-from toolbox.ci.earlier_runs import TARGET
+from toolbox.ci.earlier_runs import TARGET, EarlierRun
 from toolbox.ci.refusals import Fault, quoted
 from toolbox.ci.slash import CommentRequest, Quarantine, RetestRequest, TestRequest
 from toolbox.config import outside, paths, presets
@@ -48,6 +48,7 @@ class Settings:
         override_files: files with overrides, which may change any field.
         trusted_overrides: overrides of any fields, which the comment must not change: the pinned revision.
         artifact_dir: the directory of the runs; None for the default directory.
+        earlier: what `/retest` repeats; None to repeat what did not pass in the newest run in the directory.
     """
 
     project: str | None = None
@@ -56,6 +57,7 @@ class Settings:
     override_files: Sequence[Path] = ()
     trusted_overrides: Mapping[str, str] = field(default_factory=dict)
     artifact_dir: Path | None = None
+    earlier: Sequence[EarlierRun] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault
     """
     faults = list(parse_faults)
     runs = [_Checker(test.line_of(), settings, faults).test(test) for test in comment.tests]
-    runs += [_Checker(retest.line, settings, faults).retest(retest) for retest in comment.retest]
+    for retest in comment.retest:
+        runs += _Checker(retest.line, settings, faults).retest(retest)
     refusals.raise_for(faults)
     return [run for run in runs if run is not None]
 
@@ -132,13 +135,20 @@ class _Checker:
         described = " ".join(filter(None, ("/test", test.job, test.project, *test.presets)))
         return CommentRun(self._line, described, _noted(run)) if len(self._faults) == faults_before else None
 
-    def retest(self, retest: RetestRequest) -> CommentRun | None:
-        """Return the run that a retest requests; None if it has faults."""
+    def retest(self, retest: RetestRequest) -> list[CommentRun | None]:
+        """Return the runs that a retest requests; None in place of a run that has faults."""
         try:
-            past = earlier_runs.newest(retest.project or self._settings.project, self._settings.artifact_dir)
+            if (runs := self._settings.earlier) is None:
+                runs = [earlier_runs.newest(retest.project or self._settings.project, self._settings.artifact_dir)]
         except UsageError as error:
             self._add(str(error))
-            return None
+            return []
+        if not runs:
+            self._add("/retest: everything passed in the newest run, so there is nothing to repeat: use /test")
+        return [self._repeated(past) for past in runs]
+
+    def _repeated(self, past: EarlierRun) -> CommentRun | None:
+        """Return the run that repeats what did not pass in an earlier run; None if it has faults."""
         if (known := self._configure(past.project)) is None:
             return None
         block = known.block(outside.BLOCK, Contract)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from toolbox.ci import announcements, refusals
+from toolbox.ci import announcements, refusals, retest_records, slash
 from toolbox.ci.comment_runs import CommentRun
+from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.run_comment import LONGEST, WorkflowPart
+from toolbox.config.contracts.ci import Contract
 from toolbox.model.forge_data import CommitState
 from toolbox.reports.forge import github
 
-_ROOM: Final = 1000  # characters for the marker, the heading and the link
+_ROOM: Final = retest_records.LONGEST + 1000  # characters for the marker, the record, the heading and the link
+MOST_DETAILS: Final = LONGEST - _ROOM
+"""The largest size of a report."""
 _MOST_LINES: Final = 30
 _STATES: Final = {
     "pending": (CommitState.PENDING, "runs"),
@@ -34,7 +38,8 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
         UsageError: the comment requests something that is not possible.
     """
     lines = [line for run in runs for line in announcements.understood(run, needs_secrets=False)]
-    return _page("will run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    page = _page("will run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return f"{retest_records.line(None)}\n{page}"
 
 
 def refused(part: WorkflowPart, reason: str) -> str:
@@ -50,13 +55,27 @@ def cancelled(part: WorkflowPart, runs: Sequence[str]) -> str:
     return _page("does not run any more" if runs else "was not running", part, links and f"Cancelled: {links}")
 
 
-def ended(part: WorkflowPart, result: str, report: str) -> str:
+def helped(part: WorkflowPart, block: Contract) -> str:
+    """Return the comment that lists the commands, and what the configuration allows."""
+    names = {
+        "presets that a comment may choose": block.workflows[part.workflow].comment_presets,
+        "jobs": block.named_jobs,
+        "clusters": block.clusters,
+        "fields that /var may change": block.overridable,
+    }
+    allowed = [f"{label}: {', '.join(values)}" for label, values in names.items() if values]
+    lines = [*slash.HELP.splitlines(), *([""] if allowed else []), *allowed]
+    return _page("accepts these commands", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+
+
+def ended(part: WorkflowPart, result: str, report: str, unpassed: Sequence[EarlierRun] | None) -> str:
     """Return the comment about the end of the workflow run.
 
     Args:
         report: a report of the run as Markdown; empty if there is none.
+        unpassed: what did not pass, for `/retest`; None if nothing is known about the run.
     """
-    return _page(_STATES[result][1], part, report)
+    return f"{retest_records.line(unpassed)}\n{_page(_STATES[result][1], part, report)}"
 
 
 def _page(what: str, part: WorkflowPart, content: str) -> str:

@@ -23,7 +23,7 @@ _TRIES: Final = 3
 _FIRST_PAUSE: Final = 5.0  # seconds, in which the effect of a request without an answer becomes visible
 _LONGEST_PAUSE: Final = 30.0  # seconds
 _MOST_CANCELLED: Final = 20  # the newest runs
-_MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,300}) -->\r?(?:\n|$)")
+_MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,500}) -->\r?(?:\n|$)")
 
 T = TypeVar("T")
 

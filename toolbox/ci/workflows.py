@@ -213,7 +213,7 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
         "ref": ref,
         "why": why,
         "variables": {**variables, environ.RESULTS_BASELINE: " || ".join(_on_default_branch(workflow))},
-        "comment_variables": variables,
+        "comment_variables": {**variables, "RETEST": "needs.gate.outputs.retest"},
         "write_revision": _write_revision(workflow.revision or ""),
         "flags": " ".join(_flags(workflow)),
         "clean_up": " ".join(["resources", "reap", project, *_presets(workflow.presets)]),

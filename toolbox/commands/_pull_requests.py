@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from toolbox.ci import comment_gate, comment_texts
-from toolbox.ci.comment_gate import Decision, Job
+from toolbox.ci import comment_gate, comment_texts, earlier_runs, retest_records
+from toolbox.ci.comment_gate import Decision
+from toolbox.ci.comment_job import Job
+from toolbox.ci.comment_runs import CommentRun
+from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.commands import _comment_runs
 from toolbox.model.errors import UsageError, describe
 from toolbox.model.verdicts import ExitCode
 from toolbox.reports.forge import github
 from toolbox.runs import layout, run_reader
+from toolbox.runs.run_state import RunState
 from toolbox.system import places
 
 log = logging.getLogger(__name__)
 
-_MOST_DETAILS: Final = 60_000  # bytes; an issue or a comment has at most 65,536 characters
 _MOST_REPORTS: Final = 6
 _RESULTS: Final = {
     ExitCode.PASSED: "success",
@@ -26,6 +30,24 @@ _RESULTS: Final = {
     ExitCode.SIGTERM: "cancelled",
     ExitCode.DEADLINE: "cancelled",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """The flags of `ci run` in a job.
+
+    Args:
+        revision: what `ci pin` printed in another job, which has admitted the comment and shows the result; None if
+            this job does this.
+        retest: what `ci pin` printed for `/retest`; empty or None without `/retest`.
+        deadline: the time limit of all runs in seconds; None for that of the workflow.
+    """
+
+    revision: str | None
+    retest: str | None
+    override_files: Sequence[Path]
+    deadline: float | None
+    as_json: bool
 
 
 def pin(job: Job) -> str | None:
@@ -38,39 +60,40 @@ def pin(job: Job) -> str | None:
     if job.event.pull_request is None:
         raise UsageError("ci pin: the job was not started by a comment on a pull request: use `ci run`")
     admission = comment_gate.admit(job)
-    return None if admission.revision is None else f"revision={admission.revision}"
+    if admission.revision is None:
+        return None
+    earlier = [] if admission.earlier is None else [f"retest={retest_records.encoded(admission.earlier)}"]
+    return "\n".join([f"revision={admission.revision}", *earlier])
 
 
-def run(
-    job: Job, *, revision: str | None, override_files: Sequence[Path], deadline: float | None, as_json: bool
-) -> int:
+def run(job: Job, flags: RunFlags) -> int:
     """Run what the comment of a job requests, and return the exit code.
-
-    Args:
-        revision: what `ci pin` printed in another job, which has admitted the comment and shows the result; None if
-            this job does this.
 
     Raises:
         UsageError: the comment is refused.
         InfrastructureError: the forge refused a request.
     """
-    deadline = deadline or job.workflow.timeout
-    if revision is not None:
-        runs = comment_gate.requested(job, job.settings(revision, override_files))
-        _comment_runs.announce(runs, as_json=as_json)
-        return _comment_runs.run_all(runs, deadline=deadline, as_json=as_json).exit_code
-    admission = comment_gate.admit(job, override_files)
+    if flags.revision is not None:
+        earlier = retest_records.decoded(flags.retest) if flags.retest else None
+        runs = comment_gate.requested(job, job.settings(flags.revision, flags.override_files, earlier))
+        return _run_all(job, runs, flags).exit_code
+    admission = comment_gate.admit(job, flags.override_files)
     if admission.decision is not Decision.START:
         return ExitCode.PASSED if admission.decision is Decision.ANSWERED else ExitCode.NOTHING_RAN
     outcome = _comment_runs.Outcome(ExitCode.ERROR)
     try:
-        _comment_runs.announce(admission.runs, as_json=as_json)
-        outcome = _comment_runs.run_all(admission.runs, deadline=deadline, as_json=as_json)
+        outcome = _run_all(job, admission.runs, flags)
     finally:
         with comment_gate.not_fatal("the result could not be shown on the pull request"):
             result = _RESULTS.get(ExitCode(outcome.exit_code), "failure")
             log.info("the report is %s", _show_end(job, result, admission.revision, outcome.directories))
     return outcome.exit_code
+
+
+def _run_all(job: Job, runs: Sequence[CommentRun], flags: RunFlags) -> _comment_runs.Outcome:
+    deadline = job.workflow.timeout if flags.deadline is None else flags.deadline
+    _comment_runs.announce(runs, as_json=flags.as_json)
+    return _comment_runs.run_all(runs, deadline=deadline, as_json=flags.as_json)
 
 
 def show_end(job: Job, result: str, revision: str) -> str:
@@ -91,18 +114,33 @@ def newest_runs() -> list[Path]:
 
 def reports(directories: Sequence[Path]) -> str:
     """Return reports of runs as Markdown; empty if there is no run."""
-    shown = directories[-_MOST_REPORTS:]
-    limit = _MOST_DETAILS // max(1, len(shown))
-    texts = []
-    for directory in shown:
+    shown = _readable(directories[-_MOST_REPORTS:])
+    limit = comment_texts.MOST_DETAILS // max(1, len(shown))
+    return "\n\n".join(github.render(state, limit=limit) for state in shown)
+
+
+def _readable(directories: Sequence[Path]) -> list[RunState]:
+    states = []
+    for directory in directories:
         try:
-            texts.append(github.render(run_reader.read(directory), limit=limit))
+            states.append(run_reader.read(directory))
         except Exception as error:  # noqa: BLE001  # code under test may have written the run
             log.warning("there is no report of the run %s: %s", directory.name, describe(error))
-    return "\n\n".join(texts)
+    return states
+
+
+def _unpassed(directories: Sequence[Path]) -> list[EarlierRun] | None:
+    """Return what did not pass in the runs; None if no run can be read."""
+    states = _readable(directories)
+    try:
+        runs = [earlier_runs.of(state) for state in states]
+    except UsageError as error:
+        log.warning("/retest will not find these runs: %s", describe(error))
+        return None
+    return [run for run in runs if run is not None] if states else None
 
 
 def _show_end(job: Job, result: str, revision: str | None, directories: Sequence[Path]) -> str:
-    address = job.publish(comment_texts.ended(job.part, result, reports(directories)))
+    address = job.publish(comment_texts.ended(job.part, result, reports(directories), _unpassed(directories)))
     job.set_status(revision, *comment_texts.status(result))
     return address

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -28,7 +27,7 @@ from toolbox.runs import run_reader
 from toolbox.system import environ, places, redaction
 
 if TYPE_CHECKING:
-    from toolbox.ci.comment_gate import Job
+    from toolbox.ci.comment_job import Job
     from toolbox.config.contracts.ci import Contract
 
 log = logging.getLogger(__name__)
@@ -67,6 +66,7 @@ class Ci:
         project: str | None = None,
         workflow: str | None = None,
         revision: str | None = None,
+        retest: str | None = None,
         forge: Forge = None,
         presets: Presets = None,
         overrides: str | None = None,
@@ -97,6 +97,7 @@ class Ci:
             workflow: an entry of ci.workflows in the configuration, which gives the presets, the time limit, the field
                 of the revision, and the presets that a comment may choose.
             revision: the revision that `ci pin` printed in another job, which has checked the comment and reports.
+            retest: what `ci pin` printed for the command /retest; empty without this command.
             presets: the presets to apply before the presets of the comment.
             overrides: the names of files with overrides. The overrides of the comment are applied after them.
             deadline: the time limit of all runs of the comment together, in seconds. A run that exceeds it ends with
@@ -106,18 +107,17 @@ class Ci:
         if values:
             raise UsageError("ci run: --overrides must name files: put the mapping into a file")
         if text is None or workflow is not None:
-            return _run_job(
-                text,
-                project,
-                workflow,
-                forge,
-                presets,
-                artifact_dir,
-                revision=revision,
-                override_files=files,
-                deadline=deadline,
-                as_json=format == "json",
-            )
+            from toolbox.commands import _pull_requests
+
+            if project is None or workflow is None:
+                raise UsageError(
+                    "ci run needs --text='/test PROJECT', or --project and --workflow in a job of a CI system"
+                )
+            if presets is not None:
+                raise UsageError("ci run: --presets cannot be used with --workflow, whose presets are used")
+            flags = _pull_requests.RunFlags(revision, retest, files, deadline, format == "json")
+            with refusals.short():
+                return _pull_requests.run(_job(project, workflow, forge, text, artifact_dir), flags)
         if revision is not None or forge is not None:
             raise UsageError("ci run: --revision and --forge need --project and --workflow")
         with refusals.short():
@@ -211,12 +211,12 @@ class Ci:
         Args:
             result: the result of the job that ran the workflow.
         """
-        from toolbox.ci import comment_gate, current_forge, failure_issue
+        from toolbox.ci import comment_job, current_forge, failure_issue
         from toolbox.commands import _pull_requests
         from toolbox.github import github_api
 
         api = github_api.from_environment()
-        part = comment_gate.part_of(project, workflow, current_forge.find("github"))
+        part = comment_job.part_of(project, workflow, current_forge.find("github"))
         run = failure_issue.WorkflowRun(
             part.project,
             part.workflow,
@@ -264,43 +264,16 @@ class Ci:
         return "\n".join([exported.address, *(f"deleted: {folder}" for folder in exported.expired)])
 
 
-def _job(project: str, workflow: str, forge: str | None) -> Job:
-    """Return the job of this process, which a comment started."""
-    from toolbox.ci import comment_gate, current_forge
-
-    current = current_forge.find(forge)
-    return comment_gate.of_event(project, workflow, current, current.event())
-
-
-def _run_job(
-    text: str | None,
-    project: str | None,
-    workflow: str | None,
-    forge: str | None,
-    presets: list[str] | None,
-    artifact_dir: Path | None,
-    *,
-    revision: str | None,
-    override_files: Sequence[Path],
-    deadline: float | None,
-    as_json: bool,
-) -> int | str:
-    """Run what the comment that started this job requests; or a text, as a job of the workflow would run it."""
-    from toolbox.ci import comment_gate, current_forge
-    from toolbox.commands import _pull_requests
+def _job(
+    project: str, workflow: str, forge: str | None, text: str | None = None, artifact_dir: Path | None = None
+) -> Job:
+    """Return the job that a comment started; or that a person at a terminal starts with a text."""
+    from toolbox.ci import comment_job, current_forge
     from toolbox.model.forge_data import CommentEvent
 
-    if project is None or workflow is None:
-        raise UsageError("ci run needs --text='/test PROJECT [PRESET ...]', or --project and --workflow in a CI job")
-    if presets is not None:
-        raise UsageError(f"ci run: --presets cannot be used with --workflow: ci.workflows.{workflow} has the presets")
-    current = current_forge.find(current_forge.TERMINAL if text is not None else forge)
-    event = CommentEvent(text) if text is not None else current.event()
-    job = comment_gate.of_event(project, workflow, current, event, artifact_dir=artifact_dir)
-    with refusals.short():
-        return _pull_requests.run(
-            job, revision=revision, override_files=override_files, deadline=deadline, as_json=as_json
-        )
+    current = current_forge.find(forge if text is None else current_forge.TERMINAL)
+    events = current.events() if text is None else [CommentEvent(text)]
+    return comment_job.of_events(project, workflow, current, events, artifact_dir=artifact_dir)
 
 
 def _known_secrets(directory: Path) -> Contract:

@@ -349,14 +349,22 @@ class Forge(Protocol):
     def is_current() -> bool:
         """Return whether this process runs in a job of the CI system."""
 
-    def event(self) -> CommentEvent | None:
-        """Return the comment that started the job; None if no comment did."""
+    def events(self) -> Sequence[CommentEvent]:
+        """Return the comment that started the job; nothing if no comment did.
+
+        If the CI system does not tell which comment it was, return all that it may have been, the newest first. The
+        newest comment whose author may start runs counts.
+        """
 
     def run(self) -> CiRun:
         """Return the run to which the job belongs. All of its jobs have the same run."""
 
     def pull_requests(self) -> PullRequests:
-        """Return the pull requests of the repository of the event. Only called if the event has a pull request."""
+        """Return the pull requests of the repository of the event. Only called if the event has a pull request.
+
+        The repository and the address of the forge come from the environment of the job, never from an event, which can
+        be forged.
+        """
 
     def cancel(self, run: str) -> bool:
         """Cancel another run, and return whether it was running.

@@ -15,9 +15,9 @@ class Forge:
         """Return False: every process that is not a job has this forge."""
         return False
 
-    def event(self) -> CommentEvent | None:
-        """Return None: a person passes the text of the comment with `--text`."""
-        return None
+    def events(self) -> list[CommentEvent]:
+        """Return nothing: a person passes the text of the comment with `--text`."""
+        return []
 
     def run(self) -> CiRun:
         """Return the only run of a terminal."""

@@ -39,17 +39,17 @@ class Payload(BaseModel):
     issue: _Issue
 
 
-def read(variable: str) -> CommentEvent | None:
-    """Return the comment in the file that an environment variable names; None if it is not on a pull request.
+def read(variable: str) -> list[CommentEvent]:
+    """Return the comment in the file that an environment variable names; nothing if it is not on a pull request.
 
     Raises:
         UsageError: there is no such file, or it does not contain the event of a comment.
     """
     payload = event_files.read(variable).parsed(Payload)
     if payload.issue.pull_request is None:
-        return None
+        return []
     comment = payload.comment
-    return CommentEvent(
+    event = CommentEvent(
         text=comment.body,
         author=comment.user.login if comment.user else "",
         pull_request=payload.issue.number,
@@ -57,3 +57,4 @@ def read(variable: str) -> CommentEvent | None:
         created=comment.created_at,
         action=payload.action,
     )
+    return [event]

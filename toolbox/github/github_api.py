@@ -164,29 +164,23 @@ ACTIONS_BOT: Final = "github-actions[bot]"
 """The account of the tokens of jobs of GitHub Actions."""
 
 
-def from_environment() -> GitHubApi:
-    """Return the API of the repository that `$GITHUB_REPOSITORY` names, with the token of `$GH_TOKEN`.
+def from_environment(repository: str | None = None, token_variable: str | None = None) -> GitHubApi:
+    """Return the API of a repository, with a token of the environment.
+
+    Args:
+        repository: the owner and the name; by default the value of `$GITHUB_REPOSITORY`.
+        token_variable: the variable with the token; by default `$GH_TOKEN` or `$GITHUB_TOKEN`.
 
     Raises:
         UsageError: a variable is missing or wrong.
         ConfigurationError: PyGithub is not installed.
     """
-    repository = environ.get("GITHUB_REPOSITORY") or ""
-    token = next((value for name in _TOKENS if (value := environ.get(name))), None)
+    names = _TOKENS if token_variable is None else (token_variable,)
+    token = next((value for name in names if (value := environ.get(name))), None)
     if token is None:
-        raise UsageError(f"${_TOKENS[0]} is not set: give the step the token of the job, `${{{{ github.token }}}}`")
-    return GitHubApi(repository, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
-
-
-def with_token_of(variable: str) -> GitHubApi | None:
-    """Return the API with the token in an environment variable; None if the variable is not set.
-
-    Raises:
-        UsageError: `$GITHUB_REPOSITORY` is missing or wrong.
-    """
-    token = environ.get(variable)
-    repository = environ.get("GITHUB_REPOSITORY") or ""
-    return None if token is None else GitHubApi(repository, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
+        raise UsageError(f"${names[0]} is not set: in GitHub Actions, pass `${{{{ github.token }}}}` to the step")
+    name = repository or environ.get("GITHUB_REPOSITORY") or ""
+    return GitHubApi(name, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
 
 
 def quoted_path(text: str) -> str:

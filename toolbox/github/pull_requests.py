@@ -22,6 +22,7 @@ from toolbox.model.errors import RefusedRequest, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.forge_data import Commenters, CommentEvent, CommitStatus, PostedComment
 from toolbox.model.text import abbreviated
+from toolbox.system import environ
 
 _MAY_WRITE: Final = frozenset({"admin", "maintain", "write"})
 _LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,99})")
@@ -104,6 +105,17 @@ class GitHubPullRequests:
                 "  look at its latest commits, and comment again"
             )
         return revision
+
+    def events(self, number: int) -> Iterator[CommentEvent]:
+        """Yield the comments of a pull request as events, the oldest first.
+
+        Raises:
+            InfrastructureError: GitHub refused a request.
+        """
+        for comment in self._api.items(f"issues/{number}/comments"):
+            posted = _posted(comment)
+            created = _time(comment.get("created_at"))
+            yield CommentEvent(posted.text, posted.author, number, posted.id, created)
 
     def account(self) -> str:
         """Return the login of the account that writes comments.
@@ -217,3 +229,18 @@ def _time(text: Any) -> dt.datetime | None:
     except ValueError:
         return None
     return None if time.tzinfo is None else time
+
+
+def from_environment(repository: str | None = None, *, allows_forks: bool = False) -> GitHubPullRequests:
+    """Return the pull requests of a repository, with the tokens of the environment.
+
+    Args:
+        repository: the owner and the name; by default the value of `$GITHUB_REPOSITORY`.
+        allows_forks: whether pull requests of forks may be tested.
+
+    Raises:
+        UsageError: a variable is missing or wrong.
+    """
+    reads_members = environ.get(MEMBERS_TOKEN) is not None
+    members_api = github_api.from_environment(repository, MEMBERS_TOKEN) if reads_members else None
+    return GitHubPullRequests(github_api.from_environment(repository), members_api, allows_forks=allows_forks)

@@ -55,20 +55,20 @@ class Payload(BaseModel):
     merge_request: _MergeRequest | None = None
 
 
-def read(variable: str) -> CommentEvent | None:
-    """Return the note in the file that an environment variable names; None if it is not a note on a merge request.
+def read(variable: str) -> list[CommentEvent]:
+    """Return the note in the file that an environment variable names; nothing if it is not on a merge request.
 
     Raises:
         UsageError: there is no such file, or it does not contain the event of a webhook.
     """
     event = event_files.read(variable)
     if event.parsed(_Kind).object_kind != _NOTE:
-        return None
+        return []
     payload = event.parsed(Payload)
     note = payload.object_attributes
     if payload.merge_request is None or note.noteable_type != _MERGE_REQUEST or note.system:
-        return None
-    return CommentEvent(
+        return []
+    comment = CommentEvent(
         text=note.note,
         author=payload.user.username,
         pull_request=payload.merge_request.iid,
@@ -76,3 +76,4 @@ def read(variable: str) -> CommentEvent | None:
         created=note.created_at,
         action=_ACTIONS.get(note.action, CommentAction.EDITED),
     )
+    return [comment]

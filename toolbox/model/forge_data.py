@@ -26,6 +26,8 @@ class CommentEvent:
         id: the number of the comment on the forge.
         created: when the comment was created; None if there is no pull request.
         revision: the revision that the CI system has pinned for the job; None if it pins no revision.
+        job: the name by which `/test JOB` addresses this job, if the comment may also contain commands for other jobs
+            and programs; None if all of its commands are for this job.
     """
 
     text: str
@@ -35,6 +37,7 @@ class CommentEvent:
     created: dt.datetime | None = None
     action: CommentAction = CommentAction.CREATED
     revision: str | None = None
+    job: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class CiRun:
     """A run of a CI system, which may have several jobs.
 
     Args:
-        id: identifies the run on the CI system: letters, digits, `.`, `_` and `-`.
+        id: identifies the run on the CI system: at most 200 letters, digits, `.`, `_` and `-`.
         url: the page of the run; empty if there is none.
     """
 

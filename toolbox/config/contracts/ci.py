@@ -21,7 +21,7 @@ ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
 _RESERVED_VARIABLES: Final = frozenset(
     {
-        *("GH_TOKEN", "PATH", "RESULT", "REVISION"),
+        *("GH_TOKEN", "PATH", "RESULT", "RETEST", "REVISION"),
         *("TOPGALLANT_MEMBERS_TOKEN", "TOPGALLANT_RESULTS_BASELINE"),
     }
 )
