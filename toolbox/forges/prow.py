@@ -30,7 +30,7 @@ _BUCKET: Final = "test-platform-results"
 # Build ids are snowflakes: milliseconds since this time, in all bits except the last 22.
 _EPOCH: Final = dt.datetime(2010, 11, 4, 1, 42, 54, 657_000, tzinfo=dt.UTC)
 _SNOWFLAKE_BITS: Final = 22
-_SHORTEST_SNOWFLAKE: Final = 17  # digits; shorter ids are counters
+_SNOWFLAKE = re.compile(r"[0-9]{17,19}")  # shorter ids are counters
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[\w.-]+$", max_length=200)]
 
@@ -72,10 +72,9 @@ class _JobSpec(BaseModel):
     @property
     def started(self) -> dt.datetime:
         """When the job was created; the present time if its id does not tell it."""
-        now = dt.datetime.now(dt.UTC)
-        if not self.buildid.isdecimal() or len(self.buildid) < _SHORTEST_SNOWFLAKE:
-            return now
-        return min(now, _EPOCH + dt.timedelta(milliseconds=int(self.buildid) >> _SNOWFLAKE_BITS))
+        if not _SNOWFLAKE.fullmatch(self.buildid):
+            return dt.datetime.now(dt.UTC)
+        return _EPOCH + dt.timedelta(milliseconds=int(self.buildid) >> _SNOWFLAKE_BITS)
 
     def is_addressed_by(self, name: str) -> bool:
         """Return whether `/test NAME` starts this job.

@@ -100,7 +100,7 @@ def test_a_missing_token_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
     for name in ("GH_TOKEN", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UsageError, match=r"\$GH_TOKEN is not set: give the step the token of the job"):
+    with pytest.raises(UsageError, match=r"\$GH_TOKEN is not set: in GitHub Actions, pass"):
         github_api.from_environment()
 
 
