@@ -7,6 +7,7 @@ jobs wrote.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -73,6 +74,7 @@ class Runner:
         self.summary = home / "summary"
         self.secrets = {"DATABASE": "secret-of-the-database"}
         self._artifacts: dict[str, Path] = {}
+        self._event = {"name": "workflow_dispatch", "payload": "{}"}
         home.mkdir(exist_ok=True)
 
     def run(
@@ -91,6 +93,7 @@ class Runner:
             "run_attempt": 1,
             **github,
         }
+        self._event.update(name=event, payload=json.dumps(facts["event"]))
         jobs: dict[str, Job] = {}
         for name, job in content["jobs"].items():
             needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
@@ -169,6 +172,7 @@ class Runner:
             file.write_text("")
         (self.home / "temp").mkdir(exist_ok=True)
         (self.home / "script").write_text(script)
+        (self.home / "event.json").write_text(self._event["payload"])
         completed = subprocess.run(
             [*_BASH, str(self.home / "script")],
             cwd=self.directory,
@@ -179,6 +183,8 @@ class Runner:
                 "TOPGALLANT_NO_VENV": "1",
                 "GITHUB_API_URL": self.server.url,
                 "GITHUB_ACTIONS": "true",
+                "GITHUB_EVENT_NAME": self._event["name"],
+                "GITHUB_EVENT_PATH": str(self.home / "event.json"),
                 "GITHUB_REPOSITORY": REPOSITORY,
                 "GITHUB_SERVER_URL": "https://github.com",
                 "GITHUB_RUN_ID": str(run_id),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolbox.model.errors import InfrastructureError
+from toolbox.model.errors import RefusedRequest
 
 
 class FakeApi:
@@ -22,10 +22,14 @@ class FakeApi:
         self.queries: dict[str, dict[str, str | int]] = {}
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
 
+    def of(self, repository: str) -> FakeApi:
+        assert repository == self.repository
+        return self
+
     def get(self, path: str, **query: str | int) -> Any:
         self.queries[path] = query
         if path not in self.answers:
-            raise InfrastructureError(f"GitHub refused GET {path}: Not Found (HTTP 404)")
+            raise RefusedRequest(f"GitHub refused GET {path}: Not Found (HTTP 404)", 404)
         return self.answers[path]
 
     def items(self, path: str, **query: str | int) -> Iterator[Mapping[str, Any]]:

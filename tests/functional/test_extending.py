@@ -16,7 +16,7 @@ ROOT = places.builtin_root()
 PAGE = ROOT / "docs/extending.md"
 # Matches a path in backquotes on its own line, and the code block below that line.
 EXAMPLE = re.compile(r"^`(?P<path>[\w./]+)`\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-CONFORMANCE = [f"tests/conformance/test_{name}.py" for name in ("plugins", "commands", "backends_endings")]
+CONFORMANCE = [f"tests/conformance/test_{name}.py" for name in ("plugins", "commands", "forges", "backends_endings")]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def documented(workspace: Workspace) -> Workspace:
     kinds = {path.partition("/")[0] for path in examples}
     assert kinds == {
         "commands", "roles", "checks", "comparators", "metrics",
-        "backends", "reports", "projects", "config", "command_args"
+        "backends", "reports", "forges", "projects", "config", "command_args"
     }  # fmt: skip
     return workspace.write(examples)
 
@@ -81,7 +81,13 @@ def test_extensions_of_the_workspace_win_over_installed_packages(documented: Wor
 
 
 def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None:
-    only = ["-k", "steady or percentile or totals or disk or (few_threads and program)", "-v", "-p", "no:cacheprovider"]
+    only = [
+        "-k",
+        "steady or percentile or totals or woodpecker or disk or (few_threads and program)",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *only, *CONFORMANCE],
         env={**environ.everything(), "TOPGALLANT_WORKSPACE": str(documented.directory)},
@@ -91,7 +97,15 @@ def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    for name in ("[steady]", "[percentile]", "-totals]", "[disk measure]", "[disk_measure]", "[few_threads]"):
+    for name in (
+        "[steady]",
+        "[percentile]",
+        "-totals]",
+        "[woodpecker]",
+        "[disk measure]",
+        "[disk_measure]",
+        "[few_threads]",
+    ):
         assert name in done.stdout, f"{name} is not covered"
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from toolbox.ci import earlier_runs, refusals
-from toolbox.ci.earlier_runs import TARGET
+from toolbox.ci.earlier_runs import TARGET, EarlierRun
 from toolbox.ci.refusals import Fault, quoted
 from toolbox.ci.slash import CommentRequest, Quarantine, RetestRequest, TestRequest
 from toolbox.config import outside, paths, presets
@@ -47,14 +47,18 @@ class Settings:
         presets: the presets to apply before the presets of the comment.
         choices: the only presets that the comment may name; None for any preset.
         override_files: files with overrides, which may change any field.
+        trusted_overrides: overrides of any fields, which the comment must not change: the pinned revision.
         artifact_dir: the directory of the runs; None for the default directory.
+        earlier: what `/retest` repeats; None to repeat what did not pass in the newest run in the directory.
     """
 
     project: str | None = None
     presets: Sequence[str] = ()
     choices: Collection[str] | None = None
     override_files: Sequence[Path] = ()
+    trusted_overrides: Mapping[str, str] = field(default_factory=dict)
     artifact_dir: Path | None = None
+    earlier: Sequence[EarlierRun] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault
         runs.append(_Checker(test.line_of(), settings, faults).test(test))
         if len(faults) > _MOST_FAULTS:
             break
-    runs += [_Checker(retest.line, settings, faults).retest(retest) for retest in comment.retest]
+    for retest in comment.retest:
+        runs += _Checker(retest.line, settings, faults).retest(retest)
     refusals.raise_for(faults)
     return [run for run in runs if run is not None]
 
@@ -124,7 +129,10 @@ class _Checker:
             ),
             override_files=self._settings.override_files,
             is_from_outside=True,
-            trusted_overrides={TARGET: job.target} if job and job.target else {},
+            trusted_overrides={
+                **self._settings.trusted_overrides,
+                **({TARGET: job.target} if job and job.target else {}),
+            },
             phases=self._phases(test),
             artifact_dir=self._settings.artifact_dir,
         )
@@ -132,18 +140,27 @@ class _Checker:
         described = " ".join(filter(None, ("/test", test.job, test.project, *test.presets)))
         return CommentRun(self._line, described, _noted(run)) if len(self._faults) == faults_before else None
 
-    def retest(self, retest: RetestRequest) -> CommentRun | None:
-        """Return the run that a retest requests; None if it has faults."""
+    def retest(self, retest: RetestRequest) -> list[CommentRun | None]:
+        """Return the runs that a retest requests; None in place of a run that has faults."""
         try:
-            past = earlier_runs.newest(retest.project or self._settings.project, self._settings.artifact_dir)
+            if (runs := self._settings.earlier) is None:
+                runs = [earlier_runs.newest(retest.project or self._settings.project, self._settings.artifact_dir)]
         except UsageError as error:
             self._add(str(error))
-            return None
+            return []
+        if not runs:
+            self._add("/retest: everything passed in the newest run, so there is nothing to repeat: use /test")
+        return [self._repeated(past) for past in runs]
+
+    def _repeated(self, past: EarlierRun) -> CommentRun | None:
+        """Return the run that repeats what did not pass in an earlier run; None if it has faults."""
         if (known := self._configure(past.project)) is None:
             return None
         block = known.block(outside.BLOCK, Contract)
         self._check_choices(past.chosen_presets(self._settings.presets, block))
-        run = past.repeated(block, self._settings.presets, self._settings.override_files)
+        run = past.repeated(
+            block, self._settings.presets, self._settings.override_files, self._settings.trusted_overrides
+        )
         run = replace(run, artifact_dir=self._settings.artifact_dir)
         if self._configured(run, self._forbidden) is None:
             return None
@@ -157,19 +174,35 @@ class _Checker:
         if (allowed := self._settings.project) is not None and project != allowed:
             self._add(f"the comment requests the project {quoted(project)}, but only {allowed} is allowed here")
             return None
-        run = RunRequest(project, self._settings.presets, override_files=self._settings.override_files)
+        settings = self._settings
+        run = RunRequest(
+            project,
+            settings.presets,
+            override_files=settings.override_files,
+            is_from_outside=True,
+            trusted_overrides=settings.trusted_overrides,
+        )
         return self._configured(run, self._forbidden)
 
     def _configured(self, run: RunRequest, on_forbidden: Callable[[str, str], None]) -> Configuration | None:
         """Return the configuration of a run; None if there is a fault."""
         try:
-            return request.configure(run)[1]
+            known = request.configure(run)[1]
+            self._check_trusted(known)
         except ForbiddenOverrides as error:
             for fault, path in error.faults.items():
                 on_forbidden(path, fault)
         except UsageError as error:
             self._add(str(error))
+        else:
+            return known
         return None
+
+    def _check_trusted(self, known: Configuration) -> None:
+        """Check that the comment has not changed the fields of trusted overrides."""
+        for path, value in self._settings.trusted_overrides.items():
+            if known.written(path) != value:
+                raise UsageError(f"a comment may not change `{path}`, which has the value {value}")
 
     def _forbidden(self, path: str, fault: str) -> None:
         del path

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from toolbox.ci import announcements, refusals
+from toolbox.ci import announcements, refusals, retest_records, slash
 from toolbox.ci.comment_runs import CommentRun
-from toolbox.ci.run_comment import LONGEST, State, WorkflowPart
+from toolbox.ci.earlier_runs import EarlierRun
+from toolbox.ci.run_comment import LONGEST, WorkflowPart
+from toolbox.config.contracts.ci import Contract
+from toolbox.model.forge_data import CommitState
 from toolbox.reports.forge import github
 
-_ROOM: Final = 1000  # characters for the marker, the heading and the link
+_ROOM: Final = retest_records.LONGEST + 1000  # characters for the marker, the record, the heading and the link
+MOST_DETAILS: Final = LONGEST - _ROOM
+"""The largest size of a report."""
 _MOST_LINES: Final = 30
 _STATES: Final = {
-    "pending": (State.PENDING, "runs"),
-    "success": (State.SUCCESS, "passed"),
-    "failure": (State.FAILURE, "did not pass"),
-    "cancelled": (State.ERROR, "was cancelled, or exceeded its time limit"),
-    "skipped": (State.ERROR, "was skipped"),
+    "pending": (CommitState.PENDING, "runs"),
+    "success": (CommitState.SUCCESS, "passed"),
+    "failure": (CommitState.FAILURE, "did not pass"),
+    "cancelled": (CommitState.ERROR, "was cancelled, or exceeded its time limit"),
+    "skipped": (CommitState.ERROR, "was skipped"),
 }
 
 
-def status(result: str) -> tuple[State, str]:
+def status(result: str) -> tuple[CommitState, str]:
     """Return the state and the description of the commit status for the result of a job."""
     return _STATES[result]
 
@@ -33,7 +38,8 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
         UsageError: the comment requests something that is not possible.
     """
     lines = [line for run in runs for line in announcements.understood(run, needs_secrets=False)]
-    return _page("will run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    page = _page("will run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return f"{retest_records.line(None)}\n{page}"
 
 
 def refused(part: WorkflowPart, reason: str) -> str:
@@ -42,22 +48,37 @@ def refused(part: WorkflowPart, reason: str) -> str:
     return _page("does not run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
-def cancelled(part: WorkflowPart, numbers: Sequence[str]) -> str:
-    """Return the comment that says which workflow runs were cancelled."""
-    pages = part.url.rpartition("/")[0]
-    links = ", ".join(f"[{number}]({pages}/{number})" for number in numbers)
-    return _page("does not run any more" if numbers else "was not running", part, links and f"Cancelled: {links}")
+def cancelled(part: WorkflowPart, runs: Sequence[str]) -> str:
+    """Return the comment that says which runs were cancelled."""
+    pages, _, own = part.url.rpartition("/")
+    links = ", ".join(f"[{run}]({pages}/{run})" if own == part.run else f"`{run}`" for run in runs)
+    return _page("does not run any more" if runs else "was not running", part, links and f"Cancelled: {links}")
 
 
-def ended(part: WorkflowPart, result: str, report: str) -> str:
+def helped(part: WorkflowPart, block: Contract) -> str:
+    """Return the comment that lists the commands, and what the configuration allows."""
+    names = {
+        "presets that a comment may choose": block.workflows[part.workflow].comment_presets,
+        "jobs": block.named_jobs,
+        "clusters": block.clusters,
+        "fields that /var may change": block.overridable,
+    }
+    allowed = [f"{label}: {', '.join(values)}" for label, values in names.items() if values]
+    lines = [*slash.HELP.splitlines(), *([""] if allowed else []), *allowed]
+    return _page("accepts these commands", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+
+
+def ended(part: WorkflowPart, result: str, report: str, unpassed: Sequence[EarlierRun] | None) -> str:
     """Return the comment about the end of the workflow run.
 
     Args:
         report: a report of the run as Markdown; empty if there is none.
+        unpassed: what did not pass, for `/retest`; None if nothing is known about the run.
     """
-    return _page(_STATES[result][1], part, report)
+    return f"{retest_records.line(unpassed)}\n{_page(_STATES[result][1], part, report)}"
 
 
 def _page(what: str, part: WorkflowPart, content: str) -> str:
-    head = f"**Topgallant**: `{part.project}` {what} ([workflow `{part.workflow}`]({part.url}))"
+    workflow = f"workflow `{part.workflow}`"
+    head = f"**Topgallant**: `{part.project}` {what} ({f'[{workflow}]({part.url})' if part.url else workflow})"
     return "\n\n".join([head, content] if content and len(content) <= LONGEST - _ROOM else [head])

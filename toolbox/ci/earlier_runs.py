@@ -1,4 +1,4 @@
-"""Finds the run that `/retest` repeats, and makes the request that repeats what did not pass.
+"""Finds the run that `/retest` repeats in a terminal, and makes the request that repeats what did not pass.
 
 The overrides of the earlier run are checked again as overrides of a comment: a person may have started the run by hand
 with overrides that a comment may not use.
@@ -52,22 +52,25 @@ class EarlierRun:
         listed = {preset for entry in entries for preset in entry.presets}
         return [name for name in self.request.presets if name not in given and name not in listed]
 
-    def repeated(self, block: Contract, given: Sequence[str], files: Sequence[Path]) -> RunRequest:
+    def repeated(
+        self, block: Contract, given: Sequence[str], files: Sequence[Path], replaced: Mapping[str, str]
+    ) -> RunRequest:
         """Return the request that repeats the run.
 
         Args:
             block: the block `ci` of the configuration. The target of one of its jobs may be used again.
             given: the presets of the caller, which are applied first.
             files: the files of the caller with overrides. Other files of the run count as overrides of a comment.
+            replaced: trusted overrides of the caller, which replace those of the run.
 
         Raises:
             UsageError: a file with overrides cannot be read.
         """
         past = tuple(self.request.presets)
-        overrides = dict(self._overrides(files))
+        overrides = {path: value for path, value in self._overrides(files) if path not in replaced}
         targets = {job.target for job in block.named_jobs.values() if job.target}
         is_trusted = isinstance(overrides.get(TARGET), str) and overrides[TARGET] in targets
-        trusted = {TARGET: overrides.pop(TARGET)} if is_trusted else {}
+        trusted = {**replaced, **({TARGET: overrides.pop(TARGET)} if is_trusted else {})}
         return RunRequest(
             self.project,
             past if past[: len(given)] == tuple(given) else (*given, *past),
@@ -106,21 +109,31 @@ def newest(project: str | None, artifact_dir: Path | None) -> EarlierRun:
     state = run_reader.read(runs[-1])
     if state.state is State.RUNNING:
         raise UsageError(f"/retest: the run {state.run} has not ended: wait for its end")
-    return EarlierRun(runs[-1].name, RunRequest.read(runs[-1]), _unpassed(state, runs[-1]))
+    if (past := of(state)) is None:
+        raise UsageError(f"/retest: {_all_passed(state)}: /test {state.project} runs everything again")
+    return past
 
 
-def _unpassed(state: RunState, directory: Path) -> tuple[str, ...] | None:
-    cells = RunDirectory(directory).read_plan().get("cells")
-    nothing = f"so there is nothing to repeat: /test {state.project} runs everything again"
+def of(state: RunState) -> EarlierRun | None:
+    """Return what did not pass in a run; None if everything passed.
+
+    Raises:
+        DamagedFile: the request of the run cannot be read.
+    """
+    cells = RunDirectory(state.directory).read_plan().get("cells")
     if not isinstance(cells, list):
-        if state.finished is not None and state.finished.verdict.is_pass:
-            raise UsageError(f"/retest: the run {state.run} passed, {nothing}")
-        return None
+        has_passed = state.finished is not None and state.finished.verdict.is_pass
+        return None if has_passed else EarlierRun(state.directory.name, RunRequest.read(state.directory), None)
     passed = {step.identity for step in state.cells if step.verdict is not None and step.verdict.is_pass}
     unpassed = tuple(identity for identity in _ids(cells) if identity not in passed)
-    if not unpassed:
-        raise UsageError(f"/retest: no cell failed of the {counted(len(cells), 'cell')} of {state.run}, {nothing}")
-    return unpassed
+    return EarlierRun(state.directory.name, RunRequest.read(state.directory), unpassed) if unpassed else None
+
+
+def _all_passed(state: RunState) -> str:
+    cells = RunDirectory(state.directory).read_plan().get("cells")
+    if isinstance(cells, list):
+        return f"no cell failed of the {counted(len(cells), 'cell')} of {state.run}, so there is nothing to repeat"
+    return f"the run {state.run} passed, so there is nothing to repeat"
 
 
 def _ids(cells: Sequence[object]) -> Iterator[str]:

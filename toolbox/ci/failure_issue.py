@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from toolbox.ci.github_api import Api, mapping
+from toolbox.github.github_api import Api, mapping
 from toolbox.model.errors import InfrastructureError
 
 LABEL: Final = "topgallant"

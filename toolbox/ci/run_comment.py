@@ -7,15 +7,15 @@ jobs of a workflow run, also jobs that are repeated, change the same comment.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from toolbox.ci.github_api import Api, Refusal, mapping
+from toolbox.extensions.protocols import Forge, PullRequests
 from toolbox.model import backoff
-from toolbox.model.errors import InfrastructureError
+from toolbox.model.errors import InfrastructureError, RefusedRequest
+from toolbox.model.forge_data import CommitState, CommitStatus, PostedComment
 from toolbox.system import cancellation
 
 LONGEST: Final = 1 << 16  # characters of a comment
@@ -23,19 +23,9 @@ _TRIES: Final = 3
 _FIRST_PAUSE: Final = 5.0  # seconds, in which the effect of a request without an answer becomes visible
 _LONGEST_PAUSE: Final = 30.0  # seconds
 _MOST_CANCELLED: Final = 20  # the newest runs
-_MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,200}) -->\r?(?:\n|$)")
-_LONGEST_DESCRIPTION: Final = 140  # characters that GitHub shows of a commit status
+_MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,500}) -->\r?(?:\n|$)")
 
 T = TypeVar("T")
-
-
-class State(StrEnum):
-    """The state of a commit status, in the words of GitHub."""
-
-    PENDING = "pending"
-    SUCCESS = "success"
-    FAILURE = "failure"
-    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +34,8 @@ class WorkflowPart:
 
     Args:
         workflow: the name of the workflow in the configuration.
-        run: the number of the workflow run, which is the same in all its attempts.
-        url: the page of the workflow run.
+        run: the id of the run of the CI system, which is the same in all its attempts.
+        url: the page of the run; empty if there is none.
     """
 
     project: str
@@ -59,95 +49,81 @@ class WorkflowPart:
         return f"{self.project}/{self.workflow}/{self.run}"
 
 
-def publish(api: Api, pull_request: int, part: WorkflowPart, text: str) -> str:
+def publish(pull_requests: PullRequests, number: int, part: WorkflowPart, text: str) -> str:
     """Create the comment of a workflow run, or replace its text. Return the address of the comment.
 
-    If GitHub does not answer a request that creates the comment, the comment may exist. So the next try looks for it
-    after a pause.
+    If the forge does not answer the request that creates the comment, the comment may exist. So the next try looks for
+    it after a pause.
 
     Args:
+        number: the number of the pull request.
         text: Markdown, with at most `LONGEST - 1000` characters.
 
     Raises:
-        InfrastructureError: GitHub refused a request, or did not answer several requests.
+        InfrastructureError: the forge refused a request, or did not answer several requests.
     """
     body = f"<!-- topgallant-run: {part.marker} -->\n{text}"
-    author = api.login()
-    return _repeated(lambda: _write(api, pull_request, part, author, body))
+    author = pull_requests.account()
+    return _repeated(lambda: _write(pull_requests, number, part, author, body))
 
 
-def cancel(api: Api, pull_request: int, part: WorkflowPart) -> list[str]:
-    """Cancel the other runs of a workflow that have comments on a pull request, and return their numbers.
-
-    GitHub interrupts a cancelled run, and kills it after ten seconds. Then it executes the steps that clean up.
+def cancel(forge: Forge, pull_requests: PullRequests, number: int, part: WorkflowPart) -> list[str]:
+    """Cancel the other runs of a workflow that have comments on a pull request, and return their ids.
 
     Raises:
-        InfrastructureError: GitHub refused a request.
+        UsageError: runs of this CI system cannot be cancelled.
+        InfrastructureError: the forge refused a request.
     """
-    author = api.login()
-    comments = api.items(f"issues/{pull_request}/comments")
-    markers = [_marker(comment) for comment in comments if _author(comment) == author]
+    ids = [run for run, _ in earlier(pull_requests, number, part)]
+    return [run for run in ids[-_MOST_CANCELLED:] if forge.cancel(run)]
+
+
+def earlier(pull_requests: PullRequests, number: int, part: WorkflowPart) -> list[tuple[str, str]]:
+    """Return the ids of the other runs of a workflow with comments on a pull request, and the texts of the comments.
+
+    Raises:
+        InfrastructureError: the forge refused a request.
+    """
+    author = pull_requests.account()
+    own = {marker_of(each): each.text for each in pull_requests.comments(number) if each.author == author}
     prefix = f"{part.project}/{part.workflow}/"
-    numbers = [marker.removeprefix(prefix) for marker in markers if marker.startswith(prefix) and marker != part.marker]
-    return [number for number in numbers[-_MOST_CANCELLED:] if number.isdecimal() and _is_cancelled(api, number)]
+    others = {marker: text for marker, text in own.items() if marker.startswith(prefix) and marker != part.marker}
+    return [(marker.removeprefix(prefix), text) for marker, text in others.items()]
 
 
-def _is_cancelled(api: Api, number: str) -> bool:
-    """Cancel a workflow run. Return whether it was running."""
-    try:
-        api.send("POST", f"actions/runs/{number}/cancel", {})
-    except Refusal as refusal:
-        if refusal.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:  # it has ended, or was deleted
-            raise
-        return False
-    return True
-
-
-def set_status(api: Api, revision: str, part: WorkflowPart, state: State, description: str) -> None:
+def set_status(
+    pull_requests: PullRequests, revision: str, part: WorkflowPart, state: CommitState, description: str
+) -> None:
     """Show the state of a workflow on a commit.
 
     Raises:
-        InfrastructureError: GitHub refused the request.
+        InfrastructureError: the forge refused the request.
     """
-    content = {
-        "state": state,
-        "context": f"{part.project} {part.workflow}",
-        "description": description[:_LONGEST_DESCRIPTION],
-        "target_url": part.url,
-    }
-    _repeated(lambda: api.send("POST", f"statuses/{revision}", content))  # the newest status counts
+    status = CommitStatus(state, f"{part.project} {part.workflow}", description, part.url)
+    _repeated(lambda: pull_requests.set_status(revision, status))  # the newest status counts
+
+
+def marker_of(comment: PostedComment) -> str:
+    """Return the marker of the run to which a comment belongs; empty if it belongs to no run."""
+    match = _MARKER.match(comment.text)
+    return match["name"] if match else ""
 
 
 def _repeated(request: Callable[[], T]) -> T:
-    """Return the result of a request. Repeat the request if GitHub does not answer."""
+    """Return the result of a request. Repeat the request if the forge does not answer."""
     for tries in range(_TRIES - 1):
         try:
             return request()
         except InfrastructureError as error:
-            if isinstance(error, Refusal) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            if isinstance(error, RefusedRequest) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
         cancellation.current().sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
     return request()
 
 
-def _write(api: Api, pull_request: int, part: WorkflowPart, author: str, body: str) -> str:
-    comments = api.items(f"issues/{pull_request}/comments")
-    own = next((comment for comment in comments if _is_own(comment, part, author)), None)
+def _write(pull_requests: PullRequests, number: int, part: WorkflowPart, author: str, body: str) -> str:
+    comments = pull_requests.comments(number)
+    own = next((each for each in comments if each.author == author and marker_of(each) == part.marker), None)
     if own is None:
-        written = api.send("POST", f"issues/{pull_request}/comments", {"body": body})
-    else:
-        written = api.send("PATCH", f"issues/comments/{int(own['id'])}", {"body": body})
-    return str(mapping(written).get("html_url") or "")
-
-
-def _is_own(comment: Mapping[str, Any], part: WorkflowPart, author: str) -> bool:
-    return _marker(comment) == part.marker and _author(comment) == author
-
-
-def _marker(comment: Mapping[str, Any]) -> str:
-    match = _MARKER.match(comment.get("body") or "")
-    return match["name"] if match else ""
-
-
-def _author(comment: Mapping[str, Any]) -> str:
-    return str(mapping(comment.get("user")).get("login") or "")
+        return pull_requests.create_comment(number, body)
+    return pull_requests.replace_comment(number, own, body)

@@ -266,13 +266,13 @@ class _Reader:
         details.lines.setdefault((line.name, ""), line.number)
         match line.name:
             case "var":
-                overrides = _overrides(line.rest)
-                for path, value in overrides.items():
+                values = overrides(line.rest)
+                for path, value in values.items():
                     details.overrides.pop(path, None)  # the last value of a path is also applied last
                     details.overrides[path] = value
                 if len(details.overrides) > _MOST_COMMANDS:
                     raise ValueError(f"/var: a test may have at most {_MOST_COMMANDS} overrides")
-                arguments = list(overrides)
+                arguments = list(values)
             case "skip" | "only":
                 arguments = _words(line, "the names of phases")
                 setattr(details, line.name, (*getattr(details, line.name), *arguments))
@@ -417,7 +417,12 @@ def _refuse_unsafe(text: str) -> None:
             raise ValueError(f"/var: {abbreviated(text.strip())} is nested more than {_DEEPEST} levels deep")
 
 
-def _overrides(text: str) -> dict[str, Any]:
+def overrides(text: str) -> dict[str, Any]:
+    """Return the overrides in the YAML after a `/var`, by their paths.
+
+    Raises:
+        ValueError: the text is not a mapping of plain values, or is too large.
+    """
     try:
         _refuse_unsafe(text)
     except (yaml.YAMLError, RecursionError) as error:

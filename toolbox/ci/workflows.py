@@ -85,7 +85,7 @@ def render(project: str, block: Contract, *, secrets_variable: str | None = None
             "  add `secrets: {dir: {env_key: NAME}}` with a name of A-Z, 0-9 and _"
         )
     environment = _environment(project, block.github)
-    environment.globals["secrets_variable"] = secrets_variable
+    environment.globals.update(secrets_variable=secrets_variable, members_token=block.commenters.members_token)
     texts = {
         f"{project}-{name}.yml": environment.get_template("workflow.yml.j2").render(_values(name, workflow, project))
         for name, workflow in block.workflows.items()
@@ -213,7 +213,7 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
         "ref": ref,
         "why": why,
         "variables": {**variables, environ.RESULTS_BASELINE: " || ".join(_on_default_branch(workflow))},
-        "comment_variables": {"COMMENT": "github.event.comment.body", **variables},
+        "comment_variables": {**variables, "RETEST": "needs.gate.outputs.retest"},
         "write_revision": _write_revision(workflow.revision or ""),
         "flags": " ".join(_flags(workflow)),
         "clean_up": " ".join(["resources", "reap", project, *_presets(workflow.presets)]),

@@ -7,10 +7,10 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from toolbox.ci import announcements, refusals
 from toolbox.ci.comment_runs import CommentRun
@@ -28,6 +28,19 @@ from toolbox.system import redaction, signals
 log = logging.getLogger(__name__)
 
 _INTERRUPTED: Final = frozenset({ExitCode.SIGINT, ExitCode.SIGTERM})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the runs of a comment ended.
+
+    Args:
+        exit_code: the exit code of the worst run.
+        directories: the directories of the runs that were started.
+    """
+
+    exit_code: int
+    directories: Sequence[Path] = ()
 
 
 def announce(runs: Sequence[CommentRun], *, as_json: bool) -> None:
@@ -52,8 +65,8 @@ def announce(runs: Sequence[CommentRun], *, as_json: bool) -> None:
         view.line("")
 
 
-def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool) -> int:
-    """Run what a comment requests in order, and return the exit code of the worst outcome.
+def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool) -> Outcome:
+    """Run what a comment requests in order.
 
     Args:
         deadline: the time limit of all runs together in seconds; None for no limit.
@@ -63,7 +76,7 @@ def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool
     stream = _stream(as_json=as_json)
     end = math.inf if deadline is None else time.monotonic() + deadline
     codes: list[int] = []
-    summaries: list[dict[str, Any]] = []
+    states: list[RunState] = []
     for run in runs:
         is_late = time.monotonic() >= end
         if is_late or not _INTERRUPTED.isdisjoint(codes):
@@ -75,10 +88,11 @@ def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool
         left = None if deadline is None else end - time.monotonic()
         state, code = _execute(run, replace(run.request, deadline=left), stream, is_only=len(runs) == 1)
         codes.append(code)
-        summaries += [] if state is None else [summary.as_json(state)]
+        states += [] if state is None else [state]
     if as_json:
+        summaries = [summary.as_json(state) for state in states]
         _project_run.print_json(summaries[0] if summaries and len(runs) == 1 else summaries)
-    return worst_exit_code(codes)
+    return Outcome(worst_exit_code(codes), [state.directory for state in states])
 
 
 def _stream(*, as_json: bool) -> TextIO:

@@ -19,7 +19,6 @@ from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, Ru
 from toolbox.interface.signature import Help
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.foreign_text import clean, printable
-from toolbox.model.quantities import Count
 from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import request
@@ -28,13 +27,16 @@ from toolbox.runs import run_reader
 from toolbox.system import environ, places, redaction
 
 if TYPE_CHECKING:
+    from toolbox.ci.comment_job import Job
     from toolbox.config.contracts.ci import Contract
 
 log = logging.getLogger(__name__)
 
 Project = Annotated[str, Help("the name of the project.")]
 Workflow = Annotated[str, Help("the name of the workflow in the configuration.")]
-PullRequest = Annotated[Count, Help("the number of the pull request.")]
+Forge = Annotated[
+    str | None, Help("the CI system whose job this is, such as github; found by its variables when left out.")
+]
 _WORKFLOWS: Final = Path(".github/workflows")
 
 
@@ -59,9 +61,13 @@ class Ci:
 
     def run(
         self,
-        text: str,
+        text: str | None = None,
         *,
         project: str | None = None,
+        workflow: str | None = None,
+        revision: str | None = None,
+        retest: str | None = None,
+        forge: Forge = None,
         presets: Presets = None,
         overrides: str | None = None,
         deadline: Deadline = None,
@@ -80,14 +86,40 @@ class Ci:
         The command first shows what it understood. If anything in the comment is wrong, nothing runs. The overrides of
         the comment are saved in the run directory, in a file that --overrides can read.
 
+        In a job of a CI system, leave out --text, and pass --project and --workflow. The command then reads the comment
+        from the event that started the job, and asks the forge whether its author may start runs. It tests the revision
+        that the pull request had at the time of the comment, and shows the plan and the report on the pull request. If
+        the comment requests nothing, the exit code is 4.
+
         Args:
             text: the text of the comment. `ci parse` shows what a comment requests.
             project: the only project that the comment may request; any project when left out.
+            workflow: an entry of ci.workflows in the configuration, which gives the presets, the time limit, the field
+                of the revision, and the presets that a comment may choose.
+            revision: the revision that `ci pin` printed in another job, which has checked the comment and reports.
+            retest: what `ci pin` printed for the command /retest; empty without this command.
             presets: the presets to apply before the presets of the comment.
             overrides: the names of files with overrides. The overrides of the comment are applied after them.
             deadline: the time limit of all runs of the comment together, in seconds. A run that exceeds it ends with
                 exit code 124, and further runs are not started.
         """
+        files, values = overrides_text.parse(overrides)
+        if values:
+            raise UsageError("ci run: --overrides must name files: put the mapping into a file")
+        if text is None or workflow is not None:
+            from toolbox.commands import _pull_requests
+
+            if project is None or workflow is None:
+                raise UsageError(
+                    "ci run needs --text='/test PROJECT', or --project and --workflow in a job of a CI system"
+                )
+            if presets is not None:
+                raise UsageError("ci run: --presets cannot be used with --workflow, whose presets are used")
+            flags = _pull_requests.RunFlags(revision, retest, files, deadline, format == "json")
+            with refusals.short():
+                return _pull_requests.run(_job(project, workflow, forge, text, artifact_dir), flags)
+        if revision is not None or forge is not None:
+            raise UsageError("ci run: --revision and --forge need --project and --workflow")
         with refusals.short():
             comment, faults = slash.read(text, places.projects())
             if comment.help and not faults:
@@ -96,13 +128,10 @@ class Ci:
                 faults.append(Fault(0, "/cancel works only on a forge: press Ctrl-C in the terminal of the run"))
             if not (comment.tests or comment.retest or faults):
                 raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
-            files, values = overrides_text.parse(overrides)
-            if values:
-                raise UsageError("ci run: --overrides must name files: put the mapping into a file")
             settings = Settings(project, presets or (), override_files=files, artifact_dir=artifact_dir)
             runs = comment_runs.of(comment, settings, faults)
             _comment_runs.announce(runs, as_json=format == "json")
-        return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json")
+        return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json").exit_code
 
     def workflows(self, project: Project, *, output: Path = _WORKFLOWS, check: bool = False) -> int:
         """
@@ -136,33 +165,17 @@ class Ci:
         print(printable("\n".join(workflows.apply(differences)) or f"the workflow files in {output} are up to date"))
         return ExitCode.PASSED
 
-    def pin(
-        self,
-        project: Project,
-        workflow: Workflow,
-        *,
-        text: str,
-        author: str,
-        commented_at: str,
-        pull_request: PullRequest,
-    ) -> str | None:
+    def pin(self, project: Project, workflow: Workflow, *, forge: Forge = None) -> str | None:
         """
-        Decide whether a comment on a pull request may run a project, and print `revision=...`: the revision to test.
+        Decide whether the comment that started this job may run a project, and print `revision=...`: what to test.
 
-        The author needs write access, and the branch must not have changed since the comment. A comment on the pull
-        request shows what will run, or why nothing runs. If the comment does not request the project, nothing is
-        printed. A comment with the line /cancel cancels the other runs of the workflow for the pull request.
-
-        Args:
-            text: the text of the comment.
-            author: the login of the author of the comment.
-            commented_at: the time of the comment, such as 2026-11-23T04:55:00Z.
+        The author must be allowed to start runs, and the branch must not have changed since the comment. A comment on
+        the pull request shows what will run, or why nothing runs. If the comment does not request the project, nothing
+        is printed. A comment with the line /cancel cancels the other runs of the workflow for the pull request.
         """
-        from toolbox.ci import pinning
         from toolbox.commands import _pull_requests
 
-        source = pinning.Comment(pull_request, author, pinning.parse_time(commented_at))
-        return _pull_requests.pin(project, workflow, text, source)
+        return _pull_requests.pin(_job(project, workflow, forge))
 
     def comment(
         self,
@@ -170,14 +183,14 @@ class Ci:
         workflow: Workflow,
         *,
         result: Literal["success", "failure", "cancelled", "skipped"],
-        pull_request: PullRequest,
         revision: str,
+        forge: Forge = None,
     ) -> str:
         """
         Show how a workflow ended: by the reports of its runs in its comment, and by a status of the tested commit.
 
-        A workflow run has one comment, which `ci pin` creates. The reports are those of the newest runs in the
-        directory of artifacts.
+        A workflow run has one comment, which `ci pin` creates, on the pull request whose comment started this job. The
+        reports are those of the newest runs in the directory of artifacts.
 
         Args:
             result: the result of the job that ran the project.
@@ -185,7 +198,7 @@ class Ci:
         """
         from toolbox.commands import _pull_requests
 
-        return _pull_requests.show_end(project, workflow, result, pull_request, revision)
+        return _pull_requests.show_end(_job(project, workflow, forge), result, revision)
 
     def issue(
         self, project: Project, workflow: Workflow, *, result: Literal["success", "failure", "cancelled", "skipped"]
@@ -198,18 +211,19 @@ class Ci:
         Args:
             result: the result of the job that ran the workflow.
         """
-        from toolbox.ci import failure_issue, github_api
+        from toolbox.ci import comment_job, current_forge, failure_issue
         from toolbox.commands import _pull_requests
+        from toolbox.github import github_api
 
         api = github_api.from_environment()
-        part = _pull_requests.workflow_run(api, project, workflow)
+        part = comment_job.part_of(project, workflow, current_forge.find("github"))
         run = failure_issue.WorkflowRun(
             part.project,
             part.workflow,
             failure_issue.Result(result),
             part.url,
             environ.get("GITHUB_SHA") or "an unknown revision",
-            _pull_requests.reports(),
+            _pull_requests.reports(_pull_requests.newest_runs()),
         )
         return failure_issue.update(api, run)
 
@@ -248,6 +262,18 @@ class Ci:
         uploaded = exported.uploaded
         log.info("%d files written, %d were there, %d deleted", uploaded.written, uploaded.present, uploaded.deleted)
         return "\n".join([exported.address, *(f"deleted: {folder}" for folder in exported.expired)])
+
+
+def _job(
+    project: str, workflow: str, forge: str | None, text: str | None = None, artifact_dir: Path | None = None
+) -> Job:
+    """Return the job that a comment started; or that a person at a terminal starts with a text."""
+    from toolbox.ci import comment_job, current_forge
+    from toolbox.model.forge_data import CommentEvent
+
+    current = current_forge.find(forge if text is None else current_forge.TERMINAL)
+    events = current.events() if text is None else [CommentEvent(text)]
+    return comment_job.of_events(project, workflow, current, events, artifact_dir=artifact_dir)
 
 
 def _known_secrets(directory: Path) -> Contract:

@@ -64,6 +64,23 @@ def function(kind: Kind[Extended_co], extension: Extension) -> Extended_co:
     return cast("Extended_co", attribute)
 
 
+def instance(kind: Kind[Extended_co], extension: Extension) -> Extended_co:
+    """Import an extension that is a class without fields, such as a forge, and return an object of the class.
+
+    Raises:
+        ValueError: the extension is broken, or its class does not have all methods.
+    """
+    attribute = extension.attribute(kind.attribute)
+    if not inspect.isclass(attribute):
+        message = f"{extension.origin}: `{kind.attribute}` is not a class"
+        raise ValueError(message)  # callers expect ValueError for every broken extension
+    _require_members(kind, attribute, extension)
+    try:
+        return cast("Extended_co", attribute())
+    except Exception as error:
+        raise ValueError(f"{extension.origin} is broken: {type(error).__name__}: {error}") from error
+
+
 def load(kind: Kind[object], name: str) -> type[BaseModel]:
     """Import an extension, and return its pydantic model.
 
@@ -101,6 +118,10 @@ def _load(kind: Kind[object], name: str, _workspace: Path | None) -> type[BaseMo
     model = extension.attribute(kind.attribute)
     if not inspect.isclass(model) or not issubclass(model, BaseModel):
         raise ValueError(f"{extension.origin}: `{kind.attribute}` is not a pydantic model")
+    _require_members(kind, model, extension)
+    return model
+
+
+def _require_members(kind: Kind[object], model: type, extension: Extension) -> None:
     if missing := [member for member in kind.members if not hasattr(model, member)]:
         raise ValueError(f"{extension.origin}: `{kind.attribute}` has no `{missing[0]}`")
-    return model

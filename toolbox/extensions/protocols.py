@@ -1,9 +1,9 @@
-"""The protocols of all extensions: checks, comparators, metric sources, backends, remote resources, and reports.
+"""The protocols of all extensions: checks, comparators, metric sources, backends, remote resources, reports, forges.
 
 A check, a metric source or the target of a backend is a pydantic model whose fields are set by the configuration. The
 fields of a comparator are set by a case file or by the configuration. The
-fields of a remote resource are set by the ledger. A report is a function. `discovery.py` finds the modules, and
-`loading.py` creates the objects.
+fields of a remote resource are set by the ledger. A report is a function. A forge is a class without fields, which
+reads the environment variables of its jobs. `discovery.py` finds the modules, and `loading.py` creates the objects.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from toolbox.model.cases import CaseReport
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.forge_data import CiRun, Commenters, CommentEvent, CommitStatus, PostedComment
 from toolbox.model.generations import Generation, Mismatch
 from toolbox.model.prices import Rental
 from toolbox.model.resources import OpenResource, Owner
@@ -300,6 +301,82 @@ class Report(Protocol):
         """Write the report of an ended run, and return the path to show to the user; None to show no path."""
 
 
+class PullRequests(Protocol):
+    """The pull requests of one repository. The methods raise `UsageError` for a refusal, which people can read.
+
+    All methods raise `InfrastructureError` if the forge refuses a request, or does not answer.
+    """
+
+    def may_start(self, event: CommentEvent, allowed: Commenters) -> bool:
+        """Return whether the author of a comment may start runs. The forge is asked, because an event can be forged."""
+
+    def verify(self, event: CommentEvent) -> None:
+        """Raise `UsageError` if the forge no longer has the comment with the text, author and time of the event."""
+
+    def revision(self, event: CommentEvent) -> str:
+        """Return the commit that the pull request had when the comment was written.
+
+        Raises:
+            UsageError: the pull request is closed, comes from a fork (where forks are not allowed), or has changed
+                since the comment.
+        """
+
+    def account(self) -> str:
+        """Return the login of the account that writes comments."""
+
+    def comments(self, number: int) -> Iterable[PostedComment]:
+        """Return the comments of a pull request, the oldest first."""
+
+    def create_comment(self, number: int, text: str) -> str:
+        """Write a comment, and return its address. The request is not repeated if it may have had an effect."""
+
+    def replace_comment(self, number: int, comment: PostedComment, text: str) -> str:
+        """Replace the text of a comment, and return its address."""
+
+    def set_status(self, revision: str, status: CommitStatus) -> None:
+        """Show a status on a commit."""
+
+
+class Forge(Protocol):
+    """Tells what started a job of a CI system: the class `Forge` of a module in `forges/`, which is called without
+    arguments.
+
+    Environment variables and files of the job are read when a method needs them. The methods raise `UsageError` if
+    they are missing or wrong.
+    """
+
+    @staticmethod
+    def is_current() -> bool:
+        """Return whether this process runs in a job of the CI system."""
+
+    def events(self) -> Sequence[CommentEvent]:
+        """Return the comment that started the job; nothing if no comment did.
+
+        If the CI system does not tell which comment it was, return all that it may have been, the newest first. The
+        newest comment whose author may start runs counts.
+        """
+
+    def run(self) -> CiRun:
+        """Return the run to which the job belongs. All of its jobs have the same run."""
+
+    def pull_requests(self) -> PullRequests:
+        """Return the pull requests of the repository of the event. Only called if the event has a pull request.
+
+        The repository and the address of the forge come from the environment of the job, never from an event, which can
+        be forged.
+        """
+
+    def cancel(self, run: str) -> bool:
+        """Cancel another run, and return whether it was running.
+
+        Args:
+            run: the id of the run.
+
+        Raises:
+            UsageError: runs of this CI system cannot be cancelled from a job.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Extended_co]):
     """A kind of extensions.
@@ -330,3 +407,4 @@ METRICS: Final[Kind[MetricSource]] = Kind("metrics", "Source", MetricSource, "so
 BACKENDS: Final[Kind[Target]] = Kind("backends", "Target", Target, "backend")
 RESOURCES: Final[Kind[RemoteResource]] = Kind("resources", "Resource", RemoteResource, "kind")
 REPORTS: Final[Kind[Report]] = Kind("reports", "write", Report)
+FORGES: Final[Kind[Forge]] = Kind("forges", "Forge", Forge)

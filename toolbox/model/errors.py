@@ -74,6 +74,18 @@ class InfrastructureError(ToolboxError):
     """A machine, a network or another program failed."""
 
 
+class RefusedRequest(InfrastructureError):
+    """A forge answered a request with an error.
+
+    Args:
+        status: the status of HTTP.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class StepError(ToolboxError):
     """A step ended without passing; by default, because a machine, a network or another program failed.
 

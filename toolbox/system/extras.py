@@ -12,10 +12,11 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.model.text import first_of
 from toolbox.system import places
 
-Extra = Literal["github", "inference", "kubernetes", "notebooks", "postgres", "storage", "tpu"]
+Extra = Literal["github", "gitlab", "inference", "kubernetes", "notebooks", "postgres", "storage", "tpu"]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "github": ("github",),
+    "gitlab": ("gitlab",),
     "inference": ("httpx", "h11", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "notebooks": (

@@ -14,15 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from tests.servers.github import ci_endpoints, issue_endpoints, refusals, repository_endpoints
 from tests.servers.github.account_views import Site
 from tests.servers.github.endpoints import ENDPOINTS, Answer, Call, Endpoint, check_access
+from tests.servers.github.http_messages import HttpAnswer, HttpRequest
 from tests.servers.github.refusals import ApiError
 from tests.servers.github.state import State, Token
 
-__all__ = ["Api", "HttpAnswer", "HttpRequest", "Recorded", "ci_endpoints", "issue_endpoints", "repository_endpoints"]
+__all__ = ["Api", "Recorded", "ci_endpoints", "issue_endpoints", "repository_endpoints"]
 
 _VERSION: Final = "2022-11-28"
 _LIMITS: Final = {"installation": 1000, "fine_grained": 5000, "classic": 5000}
@@ -30,35 +31,6 @@ _ANONYMOUS_LIMIT: Final = 60
 _HOUR: Final = 3600
 _OVERVIEW: Final = "rest"
 _RATE_LIMIT: Final = "rest/using-the-rest-api/rate-limits-for-the-rest-api"
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """A request as it came. The names of the headers are in lower case."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def path(self) -> str:
-        """The path as it was sent, without the query."""
-        return urlsplit(self.target).path
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """The parameters of the query."""
-        return dict(parse_qsl(urlsplit(self.target).query))
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """An answer as it is sent."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
-from tests.servers.github.api import Recorded
+from tests.servers.github.account_views import Site
+from tests.servers.github.api import Api, Recorded
 from tests.servers.github.faults import Faults
 from tests.servers.github.http_endpoint import HttpEndpoint
 from tests.servers.github.state import (
@@ -64,7 +65,7 @@ class Server:
         made = Repository(self.state.next_id(), organization, name, is_private, now, now)
         self.repository = self.state.add_repository(made)
         self._push(made, "main", files or {"README.md": "A repository.\n"}, organization, None)
-        self._http = HttpEndpoint(self.state)
+        self._http = HttpEndpoint(lambda address: Api(self.state, Site(address)), self.state.faults)
         self.url = self._http.api.site.api  # as $GITHUB_API_URL has it
 
     def __enter__(self) -> Self:

@@ -9,13 +9,12 @@ import struct
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tests.servers.github.account_views import Site
-from tests.servers.github.api import Api, HttpAnswer, HttpRequest
-from tests.servers.github.faults import Fault
-from tests.servers.github.state import State
+from tests.servers.github.faults import Fault, Faults
+from tests.servers.github.http_messages import HttpAnswer, HttpRequest
 
 _ADDRESS: Final = "127.0.0.1"
 _MAX_BODY: Final = 16 * 1024 * 1024
@@ -23,12 +22,32 @@ _POLL_SECONDS: Final = 0.02
 _IDLE_SECONDS: Final = 10
 
 
-class HttpEndpoint:
-    """A running HTTP server in a thread."""
+class AnyApi(Protocol):
+    """Answers requests, and records them."""
 
-    def __init__(self, state: State) -> None:
-        self._server = _HttpServer(state)
-        self.api = self._server.api
+    def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Answer a request, and record it."""
+
+    def record(self, request: HttpRequest, endpoint: str, status: int, answer: Any = None) -> None:
+        """Record a request that a fault answered."""
+
+
+ApiOf = TypeVar("ApiOf", bound=AnyApi)
+
+
+class HttpEndpoint(Generic[ApiOf]):
+    """A running HTTP server in a thread.
+
+    Args:
+        make_api: returns the API, given the address of the server.
+        faults: the faults of requests.
+        software: the header `server`.
+    """
+
+    def __init__(self, make_api: Callable[[str], ApiOf], faults: Faults, software: str = "github.com") -> None:
+        self._server = _HttpServer(faults, software)
+        self.api = make_api(self._server.address)
+        self._server.api = self.api
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_SECONDS,), name="github", daemon=True
         )
@@ -51,10 +70,13 @@ class HttpEndpoint:
 class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, state: State) -> None:
+    api: AnyApi
+
+    def __init__(self, faults: Faults, software: str) -> None:
         super().__init__((_ADDRESS, 0), _Handler)
-        self.state = state
-        self.api = Api(state, Site(f"http://{_ADDRESS}:{self.server_port}"))
+        self.address = f"http://{_ADDRESS}:{self.server_port}"
+        self.faults = faults
+        self.software = software
         self.is_stopping = threading.Event()
         self.failures: list[str] = []
         self._connections: set[Any] = set()
@@ -95,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def version_string(self) -> str:
         """Return the header `server`."""
-        return "github.com"
+        return self.server.software
 
     def log_message(self, *_: Any) -> None:
         """Print nothing; the server records all requests."""
@@ -104,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = min(int(self.headers.get("content-length") or 0), _MAX_BODY)
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = HttpRequest(self.command, self.path, headers, self.rfile.read(length))
-        fault = self.server.state.faults.take(request.method, request.path)
+        fault = self.server.faults.take(request.method, request.path)
         self.server.is_stopping.wait(fault.delay)
         answer = self._answer(request, fault)
         if fault.drops_connection:

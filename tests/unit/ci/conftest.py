@@ -1,4 +1,4 @@
-"""A test server of GitHub's API that the tests of a module share, and its pull request."""
+"""A test server of GitHub's API that the tests of a module share, and its pull requests."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fakes import github_pull_request
 from tests.servers import github
-from toolbox.ci import github_api, run_comment
-from toolbox.ci.github_api import GitHubApi
+from toolbox.github.github_api import GitHubApi
+from toolbox.github.pull_requests import GitHubPullRequests
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[github.Server]:
-    """Yield a server whose member alice has opened the pull request 1. Clients make no pauses."""
-    monkeypatch.setattr(github_api, "_WRITE_PAUSE", 0.0)
-    for module in (github_api, run_comment):
-        monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
-    with github.serving() as running:
-        running.add_user("alice", "write")
-        running.push("topic", {"model.py": "steps = 1"}, by="alice")
-        running.open_pull_request("topic", by="alice")
+def server() -> Iterator[github.Server]:
+    """Yield a server whose member alice has opened the pull request 1."""
+    with github_pull_request.serving() as running:
         yield running
 
 
 @pytest.fixture
-def api(server: github.Server) -> GitHubApi:
-    """Return a client with the token of a job that may write comments and statuses."""
-    return GitHubApi("owner/name", server.add_token(pull_requests="write", statuses="write"), server.url)
+def prs(server: github.Server) -> GitHubPullRequests:
+    """Return the pull requests, with the token of a job that may write comments and statuses."""
+    token = server.add_token(pull_requests="write", statuses="write")
+    return GitHubPullRequests(GitHubApi("owner/name", token, server.url))

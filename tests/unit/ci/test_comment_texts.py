@@ -23,11 +23,11 @@ def test_a_refusal_is_a_text() -> None:
     [("success", "passed"), ("failure", "did not pass"), ("cancelled", "was cancelled"), ("skipped", "was skipped")],
 )
 def test_the_end_has_the_report(result: str, words: str) -> None:
-    text = comment_texts.ended(PART, result, "<h2>report</h2>")
+    text = comment_texts.ended(PART, result, "<h2>report</h2>", [])
     assert f"`small` {words}" in text
     assert text.endswith("\n\n<h2>report</h2>")
 
 
 @pytest.mark.parametrize("report", ["", "x" * LONGEST])
 def test_a_report_that_is_missing_or_too_long_is_left_out(report: str) -> None:
-    assert len(comment_texts.ended(PART, "failure", report)) < 500
+    assert len(comment_texts.ended(PART, "failure", report, None)) < 500

@@ -8,9 +8,12 @@ import pytest
 
 from tests.servers import github
 from toolbox.ci import run_comment
-from toolbox.ci.github_api import GitHubApi, Refusal
-from toolbox.ci.run_comment import State, WorkflowPart
-from toolbox.model.errors import InfrastructureError
+from toolbox.ci.run_comment import WorkflowPart
+from toolbox.forges.github import Forge
+from toolbox.github.github_api import GitHubApi
+from toolbox.github.pull_requests import GitHubPullRequests
+from toolbox.model.errors import InfrastructureError, RefusedRequest
+from toolbox.model.forge_data import CommitState
 
 PART = WorkflowPart("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
 MARKER = "<!-- topgallant-run: small/on_demand/77 -->"
@@ -20,72 +23,79 @@ def bodies(server: github.Server) -> list[str | None]:
     return [comment.body for comment in server.comments(1)]
 
 
-def test_the_comment_is_created_and_then_replaced(server: github.Server, api: GitHubApi) -> None:
-    address = run_comment.publish(api, 1, PART, "will run")
+def test_the_comment_is_created_and_then_replaced(server: github.Server, prs: GitHubPullRequests) -> None:
+    address = run_comment.publish(prs, 1, PART, "will run")
     assert bodies(server) == [f"{MARKER}\nwill run"]
-    assert run_comment.publish(api, 1, PART, "passed") == address
+    assert run_comment.publish(prs, 1, PART, "passed") == address
     assert bodies(server) == [f"{MARKER}\npassed"]
 
 
-def test_another_workflow_run_has_its_own_comment(server: github.Server, api: GitHubApi) -> None:
-    run_comment.publish(api, 1, PART, "first")
-    run_comment.publish(api, 1, replace(PART, run="78"), "second")
+def test_another_workflow_run_has_its_own_comment(server: github.Server, prs: GitHubPullRequests) -> None:
+    run_comment.publish(prs, 1, PART, "first")
+    run_comment.publish(prs, 1, replace(PART, run="78"), "second")
     assert len(bodies(server)) == 2
 
 
-def test_a_comment_of_a_person_with_the_marker_is_left_alone(server: github.Server, api: GitHubApi) -> None:
+def test_a_comment_of_a_person_with_the_marker_is_left_alone(server: github.Server, prs: GitHubPullRequests) -> None:
     server.comment(1, "alice", f"{MARKER}\nmine")
-    run_comment.publish(api, 1, PART, "passed")
+    run_comment.publish(prs, 1, PART, "passed")
     assert bodies(server) == [f"{MARKER}\nmine", f"{MARKER}\npassed"]
 
 
-def test_the_comment_is_found_behind_many_others(server: github.Server, api: GitHubApi) -> None:
+def test_the_comment_is_found_behind_many_others(server: github.Server, prs: GitHubPullRequests) -> None:
     for number in range(150):
         server.comment(1, "alice", str(number))
-    run_comment.publish(api, 1, PART, "will run")
-    run_comment.publish(api, 1, PART, "passed")
+    run_comment.publish(prs, 1, PART, "will run")
+    run_comment.publish(prs, 1, PART, "passed")
     assert len(bodies(server)) == 151
 
 
 @pytest.mark.parametrize("fault", [github.server_error, github.dropped_connection])
 def test_an_answer_that_is_lost_makes_no_second_comment(
-    server: github.Server, api: GitHubApi, fault: type[github.Fault]
+    server: github.Server, prs: GitHubPullRequests, fault: type[github.Fault]
 ) -> None:
     server.faults.add("POST", "*/comments", fault(takes_effect=True))
-    run_comment.publish(api, 1, PART, "passed")
+    run_comment.publish(prs, 1, PART, "passed")
     assert bodies(server) == [f"{MARKER}\npassed"]
 
 
-def test_a_server_that_never_creates_the_comment_is_an_error(server: github.Server, api: GitHubApi) -> None:
+def test_a_server_that_never_creates_the_comment_is_an_error(server: github.Server, prs: GitHubPullRequests) -> None:
     server.faults.add("POST", "*/comments", github.server_error(), times=None)
     with pytest.raises(InfrastructureError, match="GitHub refused POST"):
-        run_comment.publish(api, 1, PART, "passed")
+        run_comment.publish(prs, 1, PART, "passed")
     assert len(server.requests("POST")) == 3
 
 
 def test_a_token_without_the_permission_is_not_tried_again(server: github.Server) -> None:
-    reader = GitHubApi("owner/name", server.add_token(pull_requests="read"), server.url)
-    with pytest.raises(Refusal):
+    reader = GitHubPullRequests(GitHubApi("owner/name", server.add_token(pull_requests="read"), server.url))
+    with pytest.raises(RefusedRequest):
         run_comment.publish(reader, 1, PART, "passed")
     assert len(server.requests("POST")) == 1
 
 
-def test_cancelling_ends_the_runs_of_the_workflow_that_are_going_on(server: github.Server) -> None:
+def test_cancelling_ends_the_runs_of_the_workflow_that_are_going_on(
+    server: github.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended, running, other = (server.start_workflow("small", "issue_comment", "alice") for _ in range(3))
     server.finish_workflow(ended)
-    bot = GitHubApi("owner/name", server.add_token(pull_requests="write", actions="write"), server.url)
+    monkeypatch.setenv("GH_TOKEN", server.add_token(pull_requests="write", actions="write"))
+    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
+    monkeypatch.setenv("GITHUB_API_URL", server.url)
+    bot = Forge().pull_requests()
     for number in (ended, running):
         run_comment.publish(bot, 1, replace(PART, run=str(number)), "will run")
     run_comment.publish(bot, 1, replace(PART, workflow="another", run=str(other)), "will run")
     server.comment(1, "alice", f"<!-- topgallant-run: small/on_demand/{other} -->\nforged")
-    assert run_comment.cancel(bot, 1, PART) == [str(running)]
+    assert run_comment.cancel(Forge(), bot, 1, PART) == [str(running)]
     states = {number: server.repository.workflow_runs[number].conclusion for number in (ended, running, other)}
     assert states == {ended: "success", running: "cancelled", other: None}
 
 
-def test_a_commit_status_has_a_name_a_link_and_a_short_description(server: github.Server, api: GitHubApi) -> None:
+def test_a_commit_status_has_a_name_a_link_and_a_short_description(
+    server: github.Server, prs: GitHubPullRequests
+) -> None:
     sha = server.push("topic", {"model.py": "steps = 2"}, by="alice")
-    run_comment.set_status(api, sha, PART, State.SUCCESS, "x" * 200)
+    run_comment.set_status(prs, sha, PART, CommitState.SUCCESS, "x" * 200)
     (status,) = server.statuses(sha)
     assert (status.state, status.context, status.target_url) == ("success", "small on_demand", PART.url)
     assert status.description == "x" * 140

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from toolbox.config import paths
+from toolbox.model.forge_data import Commenters
 
 _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
 OVERTIME_SECONDS: Final = 40 * 60
@@ -20,8 +21,8 @@ ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
 _RESERVED_VARIABLES: Final = frozenset(
     {
-        *("AUTHOR", "COMMENT", "COMMENTED_AT", "GH_TOKEN", "PATH", "PULL_REQUEST", "RESULT", "REVISION"),
-        "TOPGALLANT_RESULTS_BASELINE",
+        *("GH_TOKEN", "PATH", "RESULT", "RETEST", "REVISION"),
+        *("TOPGALLANT_MEMBERS_TOKEN", "TOPGALLANT_RESULTS_BASELINE"),
     }
 )
 # GitHub reserves the prefix GITHUB_ for its own variables and secrets.
@@ -205,6 +206,27 @@ class NamedCluster(_Model):
     presets: Annotated[list[Preset], Field(min_length=1)] = Field(description="the presets that select the cluster")
 
 
+class CommentersBlock(_Model):
+    """Whose comments may start runs."""
+
+    write_access: bool = Field(default=True, description="people who may push to the repository")
+    teams: list[Annotated[str, StringConstraints(pattern=r"^[\w.-]+(/[\w.-]+)*$", max_length=200)]] = Field(
+        default=[], description="the members of these teams: `ORGANIZATION/TEAM` on GitHub, groups on GitLab"
+    )
+    owners_file: Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]*(/[\w-][\w.-]*)*$", max_length=200)] | None = (
+        Field(default=None, description="the approvers and reviewers in this OWNERS file of the base branch")
+    )
+    members_token: Variable | None = Field(
+        default=None, description="the name of the secret of GitHub with a token that can read the members of `teams`"
+    )
+
+    @model_validator(mode="after")
+    def _has_a_rule(self) -> Self:
+        if not (self.write_access or self.teams or self.owners_file):
+            raise ValueError("allows nobody: add `write_access: true`, `teams` or `owners_file`")
+        return self
+
+
 class AllowedFiles(_Model):
     """Files whose texts look like secrets and are harmless."""
 
@@ -234,6 +256,7 @@ class Contract(BaseModel):
     clusters: dict[Name, NamedCluster] = Field(
         default={}, description="the clusters that `/cluster NAME` of a comment may select, by name"
     )
+    commenters: CommentersBlock = CommentersBlock()
     github: GitHub = GitHub()
     workflows: dict[WorkflowName, Workflow] = Field(default={}, description="the workflow files by name")
     export: Export = Export()
@@ -244,7 +267,13 @@ class Contract(BaseModel):
         """The workflows and, if there is one, the reaper."""
         return [*self.workflows.values(), *([self.reap] if self.reap else [])]
 
-    @field_validator("named_jobs", "clusters", "export", "github", "workflows", mode="before")
+    @property
+    def allowed_commenters(self) -> Commenters:
+        """Whose comments may start runs, as the adapters of forges need it."""
+        block = self.commenters
+        return Commenters(block.write_access, tuple(block.teams), block.owners_file)
+
+    @field_validator("named_jobs", "clusters", "commenters", "export", "github", "workflows", mode="before")
     @classmethod
     def _null_is_default(cls, value: Any) -> Any:
         return {} if value is None else value

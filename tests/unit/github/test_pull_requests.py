@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.fakes.github_api import FakeApi
-from toolbox.ci import pinning
-from toolbox.ci.pinning import Comment
+from toolbox.github.pull_requests import GitHubPullRequests
 from toolbox.model.errors import InfrastructureError, UsageError
+from toolbox.model.forge_data import Commenters, CommentEvent
 
 HEAD = "a" * 40
 TIME = "2026-11-23T05:00:00Z"
+EVENT = CommentEvent("/test small", "alice", 7, 1, dt.datetime.fromisoformat(TIME))
 
 
 def api(
@@ -31,7 +34,11 @@ def api(
 
 
 def pinned(fake: FakeApi) -> str:
-    return pinning.revision(fake, Comment(7, "alice", pinning.parse_time(TIME)))
+    return GitHubPullRequests(fake).revision(EVENT)
+
+
+def may_start(fake: FakeApi, author: str = "alice") -> bool:
+    return GitHubPullRequests(fake).may_start(replace(EVENT, author=author), Commenters())
 
 
 def test_the_head_at_the_time_of_the_comment_is_pinned() -> None:
@@ -42,18 +49,18 @@ def test_the_head_at_the_time_of_the_comment_is_pinned() -> None:
 
 @pytest.mark.parametrize("permission", ["admin", "maintain", "write"])
 def test_people_with_write_access_may_start_runs(permission: str) -> None:
-    assert pinning.may_start(api(permission=permission), "alice") is True
+    assert may_start(api(permission=permission)) is True
 
 
 @pytest.mark.parametrize("permission", ["read", "triage", "none", ""])
 def test_others_may_not_start_runs(permission: str) -> None:
-    assert pinning.may_start(api(permission=permission), "alice") is False
+    assert may_start(api(permission=permission)) is False
 
 
 @pytest.mark.parametrize("author", ["", "github-actions[bot]", "../pulls", "a/b", "a?b", "a\n", "-f"])
 def test_a_login_is_never_a_path_or_an_option(author: str) -> None:
     fake = api()
-    assert pinning.may_start(fake, author) is False
+    assert may_start(fake, author) is False
     assert not fake.queries
 
 
@@ -104,9 +111,3 @@ def test_a_head_that_is_not_a_revision_is_refused(sha: str) -> None:
 def test_an_error_of_github_refuses_the_comment() -> None:
     with pytest.raises(InfrastructureError, match="Not Found"):
         pinned(FakeApi({}))
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-11-23", "2026-11-23T05:00:00"])
-def test_a_time_without_a_time_zone_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a time"):
-        pinning.parse_time(text)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.servers import github
-from toolbox.ci import github_api
-from toolbox.ci.github_api import GitHubApi, Refusal
-from toolbox.model.errors import InfrastructureError, UsageError
+from toolbox.github import github_api
+from toolbox.github.github_api import GitHubApi
+from toolbox.model.errors import InfrastructureError, RefusedRequest, UsageError
 
 COMMENTS = "issues/1/comments"
 
@@ -36,7 +36,7 @@ def test_a_list_with_too_many_pages_is_an_error(
 
 def test_a_refusal_is_an_error_with_the_words_of_github(api: GitHubApi) -> None:
     with pytest.raises(
-        Refusal, match=r"POST .*/check-runs: Resource not accessible by integration \(HTTP 403\)\n  check"
+        RefusedRequest, match=r"POST .*/check-runs: Resource not accessible by integration \(HTTP 403\)\n  check"
     ):
         api.send("POST", "check-runs", {"name": "x", "head_sha": "a" * 40})
     with pytest.raises(InfrastructureError, match=r"Validation Failed: Body is too long .* \(HTTP 422\)"):
@@ -44,7 +44,7 @@ def test_a_refusal_is_an_error_with_the_words_of_github(api: GitHubApi) -> None:
 
 
 def test_a_wrong_token_is_an_error(server: github.Server) -> None:
-    with pytest.raises(Refusal, match=r"Bad credentials \(HTTP 401\)\n  check .GH_TOKEN"):
+    with pytest.raises(RefusedRequest, match=r"Bad credentials \(HTTP 401\)\n  check .GH_TOKEN"):
         GitHubApi("owner/name", "wrong", server.url).get(COMMENTS)
 
 
@@ -100,7 +100,7 @@ def test_a_missing_token_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
     for name in ("GH_TOKEN", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UsageError, match=r"\$GH_TOKEN is not set: give the step the token of the job"):
+    with pytest.raises(UsageError, match=r"\$GH_TOKEN is not set: in GitHub Actions, pass"):
         github_api.from_environment()
 
 

@@ -2,7 +2,7 @@
 
 PyGithub repeats requests that are safe to repeat, and waits for rate limits. A request that creates something is only
 repeated if GitHub has refused it before it had an effect (a rate limit, or 413 and 503 with `Retry-After`), because
-`run_comment.py` looks for the comment before the next try.
+`ci/run_comment.py` looks for the comment before the next try.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
-from toolbox.model.errors import InfrastructureError, UsageError
+from toolbox.model.errors import InfrastructureError, RefusedRequest, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.system import environ, extras
@@ -41,9 +41,15 @@ _DENIED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class Api(Protocol):
-    """The API of one repository. Paths are relative to the repository, as in `issues/7`."""
+    """The API of one repository.
+
+    Paths are relative to the repository, as in `issues/7`. A path that begins with `/` is not.
+    """
 
     repository: str
+
+    def of(self, repository: str) -> Api:
+        """Return the API of another repository, with the same token."""
 
     def get(self, path: str, **query: str | int) -> Any:
         """Return the parsed answer to a GET request."""
@@ -76,8 +82,17 @@ class GitHubApi:
             raise UsageError("$GITHUB_REPOSITORY must be OWNER/NAME: GitHub Actions sets this variable")
         extras.require("github", "the API of GitHub")
         self.repository = repository
+        self._token, self._url = token, url
         self._idempotent = _requester(token, url, repeats_all=True)
         self._creating = _requester(token, url, repeats_all=False)
+
+    def of(self, repository: str) -> GitHubApi:
+        """Return the API of another repository, with the same token.
+
+        Raises:
+            UsageError: the repository is not `OWNER/NAME`.
+        """
+        return self if repository == self.repository else GitHubApi(repository, self._token, self._url)
 
     def get(self, path: str, **query: str | int) -> Any:
         """Return the parsed answer to a GET request.
@@ -85,7 +100,7 @@ class GitHubApi:
         Raises:
             InfrastructureError: the request failed.
         """
-        return self._call("GET", f"/repos/{self.repository}/{path}", query=query)
+        return self._call("GET", path, query=query)
 
     def items(self, path: str, **query: str | int) -> Iterator[Mapping[str, Any]]:
         """Yield the objects of a list, from all of its pages.
@@ -107,7 +122,7 @@ class GitHubApi:
         Raises:
             InfrastructureError: the request failed.
         """
-        return self._call(method, f"/repos/{self.repository}/{path}", body=body)
+        return self._call(method, path, body=body)
 
     def login(self) -> str:
         """Return the name of the account to which the token belongs.
@@ -117,7 +132,7 @@ class GitHubApi:
         """
         try:
             return str(mapping(self._call("GET", "/user")).get("login") or "")
-        except Refusal as refusal:
+        except RefusedRequest as refusal:
             if refusal.status != HTTPStatus.FORBIDDEN or _NO_ACCOUNT not in str(refusal):
                 raise
             return ACTIONS_BOT
@@ -133,6 +148,7 @@ class GitHubApi:
         import requests
         from github import GithubException
 
+        path = path if path.startswith("/") else f"/repos/{self.repository}/{path}"
         requester = self._creating if method == _CREATES else self._idempotent
         try:
             _, answer = requester.requestJsonAndCheck(method, path, parameters=dict(query or {}), input=body)
@@ -144,34 +160,32 @@ class GitHubApi:
         return answer
 
 
-class Refusal(InfrastructureError):
-    """GitHub answered a request with an error.
-
-    Args:
-        status: the status of HTTP.
-    """
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 ACTIONS_BOT: Final = "github-actions[bot]"
 """The account of the tokens of jobs of GitHub Actions."""
 
 
-def from_environment() -> GitHubApi:
-    """Return the API of the repository that `$GITHUB_REPOSITORY` names, with the token of `$GH_TOKEN`.
+def from_environment(repository: str | None = None, token_variable: str | None = None) -> GitHubApi:
+    """Return the API of a repository, with a token of the environment.
+
+    Args:
+        repository: the owner and the name; by default the value of `$GITHUB_REPOSITORY`.
+        token_variable: the variable with the token; by default `$GH_TOKEN` or `$GITHUB_TOKEN`.
 
     Raises:
         UsageError: a variable is missing or wrong.
         ConfigurationError: PyGithub is not installed.
     """
-    repository = environ.get("GITHUB_REPOSITORY") or ""
-    token = next((value for name in _TOKENS if (value := environ.get(name))), None)
+    names = _TOKENS if token_variable is None else (token_variable,)
+    token = next((value for name in names if (value := environ.get(name))), None)
     if token is None:
-        raise UsageError(f"${_TOKENS[0]} is not set: give the step the token of the job, `${{{{ github.token }}}}`")
-    return GitHubApi(repository, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
+        raise UsageError(f"${names[0]} is not set: in GitHub Actions, pass `${{{{ github.token }}}}` to the step")
+    name = repository or environ.get("GITHUB_REPOSITORY") or ""
+    return GitHubApi(name, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
+
+
+def quoted_path(text: str) -> str:
+    """Return the path of a file as a part of a path of the API."""
+    return quote(text)
 
 
 def segment(text: str) -> str:
@@ -208,7 +222,7 @@ def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
     ).requester
 
 
-def _refusal(method: str, path: str, error: GithubException) -> Refusal:
+def _refusal(method: str, path: str, error: GithubException) -> RefusedRequest:
     data = mapping(error.data)
     faults = data.get("errors")
     details = [str(mapping(item).get("message") or "") for item in (faults if isinstance(faults, list) else ())]
@@ -217,4 +231,4 @@ def _refusal(method: str, path: str, error: GithubException) -> Refusal:
     message = f"GitHub refused {method} {path}: {reason} (HTTP {error.status})"
     if error.status in _DENIED:
         message += "\n  check $GH_TOKEN, and the `permissions` of the job"
-    return Refusal(message, error.status)
+    return RefusedRequest(message, error.status)

@@ -1,0 +1,161 @@
+"""A job that a comment started: its comment, the workflow that answers the comment, and the pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from toolbox.ci import addressed_commands, comment_files, run_comment
+from toolbox.ci.comment_runs import Settings
+from toolbox.ci.earlier_runs import EarlierRun
+from toolbox.ci.run_comment import WorkflowPart
+from toolbox.config.contracts.ci import Contract, Workflow
+from toolbox.extensions.protocols import Forge, PullRequests
+from toolbox.model.errors import UsageError
+from toolbox.model.foreign_text import clean
+from toolbox.model.forge_data import CommentEvent, CommitState
+from toolbox.model.nearest import did_you_mean
+from toolbox.model.text import abbreviated
+from toolbox.orchestration import projects
+from toolbox.orchestration import request as run_requests
+from toolbox.orchestration.request import RunRequest
+
+_MOST_EVENTS: Final = 20
+_URL_CHARACTERS: Final = ":/?#@!$&*+,;=%~"  # without brackets, which would end a link of Markdown
+_REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that a comment started.
+
+    Args:
+        part: the workflow that answers the comment.
+        artifact_dir: the directory of the runs; None for the default directory.
+    """
+
+    forge: Forge
+    event: CommentEvent
+    part: WorkflowPart
+    artifact_dir: Path | None = None
+
+    @cached_property
+    def pull_requests(self) -> PullRequests:
+        """The pull requests of the repository."""
+        return self.forge.pull_requests()
+
+    @cached_property
+    def block(self) -> Contract:
+        """The block `ci` of the configuration of the project."""
+        return run_requests.configure(RunRequest(self.part.project))[1].block("ci", Contract)
+
+    @cached_property
+    def workflow(self) -> Workflow:
+        """The workflow in the configuration.
+
+        Raises:
+            UsageError: there is no such workflow, or comments do not start it.
+        """
+        workflows = self.block.workflows
+        if self.part.workflow not in workflows:
+            hint = did_you_mean(self.part.workflow, workflows, label="workflows")
+            raise UsageError(f"the project {self.part.project} has no workflow `{self.part.workflow}`: {hint}")
+        if not workflows[self.part.workflow].comment:
+            raise UsageError(
+                f"comments do not start the workflow {self.part.workflow}: add `comment: true` and `revision` to "
+                f"ci.workflows.{self.part.workflow} of config/{self.part.project}.yaml"
+            )
+        return workflows[self.part.workflow]
+
+    @cached_property
+    def text(self) -> str:
+        """The text of the comment, without commands for other jobs."""
+        event = self.event
+        return event.text if event.job is None else addressed_commands.for_job(event.text, event.job)
+
+    def settings(
+        self,
+        revision: str | None,
+        override_files: Sequence[Path] = (),
+        earlier: Sequence[EarlierRun] | None = None,
+    ) -> Settings:
+        """Return what the configuration decides about the runs of the comment.
+
+        Args:
+            revision: the tested revision; None to keep the value of the configuration.
+            earlier: what `/retest` repeats.
+
+        Raises:
+            UsageError: there is no such workflow, or the revision is not a commit.
+        """
+        field = self.workflow.revision
+        if revision is not None and not _REVISION.fullmatch(revision):
+            raise UsageError(f"{abbreviated(clean(revision))} is not a full commit: use what `ci pin` printed")
+        trusted = {field: revision} if field is not None and revision is not None else {}
+        presets, choices = self.workflow.presets, self.workflow.comment_presets
+        return Settings(self.part.project, presets, choices, override_files, trusted, self.artifact_dir, earlier)
+
+    def is_allowed(self) -> bool:
+        """Return whether the author of the comment may start runs. The CI system decides about jobs started by hand.
+
+        Raises:
+            InfrastructureError: the forge refused a request.
+        """
+        if self.event.pull_request is None:
+            return True
+        return self.pull_requests.may_start(self.event, self.block.allowed_commenters)
+
+    def publish(self, text: str) -> str:
+        """Create the comment of this run or replace its text, and return its address.
+
+        Raises:
+            InfrastructureError: the forge refused a request.
+        """
+        if self.event.pull_request is None:
+            return str(comment_files.write(self.part, text, self.artifact_dir))
+        return run_comment.publish(self.pull_requests, self.event.pull_request, self.part, text)
+
+    def set_status(self, revision: str | None, state: CommitState, description: str) -> None:
+        """Show the state of the workflow on the tested commit.
+
+        Raises:
+            InfrastructureError: the forge refused the request.
+        """
+        if self.event.pull_request is not None and revision is not None:
+            run_comment.set_status(self.pull_requests, revision, self.part, state, description)
+
+
+def of_events(
+    project: str, workflow: str, forge: Forge, events: Sequence[CommentEvent], *, artifact_dir: Path | None = None
+) -> Job:
+    """Return the job of a comment: of the newest comment whose author may start runs, or else of the newest comment.
+
+    Args:
+        events: the comments that may have started the job, the newest first.
+
+    Raises:
+        UsageError: there is no comment or no such project, or the name of the workflow is wrong.
+        InfrastructureError: the forge refused a request.
+    """
+    if not events:
+        raise UsageError("no comment on a pull request started this job: pass the text of a comment with --text")
+    part = part_of(project, workflow, forge)
+    jobs = [Job(forge, event, part, artifact_dir) for event in events[:_MOST_EVENTS]]
+    return jobs[0] if len(jobs) == 1 else next((job for job in jobs if job.is_allowed()), jobs[0])
+
+
+def part_of(project: str, workflow: str, forge: Forge) -> WorkflowPart:
+    """Return the workflow of a project that this job runs.
+
+    Raises:
+        UsageError: the project does not exist, or the name of the workflow is wrong.
+    """
+    if not re.fullmatch(r"[\w.-]{1,100}", workflow):  # the markers of issues and comments contain the name
+        raise UsageError(f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -")
+    run = forge.run()
+    return WorkflowPart(projects.find(project).name, workflow, run.id, quote(run.url, safe=_URL_CHARACTERS))
