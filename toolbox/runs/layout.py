@@ -293,6 +293,16 @@ def is_record(file: Path) -> bool:
     )
 
 
+def is_step(identity: str) -> bool:
+    """Return whether a text is a path that consists of numbered directories, as the identity of a step does."""
+    return all(_DIRECTORY.fullmatch(part) for part in identity.split("/"))
+
+
+def renumbered(name: str, number: int) -> str:
+    """Return the name of a numbered directory with another number."""
+    return f"{number:03d}__{name.partition('__')[2]}"
+
+
 def steps(parent: Path) -> list[Path]:
     """Return the numbered directories in `parent`, in the order of their numbers."""
     numbered = [(match, path) for path in parent.iterdir() if (match := _DIRECTORY.fullmatch(path.name))]
