@@ -251,9 +251,9 @@ def reserve(root: Path, steps: Iterable[str]) -> None:
             filesystem.make_directory(root / parent / _NUMBERS / match["number"])
 
 
-def number_of(directory: Path) -> int:
-    """Return the number of a numbered directory."""
-    return int(directory.name.partition("__")[0])
+def number_of(name: str) -> int:
+    """Return the number in the name of a numbered directory."""
+    return int(name.partition("__")[0])
 
 
 def owner_pages(owners: Iterable[str]) -> dict[str, str]:
