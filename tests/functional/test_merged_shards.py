@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_every_command_reads_a_merged_run(six: Grid) -> None:
     assert six.workspace.run("project", "logs", str(merged), "--cell=x=e").exit_code == 0
     assert "<code>x=e</code>" in six.workspace.run("results", "report", str(merged), "--kind=comment").stdout
     assert "x=e" in (merged / "report.html").read_text()
-    suites = ElementTree.parse(merged / "junit.xml").getroot()
+    suites = ET.parse(merged / "junit.xml").getroot()
     assert {suite.get("name"): suite.get("tests") for suite in suites}["grid.test"] == "6"
     resumed = six.workspace.run("project", "resume", str(merged))
     assert resumed.exit_code == 2
@@ -116,7 +116,7 @@ def test_a_shard_that_is_missing_is_an_error_that_names_its_cells(six: Grid) -> 
     assert "there is no run of shard 3/3" in outcome.json["message"]
     assert "2 cells not run: x=c, x=f" in outcome.json["message"]
     assert outcome.json["planned_cells"] == 6
-    report = ElementTree.parse(Path(outcome.json["directory"]) / "junit.xml").getroot()
+    report = ET.parse(Path(outcome.json["directory"]) / "junit.xml").getroot()
     assert report.get("errors") == "1"
 
 

@@ -47,6 +47,7 @@ class Settings:
         choices: the only presets that the comment may name; None for any preset.
         override_files: files with overrides, which may change any field.
         artifact_dir: the directory of the runs; None for the default directory.
+        shard: the part of the cells of each run; None for all cells.
     """
 
     project: str | None = None
@@ -54,6 +55,7 @@ class Settings:
     choices: Collection[str] | None = None
     override_files: Sequence[Path] = ()
     artifact_dir: Path | None = None
+    shard: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,13 @@ def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault
     runs = [_Checker(test.line_of(), settings, faults).test(test) for test in comment.tests]
     runs += [_Checker(retest.line, settings, faults).retest(retest) for retest in comment.retest]
     refusals.raise_for(faults)
-    return [run for run in runs if run is not None]
+    return [_placed(run, position, settings) for position, run in enumerate(runs, start=1) if run is not None]
+
+
+def _placed(run: CommentRun, position: int, settings: Settings) -> CommentRun:
+    """Return a run with its shard, and with its position in the comment, which the same runs of all shards share."""
+    selection = replace(run.request.selection, shard=settings.shard)
+    return replace(run, request=replace(run.request, position=position, selection=selection))
 
 
 class _Checker:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox import reports
+from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable_json
 from toolbox.model.verdicts import ExitCode, worst_exit_code
 from toolbox.reports.terminal import live_view, run_table
 from toolbox.results import since_last_run
-from toolbox.runs import summary
+from toolbox.runs import layout, summary
 from toolbox.runs.run_state import RunState
 from toolbox.shards import merged_run, shard_run
 from toolbox.shards.merged_run import MergedRun
@@ -37,7 +38,8 @@ def merge(directories: Sequence[str], artifacts: Path, jobs: str, *, as_json: bo
         UsageError: a directory is not that of the run of a shard, or the runs do not belong together.
         InfrastructureError: a file cannot be read or written.
     """
-    groups = _groups([shard_run.read(Path(directory)) for directory in directories])
+    found = [run for directory in directories for run in _runs(Path(directory))]
+    groups = _groups([shard_run.read(run) for run in found])
     prepared = [merged_run.prepare(runs, artifacts) for runs in groups]
     if jobs != SUCCESS and all(run.journal.end.exit_code in _GOOD for run in prepared):
         fault = f"the jobs of the shards ended with `{jobs}`, although no run failed: look at the logs of the jobs"
@@ -50,6 +52,14 @@ def merge(directories: Sequence[str], artifacts: Path, jobs: str, *, as_json: bo
         contents: list[dict[str, Any]] = [summary.as_json(state) for state in states]
         print(printable_json(json.dumps(contents[0] if len(contents) == 1 else contents, indent=2, ensure_ascii=False)))
     return worst_exit_code(run.journal.end.exit_code for run in prepared)
+
+
+def _runs(directory: Path) -> list[Path]:
+    """Return the directories of the runs in a directory, which may be that of a run."""
+    found = layout.runs_below(directory)
+    if not found:
+        raise UsageError(f"{directory} is not the directory of a run, and contains no runs")
+    return found
 
 
 def _groups(runs: Sequence[ShardRun]) -> list[list[ShardRun]]:

@@ -483,7 +483,7 @@ class Results:
         verdict an error. An earlier merge of the same shards is replaced.
 
         Args:
-            run_dirs: the directories of the runs of the shards.
+            run_dirs: the directories of the runs of the shards, or directories that contain them.
             artifact_dir: the directory that gets the merged run, in PROJECT/RUN. When left out: $ARTIFACT_DIR, else
                 artifacts/.
             result: the result of the jobs that ran the shards. If it is not success although no run failed, the verdict

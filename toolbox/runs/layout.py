@@ -204,6 +204,16 @@ def runs(artifacts: Path) -> list[Path]:
     return sorted((file.parent for file in artifacts.glob(f"*/*/{RunDirectory.journal}")), key=lambda run: run.name)
 
 
+def runs_below(directory: Path) -> list[Path]:
+    """Return the directories of runs in a directory of artifacts, or in several such directories beside one another.
+
+    The directory of a run itself is returned as the only one.
+    """
+    if RunDirectory(directory).journal.exists():
+        return [directory]
+    return [*runs(directory), *(run for folder in sorted(directory.glob("*/")) for run in runs(folder))]
+
+
 def run_id(now: datetime | None = None) -> str:
     """Return a name for a new run: the time in UTC, `20261121-011343-0h2s`. Names sort in the order of their times.
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from toolbox.agent import safe_files
+from toolbox.config.contracts.ci import MOST_SHARDS
 from toolbox.exports import manifest
 from toolbox.model.errors import UsageError
 from toolbox.model.events import JournalEvent, SecretLeft
@@ -26,8 +27,6 @@ from toolbox.runs.journal import Entry
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 
-MOST_SHARDS: Final = 256
-"""The largest number of shards: GitHub starts at most so many jobs of a matrix."""
 _MOST_RECORD: Final = 64 << 20  # bytes of `run.json` or `plan.json`
 _MOST_JOURNAL: Final = 1 << 30
 _MOST_CELLS: Final = 1_000_000
