@@ -15,7 +15,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from toolbox.system import filesystem
 _SUFFIX: Final = "-merged"
 _UNFINISHED: Final = ".merging"
 _MOST_FILES: Final = 500_000
+_MOST_BYTES: Final = run_download.MOST_BYTES
 _PIECE: Final = 1 << 20
 _MOST_RECORD: Final = 64 << 20
 _RECORDS: Final = (RunDirectory.configuration, RunDirectory.changes, RunDirectory.overrides)
@@ -132,16 +133,16 @@ def _copy_files(merged: MergedRun, directory: Path) -> int:
 class _Budget:
     """What may still be copied. The files of a shard may come from the code under test."""
 
-    files: int = _MOST_FILES
-    bytes: int = run_download.MOST_BYTES
+    files: int = field(default_factory=lambda: _MOST_FILES)
+    bytes: int = field(default_factory=lambda: _MOST_BYTES)
     left_out: int = 0
 
     def spend(self, size: int) -> None:
         self.files -= 1
         self.bytes -= size
         if min(self.files, self.bytes) < 0:
-            gib = run_download.MOST_BYTES >> 30
-            raise UsageError(f"the shards have more than {_MOST_FILES} files, or {gib} GiB: this is not allowed")
+            most = f"{_MOST_FILES} files, or {_MOST_BYTES >> 30} GiB"
+            raise UsageError(f"the shards have more than {most}, which is not allowed")
 
 
 def _copy_tree(source: Path, directory: Path, place: str, budget: _Budget) -> None:
