@@ -2,16 +2,19 @@
 
 Scripts are really executed by bash, with the options that GitHub uses. Actions (`uses`) do nothing, except that
 artifacts are kept and given to later jobs. Each job begins with a clean checkout: without the directories that earlier
-jobs wrote.
+jobs wrote. The jobs of a matrix run one after the other; `Runner.run` returns each of them as `run (1)`, and together
+as `run`.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import itertools
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ REPOSITORY = "owner/name"
 REVISION = "5" * 40
 RUN_ID = 77
 _BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
-_WRITTEN = ("artifacts", "export")
+_WRITTEN = ("artifacts", "export", "shards")
 
 
 @dataclass
@@ -75,12 +78,30 @@ class Runner:
         self.secrets = {"DATABASE": "secret-of-the-database"}
         self._artifacts: dict[str, Path] = {}
         self._event = {"name": "workflow_dispatch", "payload": "{}"}
+        self._names: dict[str, str] = {}  # the artifacts of the workflow run: numbers by name
         home.mkdir(exist_ok=True)
 
+    def forget(self, artifact: str) -> None:
+        """Remove an artifact, as if its job had been lost before the upload."""
+        del self._names[artifact]
+
     def run(
-        self, workflow: Path, event: str, payload: Mapping[str, Any] | None = None, **github: Any
+        self,
+        workflow: Path,
+        event: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        earlier: Mapping[str, Job] | None = None,
+        **github: Any,
     ) -> dict[str, Job]:
-        """Run a workflow file for an event, and return its jobs."""
+        """Run a workflow file for an event, and return its jobs.
+
+        Args:
+            earlier: the jobs of an earlier attempt of the same workflow run: the jobs that failed are run again, and so
+                are those that need them. The others keep their results. The artifacts of the workflow run are kept.
+        """
+        if earlier is None:
+            self._names.clear()
         content = yaml.safe_load(workflow.read_text(encoding="utf-8"))
         assert event in content["on"], f"{workflow.name} has no trigger {event}"
         facts = {
@@ -95,18 +116,37 @@ class Runner:
         }
         self._event.update(name=event, payload=json.dumps(facts["event"]))
         jobs: dict[str, Job] = {}
+        again = set[str]()
         for name, job in content["jobs"].items():
             needs = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
-            jobs[name] = self._run_job(job, facts, {need: jobs[need] for need in needs})
+            needed = {need: jobs[need] for need in needs}
+            if earlier is not None and earlier[name].result in {"success", "skipped"} and not again & set(needs):
+                jobs |= {key: done for key, done in earlier.items() if key.partition(" (")[0] == name}
+                continue
+            again.add(name)
+            if "strategy" not in job:
+                jobs[name] = self._run_job(job, facts, needed)
+                continue
+            for title, values in _combinations(name, job["strategy"]["matrix"]):
+                is_kept = earlier is not None and earlier[title].result == "success"
+                jobs[title] = earlier[title] if earlier and is_kept else self._run_job(job, facts, needed, values)
+            jobs[name] = _together([done for title, done in jobs.items() if title.startswith(f"{name} (")])
         return jobs
 
-    def _run_job(self, job: Mapping[str, Any], facts: Mapping[str, Any], needs: Mapping[str, Job]) -> Job:
+    def _run_job(
+        self,
+        job: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        needs: Mapping[str, Job],
+        matrix: Mapping[str, Any] | None = None,
+    ) -> Job:
         permissions = {name.replace("-", "_"): level for name, level in (job.get("permissions") or {}).items()}
         contexts = {
             "github": {"token": self.server.add_token(**permissions), **facts},
             "needs": {name: {"result": each.result, "outputs": each.outputs} for name, each in needs.items()},
             "vars": {"GCP_WORKLOAD_IDENTITY_PROVIDER": "provider", "GCP_SERVICE_ACCOUNT": "account"},
             "secrets": self.secrets,
+            "matrix": matrix or {},
             "runner": {"temp": str(self.home / "temp")},
         }
         ready = all(each.result == "success" for each in needs.values())
@@ -155,11 +195,17 @@ class Runner:
             return Step("failure")
         if action == "actions/upload-artifact" and (self.directory / values["path"]).is_dir():
             number = str(len(self._artifacts) + 1)
+            assert values["name"] not in self._names, "GitHub refuses a second artifact of the same name"
+            self._names[values["name"]] = number
             self._artifacts[number] = self.home / "uploaded" / number
             shutil.copytree(self.directory / values["path"], self._artifacts[number])
             return Step("success", outputs={"artifact-id": number})
         if action == "actions/download-artifact":
-            shutil.copytree(self._artifacts[values["artifact-ids"]], self.directory / values["path"])
+            for name, number in self._names.items() if "pattern" in values else ():
+                if fnmatch.fnmatchcase(name, values["pattern"]):
+                    shutil.copytree(self._artifacts[number], self.directory / values["path"] / name)
+            if "artifact-ids" in values:
+                shutil.copytree(self._artifacts[values["artifact-ids"]], self.directory / values["path"])
         return Step("success")
 
     def execute(
@@ -204,6 +250,20 @@ class Runner:
         assert files["GITHUB_ENV"].read_text() == "", "the scripts of our workflows don't change later steps"
         outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
         return Step("success" if completed.returncode == 0 else "failure", completed.stdout, outputs)
+
+
+def _combinations(name: str, matrix: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the title and the values of each job of a matrix."""
+    for values in itertools.product(*matrix.values()):
+        yield f"{name} ({', '.join(map(str, values))})", dict(zip(matrix, values, strict=True))
+
+
+def _together(jobs: list[Job]) -> Job:
+    """Return the jobs of a matrix as one job, as the jobs that need them see it."""
+    results = {job.result for job in jobs}
+    worst = next(result for result in ("failure", "cancelled", "success", "skipped") if result in results)
+    steps = {f"{number}: {name}": step for number, job in enumerate(jobs, 1) for name, step in job.steps.items()}
+    return Job(worst, steps, {name: value for job in jobs for name, value in job.outputs.items()})
 
 
 def _holds(condition: str, contexts: Mapping[str, Any], ready: bool) -> bool:

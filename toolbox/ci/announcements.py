@@ -51,6 +51,8 @@ def repeat_command(request: RunRequest, directory: Path) -> str:
         words.append(f"--phases={_list_text(request.phases)}")
     if request.selection.cells is not None:
         words.append(f"--cells={request.selection.cells}")
+    if request.selection.shard is not None:
+        words.append("--shard={}/{}".format(*request.selection.shard))
     if request.deadline is not None:
         words.append(f"--deadline={round(request.deadline)}")
     if request.artifact_dir is not None:

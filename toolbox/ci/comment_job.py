@@ -37,12 +37,14 @@ class Job:
     Args:
         part: the workflow that answers the comment.
         artifact_dir: the directory of the runs; None for the default directory.
+        shard: the part of the cells that the job runs; None for all cells.
     """
 
     forge: Forge
     event: CommentEvent
     part: WorkflowPart
     artifact_dir: Path | None = None
+    shard: tuple[int, int] | None = None
 
     @cached_property
     def pull_requests(self) -> PullRequests:
@@ -98,7 +100,9 @@ class Job:
             raise UsageError(f"{abbreviated(clean(revision))} is not a full commit: use what `ci pin` printed")
         trusted = {field: revision} if field is not None and revision is not None else {}
         presets, choices = self.workflow.presets, self.workflow.comment_presets
-        return Settings(self.part.project, presets, choices, override_files, trusted, self.artifact_dir, earlier)
+        return Settings(
+            self.part.project, presets, choices, override_files, trusted, self.artifact_dir, earlier, self.shard
+        )
 
     def is_allowed(self) -> bool:
         """Return whether the author of the comment may start runs. The CI system decides about jobs started by hand.

@@ -50,6 +50,7 @@ class Settings:
         trusted_overrides: overrides of any fields, which the comment must not change: the pinned revision.
         artifact_dir: the directory of the runs; None for the default directory.
         earlier: what `/retest` repeats; None to repeat what did not pass in the newest run in the directory.
+        shard: the part of the cells of each run; None for all cells.
     """
 
     project: str | None = None
@@ -59,6 +60,7 @@ class Settings:
     trusted_overrides: Mapping[str, str] = field(default_factory=dict)
     artifact_dir: Path | None = None
     earlier: Sequence[EarlierRun] | None = None
+    shard: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,13 @@ def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault
     for retest in comment.retest:
         runs += _Checker(retest.line, settings, faults).retest(retest)
     refusals.raise_for(faults)
-    return [run for run in runs if run is not None]
+    return [_placed(run, position, settings) for position, run in enumerate(runs, start=1) if run is not None]
+
+
+def _placed(run: CommentRun, position: int, settings: Settings) -> CommentRun:
+    """Return a run with its shard, and with its position in the comment, which the same runs of all shards share."""
+    selection = replace(run.request.selection, shard=settings.shard)
+    return replace(run, request=replace(run.request, position=position, selection=selection))
 
 
 class _Checker:

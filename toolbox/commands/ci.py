@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -12,13 +12,15 @@ from toolbox.ci import comment_runs, refusals, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.refusals import Fault
 from toolbox.ci.slash import CommentRequest
-from toolbox.commands import _comment_runs, _invoke, _run_directories
+from toolbox.commands import _comment_runs, _invoke, _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.config.configuration import Configuration
-from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir
+from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir, Shard
 from toolbox.interface.signature import Help
+from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.foreign_text import clean, printable
+from toolbox.model.quantities import Count
 from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import request
@@ -70,6 +72,7 @@ class Ci:
         forge: Forge = None,
         presets: Presets = None,
         overrides: str | None = None,
+        shard: Shard = None,
         deadline: Deadline = None,
         artifact_dir: ArtifactDir = None,
         format: Annotated[  # noqa: A002
@@ -106,6 +109,7 @@ class Ci:
         files, values = overrides_text.parse(overrides)
         if values:
             raise UsageError("ci run: --overrides must name files: put the mapping into a file")
+        part = _project_run.parse_shard(shard)
         if text is None or workflow is not None:
             from toolbox.commands import _pull_requests
 
@@ -117,7 +121,8 @@ class Ci:
                 raise UsageError("ci run: --presets cannot be used with --workflow, whose presets are used")
             flags = _pull_requests.RunFlags(revision, retest, files, deadline, format == "json")
             with refusals.short():
-                return _pull_requests.run(_job(project, workflow, forge, text, artifact_dir), flags)
+                job = replace(_job(project, workflow, forge, text, artifact_dir), shard=part)
+                return _pull_requests.run(job, flags)
         if revision is not None or forge is not None:
             raise UsageError("ci run: --revision and --forge need --project and --workflow")
         with refusals.short():
@@ -128,12 +133,14 @@ class Ci:
                 faults.append(Fault(0, "/cancel works only on a forge: press Ctrl-C in the terminal of the run"))
             if not (comment.tests or comment.retest or faults):
                 raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
-            settings = Settings(project, presets or (), override_files=files, artifact_dir=artifact_dir)
+            settings = Settings(project, presets or (), override_files=files, artifact_dir=artifact_dir, shard=part)
             runs = comment_runs.of(comment, settings, faults)
             _comment_runs.announce(runs, as_json=format == "json")
         return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json").exit_code
 
-    def workflows(self, project: Project, *, output: Path = _WORKFLOWS, check: bool = False) -> int:
+    def workflows(
+        self, project: Project, *, output: Path = _WORKFLOWS, shards: Count | None = None, check: bool = False
+    ) -> int:
         """
         Write the workflow files of GitHub Actions for a project, from the block `ci` of its configuration.
 
@@ -141,6 +148,8 @@ class Ci:
 
         Args:
             output: the directory of the workflow files.
+            shards: the number of jobs among which each workflow divides the cells of a run; its field `shards` replaces
+                this number. The first line of a file names this flag, so --check needs the same flag.
             check: write nothing, and print the differences between the files and the configuration. If there are
                 differences, the exit code is 1.
         """
@@ -156,7 +165,10 @@ class Ci:
             _check_field(configuration, field)
         directory = configuration.block("secrets", Secrets).dir
         variable = directory.env_key if directory else None
-        texts = workflows.render(files.name, block, secrets_variable=variable)
+        for item in block.workflows.values():
+            if workflows.shards_of(item, shards) > 1:
+                _check_matrix(files.name, item.presets)
+        texts = workflows.render(files.name, block, secrets_variable=variable, shards=shards)
         differences = workflows.compare(texts, output, files.name)
         if check:
             print(printable(workflows.diff(differences)), end="")
@@ -305,6 +317,16 @@ def _as_json(comment: CommentRequest) -> dict[str, Any]:
     content["tests"] = list(content["tests"])
     content["retest"] = [retest.project for retest in comment.retest]
     return {**content, "help": slash.HELP} if comment.help else content
+
+
+def _check_matrix(project: str, presets: list[str]) -> None:
+    """Raise if a configuration has no matrix whose cells can be divided."""
+    configuration = request.configure(RunRequest(project, presets))[1]
+    if configuration.get(plan.BLOCK, default=None) is None:
+        raise UsageError(
+            f"{configuration.source}: shards divide the cells of a matrix, but there is no block `{plan.BLOCK}`:\n"
+            "  leave out --shards, or set `shards: 1` for the workflow"
+        )
 
 
 def _check_field(configuration: Configuration, field: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Final, Literal
 from toolbox.commands import _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
-from toolbox.interface.options import ArtifactDir, Deadline, Overrides, Presets, SummaryFormat
+from toolbox.interface.options import ArtifactDir, Deadline, Overrides, Presets, Shard, SummaryFormat
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
@@ -36,10 +35,6 @@ Cells = Annotated[
         "patterns for the names or ids of cells, separated by spaces, such as 'model=small,* *batch=8'; all cells when "
         "left out."
     ),
-]
-Shard = Annotated[
-    str | None,
-    Help("the part of the cells to run: 1/3 is the first of three parts, which together contain each cell once."),
 ]
 MaxCost = Annotated[
     Cost | None,
@@ -83,7 +78,7 @@ class Project:
         shows the plan, then says so, and ends with exit code 2, as the run would.
         """
         files, values = overrides_text.parse(overrides)
-        selection = Selection(cells, _shard(shard))
+        selection = Selection(cells, _project_run.parse_shard(shard))
         loaded = request.load(RunRequest(name, presets or (), files, values, selection=selection))
         if loaded.plan is None:
             raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
@@ -134,7 +129,7 @@ class Project:
             values,
             phases=phases,
             artifact_dir=artifact_dir,
-            selection=Selection(cells, _shard(shard)),
+            selection=Selection(cells, _project_run.parse_shard(shard)),
             options=Options(jobs, fail_fast, max_failures, max_cost),
             deadline=deadline,
         )
@@ -233,12 +228,3 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
     if not runs or not run:
         raise UsageError(f"`{run}` is not a directory, and {base} has no run of that name{hint}")
     return runs[0]
-
-
-def _shard(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--shard={text} is not a shard. Examples: 1/3, 2/3 and 3/3")
-    return int(match[1]), int(match[2])

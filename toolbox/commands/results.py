@@ -469,6 +469,30 @@ class Results:
         with _results.opened(database, selection) as (_, connection):
             return str(dashboard.write(connection, output, selection, bounds=bounds))
 
+    def merge(
+        self,
+        *run_dirs: str,
+        artifact_dir: options.ArtifactDir = None,
+        result: Literal["success", "failure", "cancelled", "skipped"] = "success",
+        format: options.SummaryFormat = "text",  # noqa: A002
+    ) -> int:
+        """
+        Merge the runs of shards (`project run --shard=1/3`) into one run. Its verdict determines the exit code.
+
+        Of several runs of a shard, the latest one counts. A shard without a run, or whose run has not ended, makes the
+        verdict an error. An earlier merge of the same shards is replaced.
+
+        Args:
+            run_dirs: the directories of the runs of the shards, or directories that contain them.
+            artifact_dir: the directory that gets the merged run, in PROJECT/RUN. When left out: $ARTIFACT_DIR, else
+                artifacts/.
+            result: the result of the jobs that ran the shards. If it is not success although no run failed, the verdict
+                is an error.
+        """
+        from toolbox.commands import _merge  # pydantic is slow to import
+
+        return _merge.merge(run_dirs, artifact_dir or places.artifacts(), result, as_json=format == "json")
+
     def import_(self, *run_dirs: str, directory: Path | None = None, database: Database = None) -> int:
         """
         Record runs in the database of results, from their journals. Runs that the database already has are replaced.
@@ -515,6 +539,8 @@ def _damage_as_usage_error(run_directory: Path) -> Iterator[None]:
 
 def _import_message(recorded: Recorded, store: Store) -> str:
     run = f"{recorded.run} of {recorded.project}"
+    if recorded.merged_into:
+        return f"{run}: not imported, because {store.location} has the merged run {recorded.merged_into}"
     if recorded.is_outdated:
         return f"{run}: not imported, because {store.location} has a later state of this run"
     action = "recorded" if recorded.is_new else "recorded again"

@@ -31,6 +31,10 @@ Overrides = Annotated[
 Cells = Annotated[
     str | None, Help("a pattern for the names or ids of cells, such as 'model=small,*'; all cells when left out.")
 ]
+Shard = Annotated[
+    str | None,
+    Help("the part of the cells to run: 1/3 is the first of three parts, which together contain each cell once."),
+]
 ArtifactDir = Annotated[
     Path | None, Help("the directory for the directories of runs. When left out: $ARTIFACT_DIR, else artifacts/.")
 ]

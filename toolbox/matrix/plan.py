@@ -30,7 +30,7 @@ class Selection:
 
     Args:
         cells: shell patterns for the names or ids of cells, separated by spaces; None selects all cells.
-        shard: (1, 3) selects the first of three parts of the matrix. The parts have no cell in common.
+        shard: (1, 3) selects the first of three parts of the selected cells. The parts have no cell in common.
     """
 
     cells: str | None = None
@@ -106,6 +106,8 @@ class Plan:
         max_cells: the largest number of cells that the run may execute; None for no limit.
         notes: remarks on parts of the matrix that have no effect.
         combinations: all combinations of the matrix, including those that were not selected.
+        shards: the combinations of all shards with the number of their shard, in the order of the matrix; empty if the
+            plan is not that of a shard.
         files: the digests of the files that are sent with the workloads, by path relative to the workspace.
     """
 
@@ -119,6 +121,7 @@ class Plan:
     files: Mapping[str, str] = field(default_factory=dict)
     max_cost: float | None = None
     max_cells: int | None = None
+    shards: Sequence[tuple[Combination, int]] = ()
 
     @property
     def to_execute(self) -> Sequence[Cell]:
@@ -140,6 +143,7 @@ class Plan:
             "notes": list(self.notes),
             "targets": {name: target.as_json() for name, target in self.targets.items()},
             "files": dict(self.files),
+            **({"shards": [_shard_json(*item) for item in self.shards]} if self.shards else {}),
             "cells": [cell.as_json() for cell in self.cells],
         }
 
@@ -185,6 +189,11 @@ def frozen_prices(directory: Path) -> dict[str, Price]:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None
+
+
+def _shard_json(combination: Combination, shard: int) -> dict[str, Any]:
+    """Return a cell of any shard. `results merge` names the cells of shards that have no run."""
+    return {"id": combination.id, "name": combination.name, "shard": shard}
 
 
 def _bound_json(bound: Bound) -> dict[str, Any]:

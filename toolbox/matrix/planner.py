@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import hashlib
+import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,9 +75,16 @@ def make(
         path = error.path if isinstance(error, axes.IncludeError) else BLOCK
         raise ConfigurationError(f"{configuration.location(path)}: {error}") from None
     planner = _Planner(configuration, block, targets, root, today, bounds or {}, SentFiles(root))
-    cells = _make_cells(planner, select(combinations, selection))
+    relations = Relations(combinations)
+    selected = select(combinations, selection.cells)
+    shards: Sequence[tuple[Combination, int]] = ()
+    if selection.shard is not None:
+        part, parts = selection.shard
+        shards = _in_shards(selected, planner.compared(selected, relations), parts)
+        selected = [combination for combination, shard in shards if shard == part]
+    cells = _make_cells(planner, selected)
     used = {name: targets[name] for name in dict.fromkeys(name for cell in cells for name in cell.targets)}
-    notes = [*notes, *_without_effect(cells, block.pools, targets, Relations(combinations))]
+    notes = [*notes, *_without_effect(cells, block.pools, targets, relations)]
     sent = planner.sent.digests()
     return Plan(
         cells,
@@ -89,6 +97,7 @@ def make(
         sent,
         max_cost=block.max_cost,
         max_cells=block.max_cells,
+        shards=shards,
     )
 
 
@@ -153,24 +162,46 @@ def _without_effect(
                 yield f"check `{check.name}`: no cell with {dict(check.to)} exists to compare `{cell.name}` with"
 
 
-def select(combinations: Sequence[Combination], selection: Selection) -> Sequence[Combination]:
-    """Return the selected combinations, in the order of the matrix.
+def select(combinations: Sequence[Combination], cells: str | None) -> Sequence[Combination]:
+    """Return the combinations that match one of some patterns, in the order of the matrix.
+
+    Args:
+        cells: the patterns, separated by spaces; None selects all combinations.
 
     Raises:
         UsageError: a pattern matches no combination.
     """
-    selected = combinations
-    if selection.cells is not None:
-        ids = set()
-        for pattern in selection.cells.split() or [""]:
-            if not (matching := named(combinations, pattern)):
-                raise UsageError(f"--cells={pattern}: {no_such_cell(combinations, pattern)}")
-            ids |= {combination.id for combination in matching}
-        selected = [combination for combination in combinations if combination.id in ids]
-    if selection.shard is not None:
-        part, parts = selection.shard
-        selected = selected[part - 1 :: parts]
-    return selected
+    if cells is None:
+        return combinations
+    ids = set()
+    for pattern in cells.split() or [""]:
+        if not (matching := named(combinations, pattern)):
+            raise UsageError(f"--cells={pattern}: {no_such_cell(combinations, pattern)}")
+        ids |= {combination.id for combination in matching}
+    return [combination for combination in combinations if combination.id in ids]
+
+
+def _in_shards(
+    selected: Sequence[Combination], compared: Mapping[str, str], parts: int
+) -> list[tuple[Combination, int]]:
+    """Return each combination with the number of its shard, in the order of the matrix.
+
+    Cells that are compared with one another are in the same shard. Otherwise, a shard would have no value to compare
+    with, or one that another machine measured. A group of such cells goes to the shard with the fewest cells so far.
+
+    Args:
+        compared: the id of the group of each combination that is compared with another one, by the id of the
+            combination.
+        parts: the number of shards.
+    """
+    sizes = Counter(compared.get(combination.id, combination.id) for combination in selected)
+    loads = [(0, number) for number in range(1, parts + 1)]
+    numbers: dict[str, int] = {}
+    for group, size in sizes.items():
+        load, number = heapq.heappop(loads)
+        heapq.heappush(loads, (load + size, number))
+        numbers[group] = number
+    return [(combination, numbers[compared.get(combination.id, combination.id)]) for combination in selected]
 
 
 def named(combinations: Sequence[Combination], pattern: str) -> Sequence[Combination]:
@@ -246,6 +277,32 @@ class _Planner:
             bounds={metric: bound for metric, bound in bounds.items() if bound is not None},
             owner=self._owner(combination),
         )
+
+    def compared(self, selected: Sequence[Combination], relations: Relations) -> dict[str, str]:
+        """Return the groups of combinations that checks compare: the id of a group by the id of each combination."""
+        ids = {combination.id for combination in selected}
+        groups: dict[str, list[str]] = {}
+        for combination, to in self._relations_of(selected):
+            other = relations.other(combination.settings, to)
+            if other is None or other.id not in ids:
+                continue
+            one, two = (groups.setdefault(each, [each]) for each in (combination.id, other.id))
+            if one is not two:
+                smaller, larger = sorted((one, two), key=len)
+                larger += smaller
+                groups.update(dict.fromkeys(smaller, larger))
+        return {identity: members[0] for identity, members in groups.items()}
+
+    def _relations_of(self, selected: Sequence[Combination]) -> Iterator[tuple[Combination, Mapping[str, Any]]]:
+        """Yield each combination with the settings of a cell with which a check compares it."""
+        if not any("to" in check for check in self.block.checks):
+            return
+        for combination in selected:
+            # `cell` reports the faults.
+            checks = self._checks(self._configuration_of(combination), combination, _Faults(self.configuration))
+            for spec in checks.values():
+                if isinstance(to := spec.get("to"), Mapping):
+                    yield combination, to
 
     def _owner(self, combination: Combination) -> str:
         """Return the owner that the last matching entry names; empty if no entry matches."""

@@ -444,6 +444,23 @@ class RunFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardMerged:
+    """The events after this one, up to the next event of this kind, are from the run of a shard.
+
+    Args:
+        run: the name of the run of the shard.
+        started: when the run of the shard began, in ISO 8601.
+        shard: the number of the shard, from 1.
+        shards: the number of all shards.
+    """
+
+    run: str
+    started: str
+    shard: int
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
 class SecretLeft:
     """A file contains a secret that cannot be masked without breaking the file. Don't copy or publish this file.
 
@@ -538,6 +555,7 @@ JournalEvent = (
     | ResourceRemoved
     | SecretLeft
     | FlakyCellsFailed
+    | ShardMerged
     | RunFinished
 )
 DisplayEvent = DurationsExpected | TaskStarted | TaskFinished | Note

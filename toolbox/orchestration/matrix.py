@@ -53,7 +53,7 @@ def run(*, check: bool = True) -> list[CellResult]:
         raise _incomplete(current.plan, results, scheduler.rules, step.directory)
     if check and failed:
         flaky = set[str]()
-        if len(failed) > 1:
+        if len(failed) > 1 or current.plan.shards:  # other shards may have failed cells, too
             flaky = storing.flaky_cells(current.configuration, current.project) & failed.keys()
         if flaky:
             step.recorder.record(FlakyCellsFailed(step.identity, tuple(sorted(flaky))))

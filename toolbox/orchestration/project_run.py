@@ -42,7 +42,7 @@ from toolbox.model.errors import (
 from toolbox.model.events import AttemptAbandoned, Note, RunFinished, RunStarted, StepKind
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
-from toolbox.model.verdicts import Cause, Verdict, exit_code
+from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code
 from toolbox.orchestration import (
     cell_limit,
     clusters,
@@ -127,6 +127,8 @@ def resume(
     """
     directory = directory.absolute()
     state = run_reader.read(directory)
+    if state.shards:
+        raise UsageError(f"{directory} was merged from shards: resume the runs of the shards, and merge them again")
     if state.damage and not ignore_damage:
         hint = "to resume the run anyway, add --damaged=ignore: the work that these lines record may be repeated"
         raise UsageError(f"{state.damage_warning}\n{hint}")
@@ -238,6 +240,8 @@ def _run(
         outcomes: dict[str, Outcome] = {}
         errors = _run_phases(phases, top, reservation, outcomes)
         finished = _finish(top, errors, outcomes.get(_TESTS))
+    if finished.verdict is Verdict.SKIPPED and request.selection.shard is not None:
+        finished = dataclasses.replace(finished, exit_code=ExitCode.PASSED)  # only `results merge` knows all shards
     try:
         recorder.record(finished)
     except (OSError, InfrastructureError) as error:

@@ -44,6 +44,7 @@ class RunRequest:
         selection: which cells of the matrix to run.
         options: how the scheduler runs the cells.
         deadline: the time limit for the whole run in seconds; by default, the value of `matrix.deadline`.
+        position: the position of the run among the runs that a comment requests, from 1.
         resolved: the values that the function `resolve` of the project determined when the run began, by path.
     """
 
@@ -60,6 +61,7 @@ class RunRequest:
     deadline: float | None = None
     resolved: Mapping[str, Any] = field(default_factory=dict)
     trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
+    position: int = 1
 
     @property
     def all_overrides(self) -> dict[str, Any]:
@@ -83,6 +85,7 @@ class RunRequest:
             "max_cost": self.options.max_cost,
             "deadline": self.deadline,
             "resolved": dict(self.resolved),
+            "position": self.position,
         }
 
     @classmethod
@@ -106,6 +109,7 @@ class RunRequest:
                 ),
                 deadline=content["deadline"],
                 resolved=dict(content.get("resolved", {})),
+                position=int(content.get("position", 1)),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise DamagedFile(RunDirectory(directory).request, describe(error)) from None

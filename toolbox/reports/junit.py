@@ -61,11 +61,12 @@ def render(summary: RunState) -> str:
     suites: dict[str, list[StepState]] = {}
     for step in summary.steps.values():
         if step.kind is StepKind.CELL or (step.kind is StepKind.COMMAND and step.counts):
-            suites.setdefault(step.step.partition("/")[0], []).append(step)
+            # A run that was merged from shards has each phase several times.
+            suites.setdefault(step.step.partition("/")[0].partition("__")[2], []).append(step)
     report = _Report(summary)
     elements = []
     for phase, steps in suites.items():
-        name = f"{summary.project}.{phase.partition('__')[2]}"
+        name = f"{summary.project}.{phase}"
         elements.append(report.suite(name, steps))
         elements += [report.suite_of_cell(name, step) for step in steps if step.cases]
     seconds = _seconds([step for steps in suites.values() for step in steps])

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from toolbox.config.contracts.results import CURRENCY
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
-from toolbox.results import case_recording, charges, tables
+from toolbox.results import case_recording, charges, merged_shards, tables
 from toolbox.results.charges import Charge, Key, Purpose
 from toolbox.results.store import Store
 from toolbox.runs import run_reader
@@ -40,6 +40,8 @@ class Recorded:
         samples: the number of samples that were written.
         is_new: whether this is the first recording of the run.
         is_outdated: whether the store has a newer state of the run, and was not changed.
+        merged_into: the merged run in the store that contains this run, so that the store was not changed; empty if
+            there is no such run.
         row: the id of the row of the run.
     """
 
@@ -50,6 +52,7 @@ class Recorded:
     is_new: bool = False
     is_outdated: bool = False
     row: int = 0
+    merged_into: str = ""
 
 
 def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recorded:
@@ -68,12 +71,15 @@ def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recor
         stored = _stored(connection, run)
         if stored is not None and run.updated is not None and stored.updated > run.updated:
             return Recorded(run.run, run.project, is_outdated=True, row=stored.id)
+        if container := merged_shards.replace(connection, run, _delete_run):
+            return Recorded(run.run, run.project, merged_into=container)
         run_id = _put_run(
             connection, run, RunDirectory(directory).read_request(), stored.id if stored is not None else None
         )
         is_newest = run.started == connection.scalar(
             select(func.max(tables.Run.started)).where(tables.Run.project == run.project)
         )
+        merged_shards.write(connection, run_id, run)
         writer = _Writer(connection, run.project, run_id, is_newest=is_newest)
         judged = [step for step in run.steps.values() if step.kind is StepKind.CELL or step.checks or step.metrics]
         samples = writer.write(run, judged, RunDirectory(directory).read_plan(), is_reusable=is_reusable)
@@ -115,10 +121,21 @@ def _put_run(connection: Connection, state: RunState, request: Mapping[str, Any]
     run = tables.Run
     if stored_id is None:
         return connection.execute(insert(run).values(**_key(state), **_fit(row)).returning(run.id)).scalar_one()
-    connection.execute(delete(tables.Sample).where(tables.Sample.run_id == stored_id))
-    connection.execute(delete(tables.Result).where(tables.Result.run_id == stored_id))
+    _delete_results(connection, stored_id)
     connection.execute(update(run).where(run.id == stored_id).values(**_fit(row)))
     return stored_id
+
+
+def _delete_run(connection: Connection, run_id: int) -> None:
+    """Delete a run with its results and samples."""
+    _delete_results(connection, run_id)
+    connection.execute(delete(tables.MergedShard).where(tables.MergedShard.run_id == run_id))
+    connection.execute(delete(tables.Run).where(tables.Run.id == run_id))
+
+
+def _delete_results(connection: Connection, run_id: int) -> None:
+    connection.execute(delete(tables.Sample).where(tables.Sample.run_id == run_id))
+    connection.execute(delete(tables.Result).where(tables.Result.run_id == run_id))
 
 
 @dataclass(slots=True)

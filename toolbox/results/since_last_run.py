@@ -8,10 +8,11 @@ keeps its comparison. `read` validates the file, because a run directory may com
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -116,6 +117,28 @@ class SinceLastRun:
             test_counts=of_tests,
             **numbers,
         )
+
+    @classmethod
+    def combined(cls, parts: Sequence[SinceLastRun]) -> Self | None:
+        """Return the comparison of a run whose cells are those of several runs; None without comparisons."""
+        if not parts:
+            return None
+        latest = max(parts, key=lambda part: part.started)
+        of_cells, of_tests = Counter[Kind](), Counter[Kind]()
+        for part in parts:
+            of_cells.update(part.cell_counts)
+            of_tests.update(part.test_counts)
+        listed = cls.of(
+            itertools.chain.from_iterable(part.cells for part in parts),
+            itertools.chain.from_iterable(part.tests for part in parts),
+            latest.run,
+            latest.started,
+            has_more_runs=any(part.has_more_runs or part.run != latest.run for part in parts),
+            compared=sum(part.compared for part in parts),
+            new=sum(part.new for part in parts),
+            gone=None,
+        )
+        return replace(listed, cell_counts=of_cells, test_counts=of_tests)
 
     @property
     def has_changes(self) -> bool:

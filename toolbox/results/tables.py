@@ -4,7 +4,7 @@ r"""The tables of the store. `migrations/` creates them, and a test compares the
       \       |  |`-< checks
        \      |  `-< case_counts, case_results (the outcome of a test case in a run)
         \   cells -< series, cases (the names of test cases)
-         `----------- samples (one value of a series in a run)
+         `----------- samples (one value of a series in a run), merged_shards
 
 A cell is the same in all runs with the same settings. A result is the outcome of a cell in one run. A step outside of a
 matrix is stored as a cell without settings if it has checks or metrics.
@@ -88,6 +88,23 @@ class Run(Base):
     baseline: Mapped[bool]
     updated: Mapped[datetime]
     recorded: Mapped[datetime]
+
+
+class MergedShard(Base):
+    """The run of a shard that was merged into a run. The store never has the results of both.
+
+    Args:
+        run: the name of the run of the shard.
+        started: when the run of the shard began.
+    """
+
+    __tablename__ = "merged_shards"
+    __table_args__ = (UniqueConstraint("run_id", "run", "started"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    run: Mapped[str] = mapped_column(index=True)
+    started: Mapped[datetime]
 
 
 class Cell(Base):

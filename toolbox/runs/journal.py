@@ -16,7 +16,7 @@ import threading
 import time
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -114,12 +114,7 @@ class Journal:
         Raises:
             InfrastructureError: the event could not be written.
         """
-        record = {
-            "time": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "event": type(event).__name__,
-            **{field.name: getattr(event, field.name) for field in dataclasses.fields(event)},
-        }
-        content = filesystem.encode(json.dumps(record, ensure_ascii=False) + "\n")
+        content = _line(Entry(datetime.now(UTC), event))
         try:
             with self._writing:
                 self._write(content)
@@ -169,6 +164,25 @@ class Journal:
         os.fsync(self._descriptor)
         filesystem.sync_directory(self._file.parent)
         self._is_torn = False
+
+
+def write(directory: Path, entries: Iterable[Entry]) -> None:
+    """Write a whole journal, and return when it is on the disk.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    filesystem.write_pieces(RunDirectory(directory).journal, map(_line, entries), durable=True)
+
+
+def _line(entry: Entry) -> bytes:
+    event = entry.event
+    record = {
+        "time": entry.time.isoformat(timespec="microseconds"),
+        "event": type(event).__name__,
+        **{field.name: getattr(event, field.name) for field in dataclasses.fields(event)},
+    }
+    return filesystem.encode(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def is_locked(directory: Path) -> bool:

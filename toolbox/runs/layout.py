@@ -204,6 +204,16 @@ def runs(artifacts: Path) -> list[Path]:
     return sorted((file.parent for file in artifacts.glob(f"*/*/{RunDirectory.journal}")), key=lambda run: run.name)
 
 
+def runs_below(directory: Path) -> list[Path]:
+    """Return the directories of runs in a directory of artifacts, or in several such directories beside one another.
+
+    The directory of a run itself is returned as the only one.
+    """
+    if RunDirectory(directory).journal.exists():
+        return [directory]
+    return [*runs(directory), *(run for folder in sorted(directory.glob("*/")) for run in runs(folder))]
+
+
 def run_id(now: datetime | None = None) -> str:
     """Return a name for a new run: the time in UTC, `20261121-011343-0h2s`. Names sort in the order of their times.
 
@@ -251,9 +261,9 @@ def reserve(root: Path, steps: Iterable[str]) -> None:
             filesystem.make_directory(root / parent / _NUMBERS / match["number"])
 
 
-def number_of(directory: Path) -> int:
-    """Return the number of a numbered directory."""
-    return int(directory.name.partition("__")[0])
+def number_of(name: str) -> int:
+    """Return the number in the name of a numbered directory."""
+    return int(name.partition("__")[0])
 
 
 def owner_pages(owners: Iterable[str]) -> dict[str, str]:
@@ -291,6 +301,16 @@ def is_record(file: Path) -> bool:
     return file.name in _RECORDS and all(
         _DIRECTORY.fullmatch(part) or _ATTEMPT.fullmatch(part) for part in file.parts[:-1]
     )
+
+
+def is_step(identity: str) -> bool:
+    """Return whether a text is a path that consists of numbered directories, as the identity of a step does."""
+    return all(_DIRECTORY.fullmatch(part) for part in identity.split("/"))
+
+
+def renumbered(name: str, number: int) -> str:
+    """Return the name of a numbered directory with another number."""
+    return f"{number:03d}__{name.partition('__')[2]}"
 
 
 def steps(parent: Path) -> list[Path]:

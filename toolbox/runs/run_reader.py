@@ -38,6 +38,7 @@ from toolbox.model.events import (
     RunFinished,
     RunStarted,
     SecretLeft,
+    ShardMerged,
     StepFinished,
     StepKind,
     StepStarted,
@@ -67,7 +68,7 @@ _NO_CELLS: Final[Mapping[str, _Labelled]] = {}
 _END: Final = ("verdict", "cause", "message", "seconds")
 _OfResource = ResourceMade | ResourceRemoved
 _OfCluster = LeaseAwaited | LeaseLost | ClusterChosen | ResourcePlanned | _OfResource
-_OfRun = RunStarted | RunFinished | MatrixPlanned | FlakyCellsFailed | SecretLeft | ConfigurationChanged
+_OfRun = RunStarted | RunFinished | MatrixPlanned | FlakyCellsFailed | SecretLeft | ConfigurationChanged | ShardMerged
 
 
 def read(directory: Path) -> RunState:
@@ -130,6 +131,7 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         planned=events.planned,
         configuration_changes=tuple(events.changes),
         session_changes=tuple(events.changes[events.earlier_changes :]),
+        shards=tuple(events.shards),
     )
 
 
@@ -156,6 +158,7 @@ class _Fold:
         self.secrets_left: set[str] = set()
         self.flaky: set[str] = set()
         self.clusters: dict[str, ClusterState] = {}
+        self.shards: list[ShardMerged] = []
         self.resources: dict[str, str] = {}  # the names of clusters, by the names of their resources
 
     def add(self, event: JournalEvent, time: datetime) -> None:
@@ -179,7 +182,11 @@ class _Fold:
             case RunFinished():
                 self.finished = event
             case MatrixPlanned():
-                self.planned_cells = self.planned[event.step] = event.cells
+                self.planned[event.step] = event.cells
+                self.planned_cells = sum(self.planned.values())  # each shard of a merged run has planned its cells
+            case ShardMerged():
+                self.shards.append(event)
+                self.updated = time  # the shards ran at the same time, or with pauses between them
             case FlakyCellsFailed():
                 self.flaky.update(event.cells)
             case SecretLeft():

@@ -21,6 +21,7 @@ from toolbox.model.events import (
     MetricMeasured,
     ResourcePlanned,
     RunFinished,
+    ShardMerged,
     StepKind,
     only_out_of_range,
 )
@@ -215,7 +216,7 @@ class RunState:
     Args:
         finished: the end of the run; None while the run is going on, or if its process died before the end.
         steps: the steps by directory, in their order. A repeated command appears only with its latest directory.
-        planned_cells: the number of cells in the latest matrix; None if no matrix was planned.
+        planned_cells: the number of cells in the matrix; None if no matrix was planned.
         seconds: the wall time of all sessions together.
         updated: when the journal was last written.
         revision: the revision of the checkout in the latest session; empty if unknown.
@@ -228,6 +229,7 @@ class RunState:
         configuration_changes: the fields that the orchestration replaced in all sessions.
         session_changes: the fields that the orchestration replaced in the latest session.
         resources: the remote resources on the ledger of the run that may exist.
+        shards: the runs of shards that were merged into this run; empty for a run that was executed.
     """
 
     run: str = ""
@@ -252,6 +254,7 @@ class RunState:
     configuration_changes: Sequence[ConfigurationChanged] = ()
     session_changes: Sequence[ConfigurationChanged] = ()
     resources: Sequence[OpenResource] = ()
+    shards: Sequence[ShardMerged] = ()
 
     @property
     def cells(self) -> list[StepState]:

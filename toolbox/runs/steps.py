@@ -96,7 +96,7 @@ class Step:
             directory = filesystem.make_directory(self.recorder.root / earlier.step)
         else:
             directory = layout.next_directory(self.directory, name, after=self._number)
-            self._number = layout.number_of(directory)
+            self._number = layout.number_of(directory.name)
         return Step(directory, self.recorder, name, kind, self.failure, key=key, earlier=earlier)
 
     def replayed(self, step: Step, fingerprint: str = "") -> bool:

@@ -16,12 +16,14 @@ from toolbox.model.forge_data import Commenters
 _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
 OVERTIME_SECONDS: Final = 40 * 60
 """The time for the installation, the clean-up and the report, by which the limit of a job exceeds that of its run."""
+MOST_SHARDS: Final = 256
+"""The largest number of shards: GitHub starts at most so many jobs of a matrix."""
 _CRON: Final = r"^[\d*/,A-Za-z-]+( [\d*/,A-Za-z-]+){4}$"
 ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
 # The steps set these variables themselves.
 _RESERVED_VARIABLES: Final = frozenset(
     {
-        *("GH_TOKEN", "PATH", "RESULT", "RETEST", "REVISION"),
+        *("GH_TOKEN", "PATH", "RESULT", "RETEST", "REVISION", "SHARD"),
         *("TOPGALLANT_MEMBERS_TOKEN", "TOPGALLANT_RESULTS_BASELINE"),
     }
 )
@@ -141,6 +143,12 @@ class Workflow(_Job):
         default=None, description="the field of the configuration that gets the tested revision"
     )
     timeout: int = Field(default=3600, ge=60, le=_MOST_SECONDS, description="the deadline of the run in seconds")
+    shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_SHARDS,
+        description="the number of jobs that divide the cells of a run; default: --shards of `ci workflows`",
+    )
     issue: bool | None = Field(
         default=None,
         description="keep an issue open while the workflow fails; default: true if the workflow has a schedule",

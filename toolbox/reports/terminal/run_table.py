@@ -152,7 +152,7 @@ def _closing(summary: RunState) -> Iterator[Text]:
         extra = end.message.splitlines() if not summary.failures or end.verdict is Verdict.CANCELLED else []
         for line in extra:
             yield Text(f"  {clean(line)}")
-        if end.verdict is Verdict.CANCELLED:
+        if end.verdict is Verdict.CANCELLED and not summary.shards:
             yield _resume_hint(summary)
     yield from _warnings(summary)
     if end is not None and (page := RunDirectory(summary.directory).html).is_file():
@@ -185,6 +185,8 @@ def _warnings(summary: RunState) -> Iterator[Text]:
 
 def _without_end(summary: RunState) -> Iterator[Text]:
     """Yield a line for each open or abandoned attempt, with the command that adopts it or removes what it left."""
+    if summary.shards:  # only the run of the shard can be resumed
+        return
     command = f"{environ.program()} project resume {summary.directory}"
     for attempts, state, what_to_do in (
         (summary.open_attempts, "may be running", f"`{command}` adopts the attempt; --abandon gives it up"),

@@ -1,0 +1,1 @@
+"""The merge of the runs of shards into one run."""
