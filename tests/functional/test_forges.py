@@ -545,6 +545,63 @@ def test_a_terminal_rehearses_a_comment_without_a_forge(project: Workspace) -> N
     assert str(file) in outcome.stderr
 
 
+def test_a_comment_cannot_change_the_pinned_revision(project: Workspace) -> None:
+    file = project.directory / f"config/{PROJECT}.yaml"
+    file.write_text(file.read_text().replace("overridable: [greeting]", "overridable: [greeting, revision]"))
+    flags = [f"--project={PROJECT}", "--workflow=on_comment", f"--revision={'a' * 40}"]
+    outcome = project.run("ci", "run", *flags, f"--text=/test {PROJECT}\n/var revision: {'b' * 40}")
+    assert outcome.exit_code == 2, str(outcome)
+    assert "a comment may not change `revision`" in outcome.stderr
+    assert project.run("ci", "run", *flags, f"--text=/test {PROJECT}").exit_code == 0
+    assert configuration(project)["revision"] == "a" * 40
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "or --project and --workflow in a job of a CI system"),
+        (["--project=training_e2e"], "or --project and --workflow in a job of a CI system"),
+        (["--text=/test training_e2e", "--revision=x"], "need --project and --workflow"),
+        (["--project=training_e2e", "--workflow=on_comment"], "no comment on a pull request started this job"),
+        (["--project=training_e2e", "--workflow=on_coment", "--text=/test training_e2e"], "did you mean on_comment?"),
+        (
+            ["--project=training_e2e", "--workflow=on_comment", "--revision=main", "--text=/help"],
+            "is not a full commit",
+        ),
+        (["--project=training_e2e", "--workflow=on_comment", "--presets=loud"], "--presets cannot be used"),
+    ],
+)
+def test_a_wrong_combination_of_flags_is_refused(project: Workspace, flags: list[str], message: str) -> None:
+    outcome = project.run("ci", "run", *flags)
+    assert outcome.exit_code == 2, str(outcome)
+    assert message in outcome.stderr
+    assert not project.runs()
+
+
+def test_a_forge_that_fails_after_the_run_does_not_change_the_verdict(
+    project: Workspace, gitlab_server: gitlab.Server, tmp_path: Path
+) -> None:
+    site = GitLabSite(gitlab_server, tmp_path)
+    site.comment(f"/test {PROJECT}")
+    gitlab_server.faults.add("PUT", "*/notes/*", github.Fault(403, {"message": "403 Forbidden"}), times=None)
+    done = site.run(project)
+    assert done.exit_code == 0, done.output
+    assert "the result could not be shown on the pull request: GitLab refused PUT" in done.output
+
+
+def test_a_run_that_cannot_start_is_answered_with_the_reason(
+    project: Workspace, gitlab_server: gitlab.Server, tmp_path: Path
+) -> None:
+    site = GitLabSite(gitlab_server, tmp_path)
+    file = project.directory / f"config/{PROJECT}.yaml"
+    file.write_text(file.read_text() + 'secrets: {dir: {env_key: VAULT}, token: token}\nkey: "*$@secrets.token"\n')
+    site.comment(f"/test {PROJECT}")
+    done = site.run(project)
+    assert done.exit_code == 2, done.output
+    assert "VAULT" in site.bodies()[0]
+    assert site.states() == ["failed"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -13,9 +13,10 @@ from toolbox.model.errors import UsageError
 
 PULL = {"number": 7, "author": "alice", "sha": "a" * 40}
 REFS = {"org": "acme", "repo": "models", "base_ref": "main", "pulls": [PULL]}
+JOB = "pull-ci-acme-models-main-light-metal"
 SPEC: dict[str, Any] = {
     "type": "presubmit",
-    "job": "pull-ci-acme-models-main-light-metal",
+    "job": JOB,
     "buildid": "12",
     "refs": REFS,
 }

@@ -7,7 +7,8 @@ import pytest
 from tests.servers import github, gitlab
 from toolbox.gitlab import gitlab_api
 from toolbox.gitlab.gitlab_api import GitLabApi
-from toolbox.model.errors import InfrastructureError, RefusedRequest, UsageError
+from toolbox.model.errors import ConfigurationError, InfrastructureError, RefusedRequest, UsageError
+from toolbox.system import extras
 
 NOTES = "merge_requests/1/notes"
 
@@ -98,3 +99,9 @@ def test_a_wrong_variable_is_an_error(variables: dict[str, str], message: str, m
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=message):
         gitlab_api.from_environment()
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "_is_installed", lambda _name: False)
+    with pytest.raises(ConfigurationError, match=r"the API of GitLab needs gitlab, .*\[gitlab\]"):
+        GitLabApi(7, "token", "https://gitlab.example.com/api/v4")
