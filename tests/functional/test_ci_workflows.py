@@ -29,6 +29,7 @@ HOSTILE = "\"; touch pwned; $(touch pwned) `touch pwned` ' && touch pwned #\n; t
 BLOCK = """
     ci:
       overridable: [greeting, commands.test]
+      commenters: {teams: [owner/performance], owners_file: OWNERS, members_token: MEMBERS}
       github: {command: ./toolbox, install: ["test -x toolbox"]}
       workflows:
         cpu: {pull_request: true, push: [main]}
@@ -83,7 +84,10 @@ def server() -> Iterator[github.Server]:
 @pytest.fixture
 def runner(project: Workspace, server: github.Server, tmp_path: Path) -> Runner:
     """Return a runner of GitHub Actions with a checkout of the project."""
-    return Runner(project.directory, tmp_path / "runner", server)
+    found = Runner(project.directory, tmp_path / "runner", server)
+    server.add_app("members")
+    found.secrets["MEMBERS"] = server.add_token("members[bot]", members="read")
+    return found
 
 
 def workflow(project: Workspace, name: str) -> Path:
@@ -316,7 +320,7 @@ def test_the_reaper_deletes_old_resources_and_keeps_an_issue_open(project: Works
 def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: Workspace, runner: Runner) -> None:
     jobs = run_comment(project, runner, "Please:\n/test small\n/var greeting: hi\n")
     assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
-    assert jobs["gate"].outputs == {"revision": head(runner)}
+    assert jobs["gate"].outputs == {"revision": head(runner), "retest": ""}
     assert states(runner) == ["pending", "success"]
     (run,) = (runner.home / "uploaded/1").glob("small/*")
     configuration = yaml.safe_load((run / "config.yaml").read_text())
@@ -380,18 +384,32 @@ def _close(runner: Runner) -> None:
     runner.server.close(PULL_REQUEST, by="alice")
 
 
+def last_comment(runner: Runner) -> int:
+    return max(runner.server.repository.comments)
+
+
+def _edit(runner: Runner) -> None:
+    runner.server.edit_comment(last_comment(runner), "/test small failing")
+
+
+def _delete(runner: Runner) -> None:
+    runner.server.delete_comment(last_comment(runner))
+
+
 @pytest.mark.parametrize(
     ("text", "change", "message"),
     [
         ("/test small", _push_later, "may have changed since the comment"),
         ("/test small", _close, "is not open"),
+        ("/test small", _edit, "the comment was edited"),
+        ("/test small", _delete, "the comment was deleted"),
         ("/test small both", None, "only failing is allowed"),
         ("/test small\n/var tag: x", None, "may not change `tag`"),
         ("/test 'small", None, "no closing quotation"),
-        ("/test small\n/retest", None, "/retest does not work on GitHub"),
+        ("/test small\n/retest", None, "there is no earlier run on this pull request"),
         ("/test small\n/cancel", None, "cannot be used together"),
     ],
-    ids=["pushed later", "closed", "preset", "field", "quote", "retest", "cancel"],
+    ids=["pushed later", "closed", "edited", "deleted", "preset", "field", "quote", "retest", "cancel"],
 )
 def test_a_refused_comment_runs_nothing_and_gets_an_answer(
     project: Workspace, runner: Runner, text: str, change: Callable[[Runner], None] | None, message: str
@@ -418,6 +436,86 @@ def test_a_person_without_write_access_starts_and_cancels_nothing_and_gets_no_an
     assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"]
     assert "mallory' may not start runs" in jobs["gate"].output
     assert not runner.server.requests("POST")
+
+
+def test_a_member_of_an_allowed_team_starts_a_run(project: Workspace, runner: Runner) -> None:
+    runner.server.add_user("tina", "read")
+    runner.server.add_team("performance", "tina")
+    jobs = run_comment(project, runner, "/test small", by="tina")
+    assert [job.result for job in jobs.values()] == ["success"] * 3, jobs["gate"].output
+    (request,) = runner.server.requests("GET", "/memberships/tina")
+    assert request.login == "members[bot]"
+
+
+def test_a_token_that_cannot_read_the_members_refuses_the_comment(project: Workspace, runner: Runner) -> None:
+    runner.server.add_user("tina", "read")
+    runner.server.add_team("performance", "tina")
+    runner.secrets["MEMBERS"] = runner.server.add_token("members[bot]")
+    jobs = run_comment(project, runner, "/test small", by="tina")
+    assert [job.result for job in jobs.values()] == ["failure", "skipped", "skipped"]
+    assert "GitHub refused GET /orgs/owner/teams/performance/memberships/tina" in jobs["gate"].output
+
+
+def test_an_approver_in_the_owners_file_starts_a_run(project: Workspace, runner: Runner) -> None:
+    runner.server.add_user("olga", "read")
+    runner.server.push("main", {"OWNERS": "reviewers: [Olga]\n"}, by="alice")
+    jobs = run_comment(project, runner, "/test small", by="olga")
+    assert [job.result for job in jobs.values()] == ["success"] * 3, jobs["gate"].output
+
+
+def test_help_is_answered_on_the_pull_request(project: Workspace, runner: Runner) -> None:
+    jobs = run_comment(project, runner, "/help")
+    assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"], jobs["gate"].output
+    (text,) = comments(runner)
+    assert "/retest [PROJECT]" in text
+    assert "fields that /var may change: greeting, commands.test" in text
+
+
+def test_retest_repeats_what_failed_in_the_newest_run(project: Workspace, runner: Runner) -> None:
+    runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/test small"), run_id=75)
+    text = "/test small failing\n/var greeting: <!-- --> hi\n/only test\n/test small\n"
+    runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, text), run_id=76)
+    runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/help"), run_id=78)
+    runner.server.push("topic", {"model.py": "steps = 2"}, by="alice")
+    jobs = runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/retest"), run_id=79)
+    assert [job.result for job in jobs.values()] == ["success", "failure", "success"], jobs["gate"].output
+    (run,) = (runner.home / "uploaded/3").glob("small/*")
+    request = json.loads((run / "run.json").read_text())
+    assert (request["presets"], request["phases"]) == (["loud", "failing"], ["test"])
+    settings = yaml.safe_load((run / "config.yaml").read_text())
+    assert (settings["greeting"], settings["revision"]) == ("<!-- --> hi", head(runner))
+
+
+def test_retest_of_a_run_that_passed_is_refused(project: Workspace, runner: Runner) -> None:
+    runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/test small"), run_id=76)
+    jobs = run_comment(project, runner, "/retest small")
+    assert jobs["gate"].result == "failure"
+    assert "nothing to repeat" in comments(runner)[-1]
+
+
+def test_retest_of_a_run_that_has_not_ended_is_refused(project: Workspace, runner: Runner) -> None:
+    runner.failing = ("actions/download-artifact",)
+    gate = yaml.safe_load(workflow(project, "on_demand").read_text())
+    del gate["jobs"]["run"], gate["jobs"]["report"]
+    started = project.directory / ".github/workflows/started.yml"
+    started.write_text(yaml.safe_dump(gate))
+    runner.run(started, "issue_comment", comment(runner, "/test small"), run_id=76)
+    jobs = run_comment(project, runner, "/retest")
+    assert jobs["gate"].result == "failure"
+    assert "has not ended, or left no results" in comments(runner)[-1]
+
+
+def test_a_forged_record_repeats_nothing_that_a_comment_may_not_do(project: Workspace, runner: Runner) -> None:
+    record = (
+        '[{"run": "r", "project": "small", "presets": ["loud", "both"], "overrides": "tag: x\\n", '
+        '"phases": null, "cells": null}]'
+    )
+    text = f"<!-- topgallant-run: small/on_demand/76 -->\n<!-- topgallant-retest: {record} -->\n"
+    for author, refusal in (("alice", "there is no earlier run"), ("github-actions[bot]", "may not choose the preset")):
+        runner.server.comment(PULL_REQUEST, author, text)
+        jobs = run_comment(project, runner, "/retest")
+        assert [job.result for job in jobs.values()] == ["failure", "skipped", "skipped"]
+        assert refusal in jobs["gate"].output
 
 
 def test_a_pull_request_of_a_fork_is_refused(project: Workspace, runner: Runner) -> None:

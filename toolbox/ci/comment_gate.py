@@ -128,7 +128,7 @@ def _admit(job: Job, comment: CommentRequest, faults: list[Fault], override_file
         return Admission(Decision.ANSWERED)
     if comment.help:
         job.settings(None)  # raises if there is no such workflow
-        job.publish(comment_texts.helped(job.part, job.block))
+        log.info("the answer is %s", job.publish(comment_texts.helped(job.part, job.block)))
         return Admission(Decision.ANSWERED)
     return _start(job, comment, override_files)
 

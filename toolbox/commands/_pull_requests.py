@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,11 +15,10 @@ from toolbox.ci.comment_job import Job
 from toolbox.ci.comment_runs import CommentRun
 from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.commands import _comment_runs
-from toolbox.model.errors import UsageError, describe
+from toolbox.model.errors import ToolboxError, UsageError, describe
 from toolbox.model.verdicts import ExitCode
 from toolbox.reports.forge import github
 from toolbox.runs import layout, run_reader
-from toolbox.runs.run_state import RunState
 from toolbox.system import places
 
 log = logging.getLogger(__name__)
@@ -80,13 +80,17 @@ def run(job: Job, flags: RunFlags) -> int:
     admission = comment_gate.admit(job, flags.override_files)
     if admission.decision is not Decision.START:
         return ExitCode.PASSED if admission.decision is Decision.ANSWERED else ExitCode.NOTHING_RAN
-    outcome = _comment_runs.Outcome(ExitCode.ERROR)
     try:
         outcome = _run_all(job, admission.runs, flags)
-    finally:
-        with comment_gate.not_fatal("the result could not be shown on the pull request"):
-            result = _RESULTS.get(ExitCode(outcome.exit_code), "failure")
-            log.info("the report is %s", _show_end(job, result, admission.revision, outcome.directories))
+    except ToolboxError as error:
+        reason = describe(error)
+        with _never_fatal():
+            job.publish(comment_texts.refused(job.part, reason))
+            job.set_status(admission.revision, *comment_texts.status("failure"))
+        raise
+    with _never_fatal():
+        result = _RESULTS.get(ExitCode(outcome.exit_code), "failure")
+        log.info("the report is %s", _show_end(job, result, admission.revision, outcome.directories))
     return outcome.exit_code
 
 
@@ -114,30 +118,34 @@ def newest_runs() -> list[Path]:
 
 def reports(directories: Sequence[Path]) -> str:
     """Return reports of runs as Markdown; empty if there is no run."""
-    shown = _readable(directories[-_MOST_REPORTS:])
+    shown = directories[-_MOST_REPORTS:]
     limit = comment_texts.MOST_DETAILS // max(1, len(shown))
-    return "\n\n".join(github.render(state, limit=limit) for state in shown)
-
-
-def _readable(directories: Sequence[Path]) -> list[RunState]:
-    states = []
-    for directory in directories:
+    texts = []
+    for directory in shown:
         try:
-            states.append(run_reader.read(directory))
+            texts.append(github.render(run_reader.read(directory), limit=limit))
         except Exception as error:  # noqa: BLE001  # code under test may have written the run
             log.warning("there is no report of the run %s: %s", directory.name, describe(error))
-    return states
+    return "\n\n".join(texts)
 
 
 def _unpassed(directories: Sequence[Path]) -> list[EarlierRun] | None:
-    """Return what did not pass in the runs; None if no run can be read."""
-    states = _readable(directories)
+    """Return what did not pass in the runs; None if there is no run, or if one cannot be read."""
     try:
-        runs = [earlier_runs.of(state) for state in states]
-    except UsageError as error:
-        log.warning("/retest will not find these runs: %s", describe(error))
+        runs = [earlier_runs.of(run_reader.read(directory)) for directory in directories]
+    except Exception as error:  # noqa: BLE001  # code under test may have written the run
+        log.warning("/retest will not know what did not pass: %s", describe(error))
         return None
-    return [run for run in runs if run is not None] if states else None
+    return [run for run in runs if run is not None] if runs else None
+
+
+@contextmanager
+def _never_fatal() -> Iterator[None]:
+    """Log any error as a warning: the exit code is that of the runs, also if their report fails."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # a forge of a workspace may raise any error
+        log.warning("the result could not be shown on the pull request: %s", describe(error))
 
 
 def _show_end(job: Job, result: str, revision: str | None, directories: Sequence[Path]) -> str:

@@ -117,14 +117,14 @@ class Ci:
                 raise UsageError(
                     "ci run needs --text='/test PROJECT', or --project and --workflow in a job of a CI system"
                 )
-            if presets is not None:
-                raise UsageError("ci run: --presets cannot be used with --workflow, whose presets are used")
+            if presets is not None or (text is not None and forge is not None):
+                raise UsageError("ci run: --presets cannot be used with --workflow, and --forge not with --text")
             flags = _pull_requests.RunFlags(revision, retest, files, deadline, format == "json")
             with refusals.short():
                 job = replace(_job(project, workflow, forge, text, artifact_dir), shard=part)
                 return _pull_requests.run(job, flags)
-        if revision is not None or forge is not None:
-            raise UsageError("ci run: --revision and --forge need --project and --workflow")
+        if revision is not None or retest is not None or forge is not None:
+            raise UsageError("ci run: --revision, --retest and --forge need --project and --workflow")
         with refusals.short():
             comment, faults = slash.read(text, places.projects())
             if comment.help and not faults:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from toolbox.github import pull_requests
 from toolbox.github.pull_requests import GitHubPullRequests
 from toolbox.model.errors import UsageError
-from toolbox.model.forge_data import CiRun, CommentEvent
+from toolbox.model.forge_data import CiRun, CommentAction, CommentEvent
 from toolbox.system import environ
 from toolbox.system.event_files import Event
 
@@ -97,7 +97,7 @@ class Forge:
         return environ.get(_SPEC) is not None
 
     def events(self) -> list[CommentEvent]:
-        """Return the comments with a `/test` of this job that were written before the job started."""
+        """Return the comments with a `/test` of this job that were written before the job, and not edited since."""
         spec = _spec()
         if spec.pull_request is None:
             return []
@@ -105,7 +105,8 @@ class Forge:
         found = []
         for event in self.pull_requests().events(pull.number):
             jobs = [name for name in _TEST.findall(event.text) if spec.is_addressed_by(name)]
-            if jobs and event.created is not None and event.created <= spec.started:
+            is_original = event.action is CommentAction.CREATED
+            if jobs and is_original and event.created is not None and event.created <= spec.started:
                 found.append(replace(event, revision=pull.sha, job=jobs[0]))
         return found[::-1]
 

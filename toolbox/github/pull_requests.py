@@ -20,7 +20,7 @@ from toolbox.github.github_api import Api, mapping, segment
 from toolbox.model import owners_file
 from toolbox.model.errors import RefusedRequest, UsageError
 from toolbox.model.foreign_text import clean
-from toolbox.model.forge_data import Commenters, CommentEvent, CommitStatus, PostedComment
+from toolbox.model.forge_data import CommentAction, Commenters, CommentEvent, CommitStatus, PostedComment
 from toolbox.model.text import abbreviated
 from toolbox.system import environ
 
@@ -115,7 +115,9 @@ class GitHubPullRequests:
         for comment in self._api.items(f"issues/{number}/comments"):
             posted = _posted(comment)
             created = _time(comment.get("created_at"))
-            yield CommentEvent(posted.text, posted.author, number, posted.id, created)
+            is_original = _time(comment.get("updated_at")) == created
+            action = CommentAction.CREATED if is_original else CommentAction.EDITED
+            yield CommentEvent(posted.text, posted.author, number, posted.id, created, action)
 
     def account(self) -> str:
         """Return the login of the account that writes comments.
