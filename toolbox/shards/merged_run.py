@@ -146,7 +146,7 @@ class _Budget:
 
 
 def _copy_tree(source: Path, directory: Path, place: str, budget: _Budget) -> None:
-    for folder, folders, files in os.walk(source):
+    for folder, folders, files in os.walk(source, onerror=_unreadable):
         folders.sort()
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         for name in sorted([*files, *links]):
@@ -158,6 +158,10 @@ def _copy_tree(source: Path, directory: Path, place: str, budget: _Budget) -> No
                 continue
             budget.spend(status.st_size)
             _copy(file, directory / new)
+
+
+def _unreadable(error: OSError) -> None:
+    raise error
 
 
 def _copy(source: Path, target: Path) -> None:
