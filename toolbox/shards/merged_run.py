@@ -120,7 +120,8 @@ def _copy_files(merged: MergedRun, directory: Path) -> int:
     budget = _Budget()
     for run in merged.runs:
         for name, place in merged.journal.places[run.request.number].items():
-            if not (run.directory / name).is_symlink():
+            # Of a run that was killed, only the records are exported, and not the directories of its steps.
+            if (run.directory / name).is_dir() and not (run.directory / name).is_symlink():
                 _copy_tree(run.directory / name, directory, place, budget)
     for name in _RECORDS:
         source = merged.runs[0].directory / name
