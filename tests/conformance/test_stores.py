@@ -17,6 +17,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, func, select, text
 
 from tests.fakes.history import START, Past, Tried, identity
+from tests.fakes.shards import CELLS, Shard
 from tests.servers import postgres
 from toolbox.model.bounds import Direction, Side
 from toolbox.model.errors import UsageError
@@ -26,6 +27,7 @@ from toolbox.results import case_recording, earlier_results, earlier_times, quer
 from toolbox.results.queries import Filter
 from toolbox.results.records import AttemptRow, EarlierTime
 from toolbox.results.store import Store, StoreError
+from toolbox.shards import merged_run, shard_run
 
 KINDS: Final = ("sqlite", "postgresql")
 SMALL, LARGE = "model=small,batch=8", "model=large,batch=8"
@@ -469,6 +471,7 @@ ADDED: Final[dict[str, list[str | tuple[str, str]]]] = {  # the tables, indexes 
     "0005": [("attempts", "purpose"), ("attempts", "charged_seconds"), ("attempts", "cost")],
     "0006": ["INDEX ix_results_reuse_key", ("results", "reuse_key"), ("results", "reused_from")],
     "0007": [("runs", "baseline")],
+    "0008": ["TABLE merged_shards"],
 }
 
 
@@ -643,3 +646,45 @@ def test_the_database_of_another_program_is_left_alone(location: str) -> None:
         connection.execute(text("DROP TABLE alembic_version"))
     with pytest.raises(StoreError, match="is the database of another program: it has"):
         Store(location)
+
+
+# Merged runs
+
+
+def merged(tmp_path: Path, *directories: Path) -> Path:
+    runs = shard_run.current(map(shard_run.read, directories))
+    return merged_run.write(merged_run.prepare(runs, tmp_path / "merged")).directory
+
+
+def names(store: Store) -> list[str]:
+    with store.reading() as connection:
+        return [run.run for run in queries.runs(connection, ALL)]
+
+
+def cells_of(store: Store) -> list[str]:
+    with store.reading() as connection:
+        return sorted(row.name for row in queries.results(connection, ALL))
+
+
+def test_a_merged_run_replaces_its_shards_and_no_shard_comes_back(store: Store, tmp_path: Path) -> None:
+    shards = [Shard(number).write(tmp_path) for number in (1, 2, 3)]
+    for shard in shards:
+        recording.record(store, shard)
+    whole = merged(tmp_path, *shards)
+    for _ in range(2):
+        recording.record(store, whole)
+        assert {recording.record(store, shard).merged_into for shard in shards} == {whole.name}
+        assert names(store) == [whole.name]
+        assert cells_of(store) == sorted(CELLS)
+
+
+def test_of_merged_runs_with_a_common_shard_the_store_keeps_the_later_one(store: Store, tmp_path: Path) -> None:
+    one, two, three, again = (
+        Shard(number, later=later).write(tmp_path) for number, later in ((1, 0), (2, 0), (3, 0), (1, 9))
+    )
+    early, late = merged(tmp_path, one, two, three), merged(tmp_path, one, two, three, again)
+    assert early != late
+    for directory in (early, late, early):
+        recording.record(store, directory)
+    recording.record(store, one)  # another execution of its cells, which the later merged run does not contain
+    assert sorted(names(store)) == sorted([late.name, one.name])

@@ -165,7 +165,7 @@ def test_runs_that_do_not_belong_together_are_refused(six: Grid) -> None:
         ((one, changed), "differ in their plans"),
         ((one, one), "is given twice"),
         ((one, plain), "is not the run of a shard"),
-        ((one, six.root), "is not the directory of a run"),
+        ((one, six.root / "projects"), "is not the directory of a run"),
         ((), "--run_dirs is missing"),
     ):
         outcome = merge(six, *directories)

@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from toolbox.model.prices import SECONDS_PER_HOUR
 from toolbox.runs.run_state import CellAttempt, StepState
+
+_THIS_MACHINE: Final = "local"  # the backend
 
 
 class Purpose(StrEnum):
@@ -52,12 +54,14 @@ def of(steps: Iterable[StepState], targets: Mapping[str, Any]) -> dict[Key, Char
     Args:
         targets: the targets in `plan.json`, by name.
     """
-    by_target: dict[str, list[tuple[Key, CellAttempt]]] = {}
+    by_target: dict[tuple[str, str], list[tuple[Key, CellAttempt]]] = {}
     for step in steps:
         for attempt in step.attempts:
-            by_target.setdefault(attempt.target, []).append(((step.step, attempt.attempt), attempt))
+            # In a merged run, the target `local` is another machine for each shard.
+            host = attempt.host if targets.get(attempt.target, {}).get("backend") == _THIS_MACHINE else ""
+            by_target.setdefault((attempt.target, host), []).append(((step.step, attempt.attempt), attempt))
     charges: dict[Key, Charge] = {}
-    for name, attempts in by_target.items():
+    for (name, _), attempts in by_target.items():
         target = targets.get(name, {})
         price = price_of(target)
         charges |= {key: Charge() for key, _ in attempts}

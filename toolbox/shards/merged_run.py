@@ -120,7 +120,8 @@ def _copy_files(merged: MergedRun, directory: Path) -> int:
     budget = _Budget()
     for run in merged.runs:
         for name, place in merged.journal.places[run.request.number].items():
-            if not (run.directory / name).is_symlink():
+            # Of a run that was killed, only the records are exported, and not the directories of its steps.
+            if (run.directory / name).is_dir() and not (run.directory / name).is_symlink():
                 _copy_tree(run.directory / name, directory, place, budget)
     for name in _RECORDS:
         source = merged.runs[0].directory / name
@@ -146,7 +147,7 @@ class _Budget:
 
 
 def _copy_tree(source: Path, directory: Path, place: str, budget: _Budget) -> None:
-    for folder, folders, files in os.walk(source):
+    for folder, folders, files in os.walk(source, onerror=_unreadable):
         folders.sort()
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         for name in sorted([*files, *links]):
@@ -158,6 +159,10 @@ def _copy_tree(source: Path, directory: Path, place: str, budget: _Budget) -> No
                 continue
             budget.spend(status.st_size)
             _copy(file, directory / new)
+
+
+def _unreadable(error: OSError) -> None:
+    raise error
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -400,6 +400,36 @@ def test_the_shards_of_a_plan_are_disjoint_and_complete(
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
+COMPARED = {
+    "axes": {"x": [1, 2, 3], "batch": [1, 2, 4]},
+    "workload": {"command": "true"},
+    "metrics": {"t": {"source": "log", "pattern": "t=(.*)"}},
+    "checks": [{"check": "relation", "metric": "t", "to": {"batch": 1}, "upper": 3}],
+}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5])
+def test_cells_that_are_compared_are_in_the_same_shard(planned: Planned, parts: int) -> None:
+    plans = [planned(COMPARED, selection=Selection(shard=(part, parts))) for part in range(1, parts + 1)]
+    assert sum(len(plan.cells) for plan in plans) == 9
+    for plan in plans:
+        values = {cell.settings["x"] for cell in plan.cells}
+        assert len(plan.cells) == 3 * len(values)
+        shown = [(item["name"], item["shard"]) for item in plan.as_json()["shards"]]
+        assert shown == [(cell["name"], cell["shard"]) for cell in plans[0].as_json()["shards"]]
+    loads = sorted(len(plan.cells) for plan in plans)
+    assert loads == {1: [9], 2: [3, 6], 3: [3, 3, 3], 5: [0, 0, 3, 3, 3]}[parts]
+
+
+def test_a_comparison_with_a_cell_that_is_not_selected_binds_no_cells(planned: Planned) -> None:
+    plans = [planned(COMPARED, selection=Selection("*batch=[24]*", (part, 3))) for part in (1, 2, 3)]
+    assert [len(plan.cells) for plan in plans] == [2, 2, 2]
+
+
+def test_only_the_plan_of_a_shard_lists_all_shards(planned: Planned) -> None:
+    assert "shards" not in planned(COMPARED).as_json()
+
+
 # The stored plan
 
 

@@ -40,6 +40,12 @@ def test_attempts_at_the_same_time_share_the_price_of_a_target() -> None:
     assert [charge.cost for charge in found] == [0.75, 0.75]
 
 
+def test_machines_of_several_shards_do_not_share_the_price_of_this_machine() -> None:
+    attempts = [attempt(1, seconds=100, host="one"), attempt(2, seconds=100, host="two")]
+    assert [charge.seconds for charge in charged(attempts, backend="local")] == [100.0, 100.0]
+    assert [charge.seconds for charge in charged(attempts, backend="kubernetes")] == [50.0, 50.0]
+
+
 def test_attempts_with_accelerators_of_their_own_pay_the_whole_price() -> None:
     attempts = [attempt(1, seconds=100), attempt(2, begin=50, seconds=100)]
     found = charged(attempts, cost_per_hour=36.0, shares_price=False)

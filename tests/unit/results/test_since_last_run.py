@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -297,3 +298,24 @@ def test_without_a_comparison_an_earlier_file_is_removed(tmp_path: Path) -> None
     file.touch()
     since_last_run.write(tmp_path, None)
     assert not file.exists()
+
+
+def test_the_comparisons_of_shards_are_combined(nightly: Nightly) -> None:
+    nightly.run({"x=a": PASSED, "x=b": PASSED})
+    parts = [nightly.run({"x=a": FAILED}), nightly.run({"x=b": FAILED, "x=c": PASSED})]
+    combined = SinceLastRun.combined([part for part in parts if part is not None])
+    assert combined is not None
+    assert [change.name for change in combined.cells] == ["x=a", "x=b"]
+    assert (combined.compared, combined.new, combined.gone) == (2, 1, None)
+    assert combined.cell_counts == {Kind.NEWLY_FAILING: 2}
+    assert SinceLastRun.combined([]) is None
+
+
+def test_combined_comparisons_count_also_changes_that_are_not_listed(nightly: Nightly) -> None:
+    nightly.run({"x=a": PASSED})
+    part = nightly.run({"x=a": FAILED})
+    assert part is not None
+    many = dataclasses.replace(part, cell_counts={Kind.NEWLY_FAILING: 5000})
+    combined = SinceLastRun.combined([many, many])
+    assert combined is not None
+    assert combined.cell_counts == {Kind.NEWLY_FAILING: 10_000}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -342,3 +343,9 @@ def test_a_merge_that_was_killed_leaves_nothing_that_looks_whole(tmp_path: Path,
     assert layout.runs(tmp_path / "merged") == [run.directory]
     assert end(run) == ("passed", None, 0)
     assert not list(run.directory.parent.glob(".*"))
+
+
+def test_a_shard_of_which_only_the_records_are_left_can_be_merged(tmp_path: Path) -> None:
+    directories = [shard.write(tmp_path / "shards") for shard in THREE]
+    shutil.rmtree(directories[1] / "000__test")
+    assert verdicts(merge_directories(tmp_path, directories)) == dict.fromkeys(CELLS, "passed")
