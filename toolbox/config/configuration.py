@@ -7,7 +7,7 @@ the override files, `--overrides`. `replaced` returns a changed copy.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -224,10 +224,15 @@ class Configuration:
         if faults:
             raise ConfigurationFaults(faults)
 
-    def check_secrets(self) -> None:
-        """Raise a `ConfigurationError` that names the first secret that cannot be read, if there is one."""
+    def check_secrets(self, *, except_in: Collection[str] = ()) -> None:
+        """Raise a `ConfigurationError` that names the first secret that cannot be read, if there is one.
+
+        Args:
+            except_in: top-level blocks whose secrets are not needed.
+        """
         for path in self._resolver.secrets():
-            self._resolver.find(path).reveal()
+            if path[0] not in except_in:
+                self._resolver.find(path).reveal()
 
     def secret_values(self) -> Iterator[str]:
         """Yield all values that must be masked: readable secrets, and environment variables listed in `secrets.env`."""

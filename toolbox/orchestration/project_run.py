@@ -47,6 +47,7 @@ from toolbox.orchestration import (
     cell_limit,
     clusters,
     leftovers,
+    notifying,
     projects,
     remote_resources,
     session,
@@ -68,7 +69,6 @@ from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, filesystem, places, processes, signals
 from toolbox.system.redaction import Redactor
 
-_TESTS: Final = "test"
 _NOTHING_RAN: Final = f"no phase ran: orchestration.py defines none of the functions {', '.join(projects.PHASES)}"
 _NOTHING_TO_DO: Final = (
     "there is nothing to do: every step of the run has finished (--failed repeats the cells that did not pass)"
@@ -141,6 +141,7 @@ def resume(
         phases = projects.select(projects.phases(loaded.files), loaded.request.phases)
         reservation = Reservation(loaded.configuration, request.project)
         storing.verify(loaded.configuration)
+        notifying.verify(loaded.configuration, loaded.request)
         with signals.shielded(), Journal(directory) as journal:
             past, to_abandon = _state_before(directory, abandon)
             _refuse_changes(loaded, past, directory, redactor)
@@ -195,7 +196,8 @@ def _remove_abandoned(loaded: Loaded, recorder: Recorder) -> None:
 def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
     """Check that the targets can run the cells and that the run can be recorded, before the run directory exists."""
     storing.verify(loaded.configuration)
-    if loaded.plan is not None and _TESTS in phases:
+    notifying.verify(loaded.configuration, loaded.request)
+    if loaded.plan is not None and projects.TESTS in phases:
         cell_limit.verify(loaded.configuration, loaded.plan)
         if (limit := spending.limit(loaded.request.options, loaded.plan)) is not None:
             spending.verify(spending.expected(loaded.configuration, loaded.request.project, loaded.plan), limit)
@@ -237,7 +239,7 @@ def _run(
     with session.opened(work, top), signals.deadline(deadline):
         outcomes: dict[str, Outcome] = {}
         errors = _run_phases(phases, top, reservation, outcomes)
-        finished = _finish(top, errors, outcomes.get(_TESTS))
+        finished = _finish(top, errors, outcomes.get(projects.TESTS))
     try:
         recorder.record(finished)
     except (OSError, InfrastructureError) as error:
@@ -248,6 +250,7 @@ def _run(
         ) from error
     state = summary.refresh(directory)
     storing.record(loaded.configuration, directory)
+    notifying.at_end(loaded.configuration, request, recorder, state)
     return state, finished.exit_code
 
 
@@ -367,7 +370,7 @@ def _run_phases(
     try:
         work = session.current()
         reservation.acquire(work, top)
-        if work.clusters and work.plan is not None and _TESTS in phases:
+        if work.clusters and work.plan is not None and projects.TESTS in phases:
             targets.verify(work.plan.targets, work.clusters, work.plan.workloads())
     except BaseException as error:  # noqa: BLE001  # `_finish` reports the error
         errors.append(error)
@@ -420,7 +423,7 @@ def _cancel_unadopted(top: Step) -> None:
 
 
 def _run_phase(name: str, function: Callable[[], object], reservation: Reservation) -> Outcome:
-    failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
+    failure = (Verdict.FAILED, Cause.PRODUCT) if name == projects.TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not interrupt `post_cleanup`.
     signal_context = contextlib.nullcontext() if name == CLEANUP else signals.exposed()
     parent = session.step()

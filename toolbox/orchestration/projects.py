@@ -24,7 +24,8 @@ from toolbox.system import environ, places
 
 _DERIVED: Final = "orchestration.py"
 _AXES: Final = "matrix.axes"
-PHASES: Final = ("pre_cleanup", "prepare", "test", CLEANUP)
+TESTS: Final = "test"
+PHASES: Final = ("pre_cleanup", "prepare", TESTS, CLEANUP)
 
 
 @dataclass(frozen=True, slots=True)

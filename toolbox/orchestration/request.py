@@ -19,7 +19,7 @@ from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
 from toolbox.model.text import abbreviated, first_of
-from toolbox.orchestration import projects, reused_results
+from toolbox.orchestration import projects, receivers, reused_results
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
 from toolbox.runs.layout import RunDirectory
@@ -60,6 +60,12 @@ class RunRequest:
     deadline: float | None = None
     resolved: Mapping[str, Any] = field(default_factory=dict)
     trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the run tests all cells."""
+        has_tests = self.phases is None or projects.TESTS in self.phases
+        return has_tests and self.selection.cells is None and self.selection.shard is None
 
     @property
     def all_overrides(self) -> dict[str, Any]:
@@ -138,7 +144,7 @@ def load(
     files, configuration = configure(request)
     configuration.check()
     if needs_secrets:
-        configuration.check_secrets()
+        _check_secrets(request, configuration)
     matrix_plan = None
     if configuration.get(plan.BLOCK, default=None) is not None:
         matrix_plan = planner.make(
@@ -214,8 +220,13 @@ def resolve(request: RunRequest) -> RunRequest:
     if function is None:
         return request
     configuration.check()
-    configuration.check_secrets()
+    _check_secrets(request, configuration)
     return replace(request, resolved=dict(function(configuration)))
+
+
+def _check_secrets(request: RunRequest, configuration: Configuration) -> None:
+    """Check that the secrets of a run can be read. A run without receivers of messages needs none of their secrets."""
+    configuration.check_secrets(except_in=() if receivers.of(configuration, request) else [receivers.BLOCK])
 
 
 def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any], new_plan: Plan | None) -> None:

@@ -31,6 +31,7 @@ from toolbox.model.events import (
     LeaseLost,
     MatrixPlanned,
     MetricMeasured,
+    NotificationEnded,
     ResourceMade,
     ResourcePlanned,
     ResourceRemoved,
@@ -67,7 +68,9 @@ _NO_CELLS: Final[Mapping[str, _Labelled]] = {}
 _END: Final = ("verdict", "cause", "message", "seconds")
 _OfResource = ResourceMade | ResourceRemoved
 _OfCluster = LeaseAwaited | LeaseLost | ClusterChosen | ResourcePlanned | _OfResource
-_OfRun = RunStarted | RunFinished | MatrixPlanned | FlakyCellsFailed | SecretLeft | ConfigurationChanged
+_OfRun = (
+    RunStarted | RunFinished | MatrixPlanned | FlakyCellsFailed | SecretLeft | ConfigurationChanged | NotificationEnded
+)
 
 
 def read(directory: Path) -> RunState:
@@ -184,6 +187,8 @@ class _Fold:
                 self.flaky.update(event.cells)
             case SecretLeft():
                 self.secrets_left.add(event.file)
+            case NotificationEnded():
+                pass  # a message to people is no part of the state
             case ConfigurationChanged():
                 self.changes.append(event)
                 self.changed.update(self.unfinished)
