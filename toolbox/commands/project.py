@@ -13,14 +13,14 @@ from typing import Annotated, Final, Literal
 from toolbox.commands import _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
-from toolbox.interface.options import ArtifactDir, Deadline, Overrides, Presets, SummaryFormat
+from toolbox.interface.options import ArtifactDir, ClusterName, Deadline, Job, Overrides, Presets, SummaryFormat
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable_json
 from toolbox.model.quantities import Cost, Count
-from toolbox.orchestration import cell_limit, project_run, projects, request, spending
+from toolbox.orchestration import cell_limit, launch_presets, project_run, projects, request, spending
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
@@ -69,6 +69,8 @@ class Project:
         name: Name,
         *,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
         cells: Cells = None,
         shard: Shard = None,
@@ -84,7 +86,8 @@ class Project:
         """
         files, values = overrides_text.parse(overrides)
         selection = Selection(cells, _shard(shard))
-        loaded = request.load(RunRequest(name, presets or (), files, values, selection=selection))
+        plan_request = RunRequest(name, presets or (), files, values, selection=selection)
+        loaded = request.load(launch_presets.applied(plan_request, job, cluster))
         if loaded.plan is None:
             raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
         costs = spending.expected(loaded.configuration, name, loaded.plan)
@@ -104,6 +107,8 @@ class Project:
         name: Name,
         *,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
         phases: Names | None = None,
         cells: Cells = None,
@@ -138,6 +143,7 @@ class Project:
             options=Options(jobs, fail_fast, max_failures, max_cost),
             deadline=deadline,
         )
+        run_request = launch_presets.applied(run_request, job, cluster)
         return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
 
     def resume(

@@ -37,6 +37,7 @@ class Request:
         overrides: the new values by path.
         contracts: the folders with the contracts of the matrix and of the project.
         is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
+        preset_reasons: why presets were selected, by preset, for explanations; nothing for those that a person named.
     """
 
     file: FilePath
@@ -46,6 +47,7 @@ class Request:
     contracts: Sequence[FilePath] = ()
     is_from_outside: bool = False
     trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
+    preset_reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class View(Mapping[str, Any]):
@@ -114,7 +116,7 @@ class Configuration:
         if local.exists():
             _override(base, document.load(local, what="the local file"), "local file")
         for name in [*presets.to_apply(base), *request.presets]:
-            presets.apply(base, name)
+            presets.apply(base, name, reason=request.preset_reasons.get(name, ""))
         for file in request.override_files:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
         _override(base, Document(copy.deepcopy(dict(request.trusted_overrides)), _JOBS), _JOBS)

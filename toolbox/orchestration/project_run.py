@@ -223,6 +223,8 @@ def _run(
             _revision_under_test(loaded, directory) or "",
         )
     )
+    for preset, reason in request.preset_reasons.items():
+        recorder.record(Note("", f"preset {preset}: {reason}"))
     for step, attempt in to_abandon:
         recorder.record(AttemptAbandoned(step.step, attempt.attempt))
         recorder.record(Note(step.step, f"attempt {attempt.attempt} on {attempt.target} is abandoned"))

@@ -44,6 +44,7 @@ class RunRequest:
         selection: which cells of the matrix to run.
         options: how the scheduler runs the cells.
         deadline: the time limit for the whole run in seconds; by default, the value of `matrix.deadline`.
+        preset_reasons: why presets were selected that no person named, by preset.
         resolved: the values that the function `resolve` of the project determined when the run began, by path.
     """
 
@@ -60,6 +61,7 @@ class RunRequest:
     deadline: float | None = None
     resolved: Mapping[str, Any] = field(default_factory=dict)
     trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
+    preset_reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -199,6 +201,7 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
         files.contracts,
         request.is_from_outside,
         request.trusted_overrides,
+        request.preset_reasons,
     )
     configuration = Configuration.load(configuration_request)
     for path, value in request.resolved.items():

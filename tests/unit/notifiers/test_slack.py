@@ -35,10 +35,12 @@ def texts(notification: Notification) -> list[str]:
 
 def test_a_failure_names_the_verdict_the_run_and_what_failed() -> None:
     assert texts(NOTIFICATION) == [
-        ":red_circle: *training (nightly, h100) fails*\n"
-        "failed (product) in 1 min 1 s\n"
-        "cells: 3 passed, 1 failed\n"
-        "run <https://ci.lab/job/7|20261121-011343-x7k2> of 0f3a",
+        (
+            ":red_circle: *training (nightly, h100) fails*\n"
+            "failed (product) in 1 min 1 s\n"
+            "cells: 3 passed, 1 failed\n"
+            "run <https://ci.lab/job/7|20261121-011343-x7k2> of 0f3a"
+        ),
         "• failed (product): model=small,batch=8\n`exit status 7`",
     ]
 
