@@ -234,7 +234,7 @@ class Cluster:
         """
 
     @role
-    def deploy_server(  # noqa: PLR0913, PLR0917  # the parameters are flags of a command
+    def deploy_server(  # the parameters are flags of a command
         self,
         name: str,
         image: str,

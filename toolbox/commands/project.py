@@ -111,6 +111,7 @@ class Project:
         cluster: ClusterName = None,
         overrides: Overrides = None,
         phases: Names | None = None,
+        keep_open: bool = False,
         cells: Cells = None,
         shard: Shard = None,
         jobs: Count | None = None,
@@ -126,18 +127,24 @@ class Project:
 
         Args:
             phases: the phases to run, as in prepare,test; all phases when left out.
+            keep_open: run only these phases now, and let `project resume --phases` run the next ones. Nothing is
+                cleaned up before the phase post_cleanup.
             jobs: how many cells run at the same time. When left out: `matrix.jobs`, else as many cells as there are
                 targets.
             fail_fast: cancel the other cells as soon as one cell does not pass.
             max_failures: start no more cells after this number of failures, including errors and unexpected passes.
         """
+        if keep_open and phases is None:
+            raise UsageError("--keep_open needs --phases: the phases to run now, for example --phases=prepare")
         files, values = overrides_text.parse(overrides)
         run_request = RunRequest(
             name,
             presets or (),
             files,
             values,
-            phases=phases,
+            phases=None if keep_open else phases,
+            first_phases=phases if keep_open else None,
+            in_steps=keep_open,
             artifact_dir=artifact_dir,
             selection=Selection(cells, _shard(shard)),
             options=Options(jobs, fail_fast, max_failures, max_cost),
@@ -150,6 +157,7 @@ class Project:
         self,
         run_dir: str,
         *,
+        phases: Names | None = None,
         failed: bool = False,
         abandon: bool | str = False,
         jobs: Count | None = None,
@@ -162,6 +170,8 @@ class Project:
 
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name.
+            phases: the phases to run now, of a run that was started with --keep_open; all remaining phases when left
+                out. The run ends with the phase post_cleanup.
             failed: also repeat the cells that did not pass.
             abandon: give up open attempts, even if their workloads still run, and run their cells again. A value is a
                 pattern for the names or ids of the cells; without a value, all open attempts are given up.
@@ -178,6 +188,7 @@ class Project:
             max_cost=max_cost,
             ignore_damage=damaged == "ignore",
             abandon=pattern,
+            phases=phases,
         )
         return _project_run.run_and_show(resume, as_json=format == "json")
 

@@ -445,6 +445,20 @@ class RunFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPaused:
+    """A session of a run has ended, and the run waits for a session with its next phases.
+
+    The fields are those of `RunFinished`, and describe the session.
+    """
+
+    verdict: Verdict
+    cause: Cause | None
+    exit_code: int
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class NotificationEnded:
     """People were notified of the end of the run, or the delivery of the message failed.
 
@@ -555,6 +569,7 @@ JournalEvent = (
     | FlakyCellsFailed
     | RunFinished
     | NotificationEnded
+    | RunPaused
 )
 DisplayEvent = DurationsExpected | TaskStarted | TaskFinished | Note
 Event = JournalEvent | DisplayEvent

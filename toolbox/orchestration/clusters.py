@@ -173,6 +173,21 @@ class Reservation:
             cluster.release()
         return errors
 
+    def suspend(self) -> None:
+        """Keep the leases of the shared clusters for the next step of the run."""
+        for cluster in self._shared:
+            cluster.suspend()
+
+    @property
+    def created(self) -> list[str]:
+        """The names of the clusters that a command of the configuration creates."""
+        return list(self._to_create)
+
+    @property
+    def has_only_new_clusters(self) -> bool:
+        """Whether the run has clusters, and creates all of them."""
+        return bool(self._to_create) and not self._shared
+
     def _acquire_shared(self, work: Session, step: Step) -> None:
         name, acquired_keys = step.recorder.root.name, set[str]()
         for cluster in self._shared:

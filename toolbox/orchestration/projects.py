@@ -24,8 +24,9 @@ from toolbox.system import environ, places
 
 _DERIVED: Final = "orchestration.py"
 _AXES: Final = "matrix.axes"
+PRE_CLEANUP: Final = "pre_cleanup"
 TESTS: Final = "test"
-PHASES: Final = ("pre_cleanup", "prepare", TESTS, CLEANUP)
+PHASES: Final = (PRE_CLEANUP, "prepare", TESTS, CLEANUP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ class RunRequest:
         trusted_overrides: overrides of a comment's job, from `ci.jobs` of the configuration. They are applied before
             `overrides`, and may change any field.
         phases: the names of the phases to run; by default, all phases of the project.
+        first_phases: the phases of the first session, if later sessions execute the other ones (`run_steps.py`); None
+            if one session executes the whole run.
+        in_steps: whether several sessions execute the phases of the run.
         artifact_dir: the directory that contains all runs; by default `$ARTIFACT_DIR` or `artifacts`.
         note: additional files for the run directory: the content by file name. Content that is not text becomes YAML.
         selection: which cells of the matrix to run.
@@ -62,6 +65,8 @@ class RunRequest:
     resolved: Mapping[str, Any] = field(default_factory=dict)
     trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
     preset_reasons: Mapping[str, str] = field(default_factory=dict)
+    first_phases: Sequence[str] | None = None
+    in_steps: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -83,6 +88,7 @@ class RunRequest:
             "override_files": [str(file.absolute()) for file in self.override_files],
             "overrides": self.all_overrides,
             "phases": list(self.phases) if self.phases is not None else None,
+            "in_steps": self.in_steps,
             "cells": self.selection.cells,
             "shard": list(self.selection.shard) if self.selection.shard else None,
             "jobs": self.options.jobs,
@@ -114,6 +120,7 @@ class RunRequest:
                 ),
                 deadline=content["deadline"],
                 resolved=dict(content.get("resolved", {})),
+                in_steps=content.get("in_steps", False) is True,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise DamagedFile(RunDirectory(directory).request, describe(error)) from None
@@ -172,7 +179,8 @@ def load(
 def original_location(directory: Path) -> Iterator[None]:
     """Use the original workspace and working directory of a run in the body.
 
-    If the original workspace no longer exists, the workspace that contains the directory of the run is used.
+    If the original workspace does not exist on this machine, the workspace that contains the directory of the run is
+    used, or else the workspace of this process.
     """
     try:
         content = RunDirectory(directory).read_request()
@@ -183,6 +191,8 @@ def original_location(directory: Path) -> Iterator[None]:
         workspace = places.workspace()
     else:
         workspace = places.workspace_above(root if root.is_dir() else directory)
+        if workspace is None and not root.is_dir():
+            workspace = places.workspace()
     with places.pinned(workspace), chdir(working_directory if working_directory.is_dir() else Path.cwd()):
         yield
 
