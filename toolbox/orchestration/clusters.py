@@ -29,7 +29,7 @@ from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.run_state import ClusterState
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, extras, signals
+from toolbox.system import cancellation, ci_job, extras, signals
 from toolbox.system.cancellation import CancelScope
 
 BLOCK: Final = "clusters"
@@ -192,7 +192,9 @@ class Reservation:
         name, acquired_keys = step.recorder.root.name, set[str]()
         for cluster in self._shared:
             lease = cluster.settings.lease
-            claim = Claim(name, leases.current_user(), lease.purpose or self._project, name, lease.ttl)
+            purpose = f"{self._project}: {lease.purpose}" if lease.purpose else self._project
+            # The address of the CI job tells other people more than the user and the host of its runner.
+            claim = Claim(name, ci_job.url() or leases.current_user(), purpose, name, lease.ttl)
             earlier_choice = self._states[cluster.name].chosen
             cluster.acquire(claim, acquired_keys, earlier_choice, partial(_record_wait, step, cluster.name))
             signals.check()  # react to a signal that `acquire` held back while it wrote the lease
