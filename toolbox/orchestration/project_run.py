@@ -410,7 +410,7 @@ def _run_phases(part: Part, top: Step, reservation: Reservation, outcomes: dict[
         _cancel_unadopted(top)
     if part.is_last and projects.TESTS in part.others:
         _cancel_unadopted(top)  # an earlier session was killed in its phase `test`
-    if not phases and not errors:
+    if part.others and not phases and not errors:
         top.add(Outcome(Verdict.PASSED))  # the session only ends the run
     _run_each(part.phases, top, reservation, outcomes, errors)
     if part.is_last:
