@@ -221,7 +221,7 @@ class _Fold:
             case SecretLeft():
                 self.secrets_left.add(event.file)
             case NotificationEnded():
-                pass  # a message to people is no part of the state
+                pass  # a message to people does not change the state
             case ConfigurationChanged():
                 self.changes.append(event)
                 if self.phase_changes:

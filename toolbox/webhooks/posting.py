@@ -1,6 +1,6 @@
 """Posts a message to a webhook, with a time limit and few tries.
 
-The URL of a webhook is a secret: whoever knows it can post. So the URL is in no error and no log, and redirects are not
+The URL of a webhook is a secret, because it is enough to post. So the URL is in no error and no log, and redirects are not
 followed. A proxy or a server may repeat parts of the URL in its answer, so these parts are masked too.
 """
 
@@ -36,7 +36,7 @@ _LONGEST_PAUSE: Final = 5.0
 _LARGEST_EXCERPT: Final = 1 << 12  # bytes of an answer that are read; the rest is not received
 _LONGEST_FAULT: Final = 300
 _MOST_DIGITS: Final = 9  # of a number of seconds
-_SHORTEST_SECRET: Final = 6  # a shorter part of a URL, such as `hooks`, is no secret
+_SHORTEST_SECRET: Final = 6  # a shorter part of a URL, such as `hooks`, is not a secret
 _SCHEMES: Final = ("https", "http")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -66,7 +66,7 @@ def verify(url: Secret, feature: str) -> None:
         feature: what needs the webhook, for the messages.
 
     Raises:
-        ConfigurationError: the library is missing, or the secret is no URL. The message does not contain the secret.
+        ConfigurationError: the library is missing, or the secret is not a URL. The message does not contain the secret.
     """
     extras.require("notifications", feature)
     _parsed(url, feature)
@@ -80,7 +80,7 @@ def post(url: Secret, body: bytes, headers: Mapping[str, str], *, timeout: float
 
     Raises:
         WebhookError: the webhook did not accept the message in time.
-        ConfigurationError: the secret is no URL.
+        ConfigurationError: the secret is not a URL.
     """
     address = _parsed(url, "the webhook")
     fault = asyncio.run(_post(address, body, {"Content-Type": "application/json", **headers}, timeout))
@@ -186,7 +186,7 @@ def _parsed(url: Secret, feature: str) -> httpx.URL:
 
 def _no_url(url: Secret, feature: str) -> ConfigurationError:
     where = f" {url.reference}" if url.reference else ""
-    return ConfigurationError(f"{feature}: the secret{where} is no URL that begins with https:// or http://")
+    return ConfigurationError(f"{feature}: the secret{where} is not a URL that begins with https:// or http://")
 
 
 def _masked(text: str, url: str, address: httpx.URL) -> str:

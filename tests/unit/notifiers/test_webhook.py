@@ -54,7 +54,7 @@ def test_the_signature_is_that_of_the_reference_libraries() -> None:
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_a_key_that_is_no_base64_is_not_shown() -> None:
+def test_a_key_that_is_not_base64_is_not_shown() -> None:
     notifier = webhook.Notifier(url=Secret("https://hooks.lab/x"), signing_key=Secret("whsec_s3cr3t!"))
     with pytest.raises(ConfigurationError, match="the signing key has no base64") as caught:
         notifier.verify()

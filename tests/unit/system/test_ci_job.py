@@ -55,7 +55,7 @@ def test_without_a_system_there_is_no_job() -> None:
 @pytest.mark.parametrize(
     "url", ["javascript:x", "https://a b", "https://a/<x>", "https://a/\x1b", "https://" + "a" * 999]
 )
-def test_a_value_that_is_no_address_is_ignored(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_a_value_that_is_not_an_address_is_ignored(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("BUILD_URL", url)
     assert ci_job.url() == ""
 

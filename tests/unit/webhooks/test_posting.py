@@ -137,8 +137,8 @@ def test_a_trusted_certificate_is_accepted_and_another_one_is_not(
 @pytest.mark.parametrize(
     "text", ["", "s3cr3t", "ftp://host/s3cr3t", "https://", "http://h:x/s3cr3t", "https://a b/s3cr3t"]
 )
-def test_a_secret_that_is_no_url_is_not_shown(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"the secret @secrets\.hook is no URL that begins with") as caught:
+def test_a_secret_that_is_not_a_url_is_not_shown(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"the secret @secrets\.hook is not a URL that begins with") as caught:
         posting.verify(Secret(text, reference="@secrets.hook"), "the notifier `slack`")
     assert "s3cr3t" not in str(caught.value)
 
