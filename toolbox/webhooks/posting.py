@@ -1,7 +1,7 @@
 """Posts a message to a webhook, with a time limit and few tries.
 
-The URL of a webhook is a secret, because it is enough to post. So the URL is in no error and no log, and redirects are not
-followed. A proxy or a server may repeat parts of the URL in its answer, so these parts are masked too.
+The URL of a webhook is a secret, because it is enough to post. So no error and no log contains the URL, and redirects
+are not followed. A proxy or a server may repeat parts of the URL in its answer, so these parts are masked too.
 """
 
 from __future__ import annotations
