@@ -53,7 +53,10 @@ _REMOVED_VARIABLES: Final = (
     "FORCE_COLOR",
     "TTY_",
     "XDG_",
-    "GITHUB_ACTIONS",
+    "BUILD_URL",
+    "CI",
+    "GITHUB_",
+    "JOB_NAME",
     "TF_BUILD",
 )
 

@@ -22,8 +22,18 @@ from tests.servers import postgres
 from toolbox.model.bounds import Direction, Side
 from toolbox.model.errors import UsageError
 from toolbox.model.events import CheckJudged
+from toolbox.model.notifications import NotificationKind, Series
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.results import case_recording, earlier_results, earlier_times, queries, recording, tables
+from toolbox.results import (
+    case_recording,
+    earlier_results,
+    earlier_times,
+    notification_states,
+    queries,
+    recording,
+    tables,
+)
+from toolbox.results.notification_states import Due
 from toolbox.results.queries import Filter
 from toolbox.results.records import AttemptRow, EarlierTime
 from toolbox.results.store import Store, StoreError
@@ -464,6 +474,67 @@ def test_a_value_out_of_a_given_range_is_distinguished_from_other_failures(store
     assert found == {SMALL: (True, True), LARGE: (False, False)}
 
 
+SERIES = Series("training", ("nightly",), "nightly / run")
+FAILURE, RECOVERY = NotificationKind.FAILURE, NotificationKind.RECOVERY
+
+
+def due(store: Store, kind: NotificationKind, hours: float = 0, seconds: float = 60) -> Due | None:
+    return notification_states.begin(
+        store, SERIES, "team", kind, started=START + timedelta(hours=hours), seconds=seconds
+    )
+
+
+def announce(store: Store, kind: NotificationKind, hours: float = 0) -> bool:
+    """Return whether a message is due, and record its delivery."""
+    if (message := due(store, kind, hours)) is None:
+        return False
+    notification_states.end(store, message, kind, f"r-{hours:g}")
+    return True
+
+
+def test_a_message_is_due_once_when_a_series_begins_to_fail_and_once_when_it_recovers(store: Store) -> None:
+    kinds = [RECOVERY, FAILURE, FAILURE, RECOVERY, RECOVERY, FAILURE]
+    assert [announce(store, kind, hour) for hour, kind in enumerate(kinds)] == [False, True, False, True, False, True]
+
+
+def test_a_message_that_was_not_delivered_is_due_again(store: Store) -> None:
+    for _ in range(2):
+        message = due(store, FAILURE)
+        assert message is not None
+        notification_states.end(store, message, None, "r-0")
+    assert announce(store, FAILURE)
+
+
+def test_a_failure_that_was_not_announced_needs_no_recovery(store: Store) -> None:
+    message = due(store, FAILURE)
+    assert message is not None
+    notification_states.end(store, message, None, "r-0")
+    assert due(store, RECOVERY, 1) is None
+
+
+def test_while_one_process_delivers_a_message_no_other_process_does(store: Store) -> None:
+    assert due(store, FAILURE) is not None
+    assert due(store, FAILURE, 1) is None
+
+
+def test_the_message_of_a_process_that_was_killed_is_due_again_after_its_time(store: Store) -> None:
+    assert due(store, FAILURE, seconds=0) is not None
+    assert due(store, FAILURE, 1) is not None
+
+
+def test_an_older_run_that_ends_later_announces_nothing(store: Store) -> None:
+    assert announce(store, FAILURE, 2)
+    assert not announce(store, RECOVERY, 1)
+    assert announce(store, RECOVERY, 2), "the same run, resumed"
+
+
+def test_the_recovery_names_the_run_that_failed(store: Store) -> None:
+    announce(store, FAILURE, 1)
+    message = due(store, RECOVERY, 2)
+    assert message is not None
+    assert message.earlier_run == "r-1"
+
+
 ADDED: Final[dict[str, list[str | tuple[str, str]]]] = {  # the tables, indexes and columns that migrations added
     "0002": [("attempts", "out_of_range"), ("results", "out_of_range"), ("samples", "confirmed")],
     "0003": [("attempts", "image")],
@@ -472,6 +543,7 @@ ADDED: Final[dict[str, list[str | tuple[str, str]]]] = {  # the tables, indexes 
     "0006": ["INDEX ix_results_reuse_key", ("results", "reuse_key"), ("results", "reused_from")],
     "0007": [("runs", "baseline")],
     "0008": ["TABLE merged_shards"],
+    "0009": ["TABLE notifications"],
 }
 
 

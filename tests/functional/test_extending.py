@@ -16,7 +16,9 @@ ROOT = places.builtin_root()
 PAGE = ROOT / "docs/extending.md"
 # Matches a path in backquotes on its own line, and the code block below that line.
 EXAMPLE = re.compile(r"^`(?P<path>[\w./]+)`\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-CONFORMANCE = [f"tests/conformance/test_{name}.py" for name in ("plugins", "commands", "forges", "backends_endings")]
+CONFORMANCE = [
+    f"tests/conformance/test_{name}.py" for name in ("plugins", "commands", "forges", "backends_endings", "notifiers")
+]
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def documented(workspace: Workspace) -> Workspace:
     kinds = {path.partition("/")[0] for path in examples}
     assert kinds == {
         "commands", "roles", "checks", "comparators", "metrics",
-        "backends", "reports", "forges", "projects", "config", "command_args"
+        "backends", "forges", "notifiers", "reports", "projects", "config", "command_args"
     }  # fmt: skip
     return workspace.write(examples)
 
@@ -43,6 +45,14 @@ def test_the_examples_of_the_documentation_work_together(documented: Workspace) 
     assert {"wait", "waits"} <= {
         metric["metric"] for step in documented.summary()["steps"] for metric in step["metrics"]
     }
+
+
+def test_the_notifier_of_the_documentation_is_called_when_runs_begin_to_fail(documented: Workspace) -> None:
+    impossible = "--overrides={matrix.checks: [{check: metric, metric: wait, upper: 0}]}"
+    for _ in range(2):
+        assert documented.run("project", "run", "probe", impossible, env={"CI": "true"}).exit_code == 1
+    run = documented.runs()[0].name
+    assert (documented.directory / "messages.txt").read_text() == f"probe fails: {run}\n"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +93,7 @@ def test_extensions_of_the_workspace_win_over_installed_packages(documented: Wor
 def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None:
     only = [
         "-k",
-        "steady or percentile or totals or woodpecker or disk or (few_threads and program)",
+        "steady or percentile or totals or woodpecker or logbook or disk or (few_threads and program)",
         "-v",
         "-p",
         "no:cacheprovider",
@@ -102,6 +112,7 @@ def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None
         "[percentile]",
         "-totals]",
         "[woodpecker]",
+        "[logbook]",
         "[disk measure]",
         "[disk_measure]",
         "[few_threads]",

@@ -33,10 +33,56 @@ def test_a_second_run_waits_until_the_first_has_ended(teams: tuple[Team, Team]) 
     with first.start() as holder:
         wait(lambda: first.lines == ["begin"], "the start of the first run")
         with second.start() as waiter:
-            assert "for 'nightly' (run " in waiter.wait_for("waiting for the lease of dgx: held by ")
+            assert "for 'team: nightly' (run " in waiter.wait_for("waiting for the lease of dgx: held by ")
             first.let_go()
             assert (holder.wait().exit_code, waiter.wait().exit_code) == (0, 0)
     assert first.lines == second.lines == ["begin", "end", "cleanup"]
+
+
+def test_a_run_of_a_ci_system_is_named_by_its_address(teams: tuple[Team, Team]) -> None:
+    first, second = teams
+    first.hold()
+    env = {"JOB_NAME": "nightly", "BUILD_URL": "https://ci.lab/job/7"}
+    with first.workspace.start("project", "run", "team", env=env) as holder:
+        wait(lambda: first.lines == ["begin"], "the start of the first run")
+        run = first.workspace.run_directory().name
+        expected = f"waiting for the lease of dgx: held by https://ci.lab/job/7 for 'team: nightly' (run {run}) since "
+        with second.start() as waiter:
+            waiter.wait_for("held by https://ci.lab/job/7")
+            summary = second.workspace.run("project", "status", "--format=json").json
+            assert summary["clusters"]["dgx"].startswith(expected)
+            first.let_go()
+            assert (holder.wait().exit_code, waiter.wait().exit_code) == (0, 0)
+
+
+STEPS = "--phases=test", "--keep_open"
+
+
+def test_a_run_in_steps_keeps_its_lease_between_them(teams: tuple[Team, Team]) -> None:
+    first, second = map(without_prepare, teams)
+    assert first.run(*STEPS).exit_code == 0
+    with second.start() as waiter:
+        waiter.wait_for("waiting for the lease of dgx")
+        run = str(first.workspace.run_directory())
+        outcome = first.workspace.run("project", "resume", run, "--phases=post_cleanup")
+        assert outcome.exit_code == 0, str(outcome)
+        assert "waiting" not in outcome.stdout
+        assert waiter.wait().exit_code == 0
+    assert first.lines == second.lines == ["begin", "end", "cleanup"]
+
+
+def test_the_lease_of_a_run_in_steps_that_never_continues_ends_at_its_time(tmp_path: Path) -> None:
+    first = without_prepare(team_on(tmp_path / "one", tmp_path / "lock", between_steps=3))
+    second = team_on(tmp_path / "other", tmp_path / "lock")
+    assert first.run(*STEPS).exit_code == 0
+    assert second.run().exit_code == 0
+    assert second.lines == ["begin", "end", "cleanup"]
+
+
+def without_prepare(team: Team) -> Team:
+    file = team.workspace.directory / "projects/team/orchestration.py"
+    file.write_text(file.read_text().replace("def prepare()", "def _prepare()"))
+    return team
 
 
 def test_the_machine_of_a_killed_run_is_free_at_once(teams: tuple[Team, Team]) -> None:

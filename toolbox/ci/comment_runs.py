@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from toolbox.ci import earlier_runs, refusals
-from toolbox.ci.earlier_runs import TARGET, EarlierRun
+from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.refusals import Fault, quoted
 from toolbox.ci.slash import CommentRequest, Quarantine, RetestRequest, TestRequest
 from toolbox.config import outside, paths, presets
@@ -27,6 +27,7 @@ from toolbox.matrix.specification import MatrixBlock
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.orchestration import projects, request
+from toolbox.orchestration.launch_presets import TARGET
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs.layout import RunDirectory
 

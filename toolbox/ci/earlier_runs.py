@@ -14,18 +14,16 @@ from typing import Any, Final
 
 from toolbox.config import document
 from toolbox.config.contracts.ci import Contract, NamedCluster, NamedJob
-from toolbox.matrix import plan
 from toolbox.matrix.plan import Selection
 from toolbox.model.errors import UsageError
 from toolbox.model.text import counted
+from toolbox.orchestration.launch_presets import TARGET
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs import layout, run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State
 from toolbox.system import places
 
-TARGET: Final = f"{plan.BLOCK}.target"
-"""The field that the target of a job in `ci.jobs` replaces."""
 _ID: Final = re.compile(r"[0-9a-f]{12}")
 
 

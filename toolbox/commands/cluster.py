@@ -67,7 +67,7 @@ class Cluster:
         """
 
     @role
-    def prepare_namespace(  # noqa: PLR0913, PLR0917  # the parameters are flags of a command
+    def prepare_namespace(  # the parameters are flags of a command
         self,
         namespace: str,
         labels: dict[str, str] | None = None,
@@ -234,7 +234,7 @@ class Cluster:
         """
 
     @role
-    def deploy_server(  # noqa: PLR0913, PLR0917  # the parameters are flags of a command
+    def deploy_server(  # the parameters are flags of a command
         self,
         name: str,
         image: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,12 +14,12 @@ from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import Location
 from toolbox.config.references import is_whole_reference, refers_to_cell
-from toolbox.interface.options import ConfigFile, Format, Overrides, Presets
+from toolbox.interface.options import ClusterName, ConfigFile, Format, Job, Overrides, Presets
 from toolbox.interface.signature import Help
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import MASK, Secret
 from toolbox.model.text import with_text_keys
-from toolbox.orchestration import projects
+from toolbox.orchestration import launch_presets, projects
 from toolbox.system import environ, redaction
 from toolbox.system.filesystem import dump_yaml_line
 
@@ -36,6 +37,8 @@ class Config:
         *,
         config_file: ConfigFile = None,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
         raw: bool = False,
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
@@ -47,7 +50,7 @@ class Config:
             path: the path of the part to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
             raw: print references as they are written, and do not check contracts.
         """
-        configuration = _load(project, config_file, presets, overrides)
+        configuration = _load(project, config_file, presets, overrides, job, cluster)
         if raw:
             return _dump(configuration.written(path), format)
         configuration.check()
@@ -60,6 +63,8 @@ class Config:
         *,
         config_file: ConfigFile = None,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
         raw: bool = False,
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
@@ -72,7 +77,7 @@ class Config:
             path: the path of the value to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
             raw: print references as they are written.
         """
-        configuration = _load(project, config_file, presets, overrides)
+        configuration = _load(project, config_file, presets, overrides, job, cluster)
         value = configuration.written(path) if raw else configuration.get(path)
         return _dump(value, format)
 
@@ -83,6 +88,8 @@ class Config:
         *,
         config_file: ConfigFile = None,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
     ) -> str:
         """
@@ -91,7 +98,7 @@ class Config:
         Args:
             path: the path of the value to explain, as in a.b, a[0] or a["key.with.dots"].
         """
-        configuration = _load(project, config_file, presets, overrides)
+        configuration = _load(project, config_file, presets, overrides, job, cluster)
         return "\n".join(_explanation(configuration, path))
 
     def validate(
@@ -100,10 +107,12 @@ class Config:
         *,
         config_file: ConfigFile = None,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
     ) -> str:
         """Check a configuration against all contracts, check all references and secrets, and report all faults."""
-        configuration = _load(project, config_file, presets, overrides)
+        configuration = _load(project, config_file, presets, overrides, job, cluster)
         if project is not None:
             configuration = projects.derived(projects.find(project), configuration)
         configuration.check()
@@ -116,12 +125,14 @@ class Config:
         *,
         config_file: ConfigFile = None,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> str:
         """Print each field that presets and overrides change: its old value, its new value, and what changed it."""
-        changed = _load(project, config_file, presets, overrides)
-        before = dict(_leaves(_load(project, config_file, None, None).written(paths.ROOT), ()))
+        changed = _load(project, config_file, presets, overrides, job, cluster)
+        before = dict(_leaves(_load(project, config_file, None, None, is_launched=False).written(paths.ROOT), ()))
         after = dict(_leaves(changed.written(paths.ROOT), ()))
         rows = [
             _difference(path, before, after, changed)
@@ -153,8 +164,20 @@ def _difference_line(row: Mapping[str, Any]) -> str:
 
 
 def _load(
-    project: str | None, config_file: Path | None, presets: list[str] | None, overrides: str | None
+    project: str | None,
+    config_file: Path | None,
+    presets: list[str] | None,
+    overrides: str | None,
+    job: str | None = None,
+    cluster: str | None = None,
+    *,
+    is_launched: bool = True,
 ) -> Configuration:
+    """Load a configuration.
+
+    Args:
+        is_launched: whether to apply the presets of the job and the cluster, as a run would.
+    """
     files = projects.find(project) if project is not None else None
     config_file = config_file or (files.config if files else environ.get_path(environ.CONFIG_FILE))
     if config_file is None:
@@ -163,7 +186,17 @@ def _load(
         )
     override_files, values = overrides_text.parse(overrides)
     contracts = files.contracts if files else ()
-    configuration = Configuration.load(Request(config_file, presets or (), override_files, values, contracts))
+    request = Request(config_file, presets or (), override_files, values, contracts)
+    configuration = Configuration.load(request)
+    launch = launch_presets.select(configuration, job, cluster) if is_launched else None
+    if launch is not None and (launch.presets or launch.overrides):
+        request = replace(
+            request,
+            presets=(*launch.presets, *request.presets),
+            trusted_overrides=launch.overrides,
+            preset_reasons=launch.reasons,
+        )
+        configuration = Configuration.load(request)
     redaction.current().add(configuration.secret_values())
     return configuration
 

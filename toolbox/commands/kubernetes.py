@@ -21,7 +21,7 @@ class Kubernetes:
     """Run Jobs on Kubernetes, and fetch the logs of pods."""
 
     @role
-    def run_job(  # noqa: PLR0913, PLR0917  # the parameters are flags of a command
+    def run_job(  # the parameters are flags of a command
         self,
         name: str,
         image: str,

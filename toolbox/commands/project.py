@@ -12,14 +12,23 @@ from typing import Annotated, Final, Literal
 from toolbox.commands import _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
-from toolbox.interface.options import ArtifactDir, Deadline, Overrides, Presets, Shard, SummaryFormat
+from toolbox.interface.options import (
+    ArtifactDir,
+    ClusterName,
+    Deadline,
+    Job,
+    Overrides,
+    Presets,
+    Shard,
+    SummaryFormat,
+)
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable_json
 from toolbox.model.quantities import Cost, Count
-from toolbox.orchestration import cell_limit, project_run, projects, request, spending
+from toolbox.orchestration import cell_limit, launch_presets, project_run, projects, request, spending
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, plan_table, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
@@ -64,6 +73,8 @@ class Project:
         name: Name,
         *,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
         cells: Cells = None,
         shard: Shard = None,
@@ -79,7 +90,8 @@ class Project:
         """
         files, values = overrides_text.parse(overrides)
         selection = Selection(cells, _project_run.parse_shard(shard))
-        loaded = request.load(RunRequest(name, presets or (), files, values, selection=selection))
+        plan_request = RunRequest(name, presets or (), files, values, selection=selection)
+        loaded = request.load(launch_presets.applied(plan_request, job, cluster))
         if loaded.plan is None:
             raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
         costs = spending.expected(loaded.configuration, name, loaded.plan)
@@ -99,8 +111,11 @@ class Project:
         name: Name,
         *,
         presets: Presets = None,
+        job: Job = None,
+        cluster: ClusterName = None,
         overrides: Overrides = None,
         phases: Names | None = None,
+        keep_open: bool = False,
         cells: Cells = None,
         shard: Shard = None,
         jobs: Count | None = None,
@@ -116,29 +131,37 @@ class Project:
 
         Args:
             phases: the phases to run, as in prepare,test; all phases when left out.
+            keep_open: run only these phases now, and let `project resume --phases` run the next ones. Nothing is
+                cleaned up before the phase post_cleanup.
             jobs: how many cells run at the same time. When left out: `matrix.jobs`, else as many cells as there are
                 targets.
             fail_fast: cancel the other cells as soon as one cell does not pass.
             max_failures: start no more cells after this number of failures, including errors and unexpected passes.
         """
+        if keep_open and phases is None:
+            raise UsageError("--keep_open needs --phases: the phases to run now, for example --phases=prepare")
         files, values = overrides_text.parse(overrides)
         run_request = RunRequest(
             name,
             presets or (),
             files,
             values,
-            phases=phases,
+            phases=None if keep_open else phases,
+            first_phases=phases if keep_open else None,
+            in_steps=keep_open,
             artifact_dir=artifact_dir,
             selection=Selection(cells, _project_run.parse_shard(shard)),
             options=Options(jobs, fail_fast, max_failures, max_cost),
             deadline=deadline,
         )
+        run_request = launch_presets.applied(run_request, job, cluster)
         return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
 
     def resume(
         self,
         run_dir: str,
         *,
+        phases: Names | None = None,
         failed: bool = False,
         abandon: bool | str = False,
         jobs: Count | None = None,
@@ -151,6 +174,8 @@ class Project:
 
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name.
+            phases: the phases to run now, of a run that was started with --keep_open; all remaining phases when left
+                out. The run ends with the phase post_cleanup.
             failed: also repeat the cells that did not pass.
             abandon: give up open attempts, even if their workloads still run, and run their cells again. A value is a
                 pattern for the names or ids of the cells; without a value, all open attempts are given up.
@@ -167,6 +192,7 @@ class Project:
             max_cost=max_cost,
             ignore_damage=damaged == "ignore",
             abandon=pattern,
+            phases=phases,
         )
         return _project_run.run_and_show(resume, as_json=format == "json")
 

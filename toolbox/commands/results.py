@@ -220,7 +220,7 @@ class Results:
                 rows, result_rows.COMPARISONS, format, store=store.location, remarks=remarks, summary=summary
             )
 
-    def update_bounds(  # noqa: PLR0913  # one parameter per flag
+    def update_bounds(  # one parameter per flag
         self,
         project: str,
         *,

@@ -7,7 +7,7 @@ the override files, `--overrides`. `replaced` returns a changed copy.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -37,6 +37,7 @@ class Request:
         overrides: the new values by path.
         contracts: the folders with the contracts of the matrix and of the project.
         is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
+        preset_reasons: why presets were selected, by preset, for explanations; nothing for those that a person named.
     """
 
     file: FilePath
@@ -46,6 +47,7 @@ class Request:
     contracts: Sequence[FilePath] = ()
     is_from_outside: bool = False
     trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
+    preset_reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class View(Mapping[str, Any]):
@@ -114,7 +116,7 @@ class Configuration:
         if local.exists():
             _override(base, document.load(local, what="the local file"), "local file")
         for name in [*presets.to_apply(base), *request.presets]:
-            presets.apply(base, name)
+            presets.apply(base, name, reason=request.preset_reasons.get(name, ""))
         for file in request.override_files:
             _override(base, document.load(file, what="the override file"), f"override file {file}")
         _override(base, Document(copy.deepcopy(dict(request.trusted_overrides)), _JOBS), _JOBS)
@@ -224,10 +226,15 @@ class Configuration:
         if faults:
             raise ConfigurationFaults(faults)
 
-    def check_secrets(self) -> None:
-        """Raise a `ConfigurationError` that names the first secret that cannot be read, if there is one."""
+    def check_secrets(self, *, except_in: Collection[str] = ()) -> None:
+        """Raise a `ConfigurationError` that names the first secret that cannot be read, if there is one.
+
+        Args:
+            except_in: top-level blocks whose secrets are not needed.
+        """
         for path in self._resolver.secrets():
-            self._resolver.find(path).reveal()
+            if path[0] not in except_in:
+                self._resolver.find(path).reveal()
 
     def secret_values(self) -> Iterator[str]:
         """Yield all values that must be masked: readable secrets, and environment variables listed in `secrets.env`."""

@@ -29,6 +29,8 @@ Model = TypeVar("Model", bound="BaseModel")
 
 LIBRARY = FilePath(__file__).parent / "contracts"
 _PACKAGE = FilePath(__file__).parents[1]
+HIDDEN_INPUT = "hidden_input"
+"""The type of an error of pydantic whose message is shown without the value, which may contain a secret."""
 _ROOT = "root"  # pydantic's name for the only field of a `RootModel`
 
 
@@ -109,6 +111,8 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     if detail["type"] == "extra_forbidden":
         fields = _fields_at(model, at[len(path) : -1])
         return f"{where} is an unknown field: {did_you_mean(str(at[-1]), fields, label='fields')}"
+    if detail["type"] == HIDDEN_INPUT:
+        return f"{where}: {detail['msg']}"
     if detail["type"] == "missing":
         return f"{where} is missing"
     value, rule = abbreviated(detail["input"]), without_kind(detail["msg"])

@@ -41,11 +41,12 @@ def to_apply(document: Document) -> list[str]:
     return _names_in(document, TO_APPLY, value=value, rule=f"`{BLOCK}.{TO_APPLY}` must be a list of names")
 
 
-def apply(document: Document, name: str, *, chain: Sequence[str] = ()) -> None:
+def apply(document: Document, name: str, *, chain: Sequence[str] = (), reason: str = "") -> None:
     """Apply a preset, and the presets that it extends, to a document.
 
     Args:
         chain: the presets that extend this preset, outermost first.
+        reason: why the preset was selected, for explanations; empty if a person named it.
 
     Raises:
         ConfigurationError: a preset extends itself, or a preset or a field is unknown.
@@ -60,9 +61,9 @@ def apply(document: Document, name: str, *, chain: Sequence[str] = ()) -> None:
         if key == EXTENDS:
             rule = f"`{EXTENDS}` of preset `{name}` must be a list of presets"
             for extended in _names_in(document, name, EXTENDS, value=value, rule=rule):
-                apply(document, extended, chain=[*chain, name])
+                apply(document, extended, chain=[*chain, name], reason=reason)
         else:
-            _change(document, name, key, value, chain)
+            _change(document, name, key, value, chain, f", {reason}" if reason else "")
 
 
 def _entries(document: Document, name: str, chain: Sequence[str]) -> dict[str, Any]:
@@ -97,10 +98,10 @@ def _names_in(document: Document, *field: str, value: object, rule: str) -> list
     raise ConfigurationError(f"{document.where((BLOCK, *field))}: {rule}, not {value!r}")
 
 
-def _change(document: Document, name: str, key: object, value: object, chain: Sequence[str]) -> None:
+def _change(document: Document, name: str, key: object, value: object, chain: Sequence[str], reason: str) -> None:
     location = document.location((BLOCK, name, str(key)))
     try:
-        document.set(paths.parse(str(key)), value, layer=f"preset {name}", location=location)
+        document.set(paths.parse(str(key)), value, layer=f"preset {name}{reason}", location=location)
     except paths.PathError as error:
         trail = " -> ".join([*chain, name])
         where = location or document.source

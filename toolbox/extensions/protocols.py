@@ -1,9 +1,10 @@
-"""The protocols of all extensions: checks, comparators, metric sources, backends, remote resources, reports, forges.
+"""The protocols of all extensions: checks, comparators, metric sources, backends, remote resources, reports, notifiers,
+forges.
 
-A check, a metric source or the target of a backend is a pydantic model whose fields are set by the configuration. The
-fields of a comparator are set by a case file or by the configuration. The
-fields of a remote resource are set by the ledger. A report is a function. A forge is a class without fields, which
-reads the environment variables of its jobs. `discovery.py` finds the modules, and `loading.py` creates the objects.
+A check, a metric source, a notifier or the target of a backend is a pydantic model whose fields are set by the
+configuration. The fields of a comparator are set by a case file or by the configuration. The fields of a remote
+resource are set by the ledger. A report is a function. A forge is a class without fields, which reads the environment
+variables of its jobs. `discovery.py` finds the modules, and `loading.py` creates the objects.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.forge_data import CiRun, Commenters, CommentEvent, CommitStatus, PostedComment
 from toolbox.model.generations import Generation, Mismatch
+from toolbox.model.notifications import Notification
 from toolbox.model.prices import Rental
 from toolbox.model.resources import OpenResource, Owner
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
@@ -377,6 +379,33 @@ class Forge(Protocol):
         """
 
 
+class Notifier(Protocol):
+    """Tells people about a run: the model `Notifier` of a module in `notifiers/`.
+
+    Fields that contain secrets have the type `toolbox.webhooks.secret_fields.SecretField`.
+    """
+
+    def notify(self, notification: Notification) -> None:
+        """Send a message, within half a minute. The method is called in a thread of its own.
+
+        Raises:
+            Exception: the message was not sent. The text of the error becomes a warning, so it contains no secret. The
+                end of the next run tries again.
+        """
+
+
+@runtime_checkable
+class VerifiableNotifier(Notifier, Protocol):
+    """A notifier that can check its settings before a run begins."""
+
+    def verify(self) -> None:
+        """Check the settings, without sending anything.
+
+        Raises:
+            ConfigurationError: a library is missing, or a secret cannot be used.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Extended_co]):
     """A kind of extensions.
@@ -406,5 +435,6 @@ COMPARATORS: Final[Kind[Comparator]] = Kind("comparators", "Comparator", Compara
 METRICS: Final[Kind[MetricSource]] = Kind("metrics", "Source", MetricSource, "source")
 BACKENDS: Final[Kind[Target]] = Kind("backends", "Target", Target, "backend")
 RESOURCES: Final[Kind[RemoteResource]] = Kind("resources", "Resource", RemoteResource, "kind")
+NOTIFIERS: Final[Kind[Notifier]] = Kind("notifiers", "Notifier", Notifier, "notifier")
 REPORTS: Final[Kind[Report]] = Kind("reports", "write", Report)
 FORGES: Final[Kind[Forge]] = Kind("forges", "Forge", Forge)

@@ -24,6 +24,14 @@ Timeout = Annotated[Seconds, Help("the time limit of the command in seconds.")]
 # Projects and their configurations
 ConfigFile = Annotated[Path | None, Help("a configuration file to read instead of the file of the project.")]
 Presets = Annotated[list[str] | None, Help("the presets to apply, in this order.")]
+Job = Annotated[
+    str | None,
+    Help("a job of `ci.jobs`, whose presets and target are applied. When left out: the job whose rule `when` matches."),
+]
+ClusterName = Annotated[
+    str | None,
+    Help("a cluster of `ci.clusters`, whose presets are applied. When left out: the one whose rule `when` matches."),
+]
 Overrides = Annotated[
     str | None,
     Help("changes to apply after the presets: a mapping from paths to values, or the names of files with mappings."),

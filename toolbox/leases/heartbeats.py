@@ -60,15 +60,32 @@ class Lease:
 
     def release(self) -> None:
         """Release the lease, unless another holder has taken it. If the lock cannot be written, log a warning."""
-        self._is_over.set()
-        self._timer.cancel()
-        self._scope.cancel("the lease is released")
-        if self._thread.is_alive():
-            self._thread.join(_RELEASE_SECONDS)
+        self._stop("the lease is released")
         try:
             release(self.lock, self.record.claim.holder)
         except StepError as error:
             log.warning("the lease of %s could not be released: %s; %s", self.lock.label, error, self.record.expiry)
+
+    def suspend(self, seconds: int) -> None:
+        """Keep the lease for some time without heartbeats, so that another process of the same holder can take it.
+
+        The lease then ends at its stored time. If the lock cannot be written, log a warning.
+        """
+        self._stop("the lease is suspended")
+        claim = dataclasses.replace(self.record.claim, ttl=seconds, has_heartbeat=False)
+        record = dataclasses.replace(self.record, claim=claim, renewed=now())
+        try:
+            _replace(self.lock, claim.holder, record)
+        except StepError as error:
+            log.warning("the lease of %s could not be kept: %s; %s", self.lock.label, error, self.record.expiry)
+
+    def _stop(self, reason: str) -> None:
+        """Stop the heartbeats."""
+        self._is_over.set()
+        self._timer.cancel()
+        self._scope.cancel(reason)
+        if self._thread.is_alive():
+            self._thread.join(_RELEASE_SECONDS)
 
     @property
     def _timeout(self) -> float:
@@ -137,11 +154,16 @@ def release(lock: Lock, holder: str) -> bool:
     Raises:
         StepError: the lease cannot be read or written.
     """
+    return _replace(lock, holder, None)
+
+
+def _replace(lock: Lock, holder: str, record: Record | None) -> bool:
+    """Write the record of a lease if `holder` has it, and return whether it was written. The errors are as above."""
     while True:
         stored = lock.read(_RELEASE_SECONDS)
         if stored.record is None or _belongs_to_other(stored, holder):
             return False
-        if lock.write(None, stored.version, _RELEASE_SECONDS) is not None:
+        if lock.write(record, stored.version, _RELEASE_SECONDS) is not None:
             return True
 
 

@@ -13,9 +13,12 @@ import threading
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
-from toolbox.model.text import duration
+from toolbox.model.foreign_text import printable
+from toolbox.model.text import duration, truncate
+
+_LONGEST_TEXT: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class Claim:
 
     Args:
         holder: the unique name of the holder: the name of a run, or `user@host` for a person.
-        owner: the person to contact about the lease, as `user@host`.
+        owner: the person to contact about the lease, as `user@host`, or the address of the CI job.
         purpose: why the holder needs the lease.
         run: the name of the run; empty if the holder is a person.
         ttl: the number of seconds from the last heartbeat to the end of the lease.
@@ -61,12 +64,13 @@ class Record:
         return self.renewed + timedelta(seconds=self.claim.ttl)
 
     def __str__(self) -> str:
-        """Return the owner, the purpose and the age of the lease, for messages."""
-        run = f" (run {self.claim.run})" if self.claim.run else ""
+        """Return the owner, the purpose and the age of the lease, for messages. Other users wrote these texts."""
+        owner, purpose, name = map(_one_line, (self.claim.owner, self.claim.purpose, self.claim.run))
+        run = f" (run {name})" if name else ""
         age = duration((now() - self.acquired).total_seconds(), digits=0)
         force = ", by force" if self.forced else ""
         since = local_time(self.acquired)
-        return f"held by {self.claim.owner} for '{self.claim.purpose}'{run} since {since}, {age}{force}"
+        return f"held by {owner} for '{purpose}'{run} since {since}, {age}{force}"
 
     @property
     def expiry(self) -> str:
@@ -124,6 +128,10 @@ class Lock(Protocol):
 
         Yield the number of seconds after which to read the store even without an event.
         """
+
+
+def _one_line(text: str) -> str:
+    return truncate(" ".join(printable(text).split()), _LONGEST_TEXT)
 
 
 def current_user() -> str:

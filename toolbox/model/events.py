@@ -11,6 +11,7 @@ from toolbox.model.bounds import Direction, Side
 from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Deviation, Judgement, Metric
+from toolbox.model.notifications import NotificationKind
 from toolbox.model.verdicts import Cause, Verdict
 
 
@@ -461,6 +462,34 @@ class ShardMerged:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPaused:
+    """A session of a run has ended, and the run waits for a session with its next phases.
+
+    The fields are those of `RunFinished`, and describe the session.
+    """
+
+    verdict: Verdict
+    cause: Cause | None
+    exit_code: int
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationEnded:
+    """People were notified of the end of the run, or the delivery of the message failed.
+
+    Args:
+        receiver: the name in the block `notifications`.
+        fault: why the message was not delivered; empty if it was.
+    """
+
+    receiver: str
+    kind: NotificationKind
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SecretLeft:
     """A file contains a secret that cannot be masked without breaking the file. Don't copy or publish this file.
 
@@ -557,6 +586,8 @@ JournalEvent = (
     | FlakyCellsFailed
     | ShardMerged
     | RunFinished
+    | NotificationEnded
+    | RunPaused
 )
 DisplayEvent = DurationsExpected | TaskStarted | TaskFinished | Note
 Event = JournalEvent | DisplayEvent

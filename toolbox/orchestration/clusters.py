@@ -29,7 +29,7 @@ from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.run_state import ClusterState
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, extras, signals
+from toolbox.system import cancellation, ci_job, extras, signals
 from toolbox.system.cancellation import CancelScope
 
 BLOCK: Final = "clusters"
@@ -173,11 +173,28 @@ class Reservation:
             cluster.release()
         return errors
 
+    def suspend(self) -> None:
+        """Keep the leases of the shared clusters for the next step of the run."""
+        for cluster in self._shared:
+            cluster.suspend()
+
+    @property
+    def created(self) -> list[str]:
+        """The names of the clusters that a command of the configuration creates."""
+        return list(self._to_create)
+
+    @property
+    def has_only_new_clusters(self) -> bool:
+        """Whether the run has clusters, and creates all of them."""
+        return bool(self._to_create) and not self._shared
+
     def _acquire_shared(self, work: Session, step: Step) -> None:
         name, acquired_keys = step.recorder.root.name, set[str]()
         for cluster in self._shared:
             lease = cluster.settings.lease
-            claim = Claim(name, leases.current_user(), lease.purpose or self._project, name, lease.ttl)
+            purpose = f"{self._project}: {lease.purpose}" if lease.purpose else self._project
+            # The address of the CI job tells other people more than the user and the host of its runner.
+            claim = Claim(name, ci_job.url() or leases.current_user(), purpose, name, lease.ttl)
             earlier_choice = self._states[cluster.name].chosen
             cluster.acquire(claim, acquired_keys, earlier_choice, partial(_record_wait, step, cluster.name))
             signals.check()  # react to a signal that `acquire` held back while it wrote the lease

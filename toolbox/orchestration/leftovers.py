@@ -30,6 +30,7 @@ from toolbox.runs import journal, layout, ledger, run_reader, steps, summary
 from toolbox.runs.journal import Journal, RunInUse
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Recorder
+from toolbox.runs.run_state import State
 from toolbox.runs.steps import Step
 from toolbox.system import places
 from toolbox.system.redaction import Redactor
@@ -44,6 +45,7 @@ class Leftover:
     Args:
         run: the directory of the run whose ledger contains the resource; None if no ledger of a run contains it.
         is_running: whether the run to which the resource belongs is being executed on this machine.
+        is_paused: whether the run waits for its next step, which needs the resource.
         is_on_ledger: whether a ledger contains the resource; otherwise its labels were found.
     """
 
@@ -51,6 +53,7 @@ class Leftover:
     run: Path | None = None
     is_running: bool = False
     is_on_ledger: bool = True
+    is_paused: bool = False
 
     def reason_to_keep(self, older_than: float | None, now: datetime) -> str:
         """Return why `reap` keeps the resource; empty if `reap` deletes it.
@@ -66,9 +69,10 @@ class Leftover:
             return "" if is_older else f"it is not older than {duration(older_than, digits=0)}"
         if entry.is_kept:
             return "it was created with `keep`; --older_than deletes it"
-        if self.run is not None or entry.expires <= now:
+        if (self.run is not None and not self.is_paused) or entry.expires <= now:
             return ""
-        return f"it expires in {duration((entry.expires - now).total_seconds(), digits=0)}"
+        reason = "its run waits for its next step, and " if self.is_paused else ""
+        return f"{reason}it expires in {duration((entry.expires - now).total_seconds(), digits=0)}"
 
 
 @dataclass(slots=True)
@@ -115,7 +119,8 @@ class Search:
         contents = ledger.load(file)
         if file.exists() and not ledger.is_private(file):  # its commands would be executed
             raise InfrastructureError(f"{file} belongs to another user, or other users can write it")
-        self.leftovers += [Leftover(entry, run, is_running) for entry in contents.resources]
+        is_paused = run is not None and run_reader.fold(journal.read(run)).state is State.PAUSED
+        self.leftovers += [Leftover(entry, run, is_running, is_paused=is_paused) for entry in contents.resources]
         advice = "this line is ignored: remove the line when its resource no longer exists"
         self.faults += [f"{file.parent}/{damage} ({advice})" for damage in contents.damage]
 

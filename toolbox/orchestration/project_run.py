@@ -39,7 +39,15 @@ from toolbox.model.errors import (
     exit_code_of,
     outcome_of,
 )
-from toolbox.model.events import AttemptAbandoned, Note, RunFinished, RunStarted, StepKind
+from toolbox.model.events import (
+    AttemptAbandoned,
+    ConfigurationChanged,
+    Note,
+    RunFinished,
+    RunPaused,
+    RunStarted,
+    StepKind,
+)
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
 from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code
@@ -47,8 +55,10 @@ from toolbox.orchestration import (
     cell_limit,
     clusters,
     leftovers,
+    notifying,
     projects,
     remote_resources,
+    run_steps,
     session,
     spending,
     storing,
@@ -57,6 +67,7 @@ from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.created_clusters import creation_steps
 from toolbox.orchestration.request import Loaded, RunRequest
+from toolbox.orchestration.run_steps import Part
 from toolbox.orchestration.session import Session
 from toolbox.runs import layout, ledger, run_reader, steps, summary
 from toolbox.runs.journal import Entry, Journal
@@ -68,7 +79,6 @@ from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, filesystem, places, processes, signals
 from toolbox.system.redaction import Redactor
 
-_TESTS: Final = "test"
 _NOTHING_RAN: Final = f"no phase ran: orchestration.py defines none of the functions {', '.join(projects.PHASES)}"
 _NOTHING_TO_DO: Final = (
     "there is nothing to do: every step of the run has finished (--failed repeats the cells that did not pass)"
@@ -85,6 +95,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     """
     loaded = request_module.load(request_module.resolve(request))
     phases = projects.select(projects.phases(loaded.files), loaded.request.phases)
+    part = run_steps.first(phases, loaded.request)
     redactor.add(loaded.configuration.secret_values())
     reservation = Reservation(loaded.configuration, request.project)
     _verify(loaded, phases)
@@ -92,8 +103,8 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     with signals.shielded(), Journal(directory) as journal:
         resources = ledger.of_run(directory, request.project, redactor)
         recorder = Recorder(directory, redactor, listeners, journal, ledger=resources)
-        _write_request(loaded, directory, redactor)
-        return _run(loaded, phases, recorder, reservation)
+        _write_request(loaded, directory, redactor, list(phases))
+        return _run(loaded, part, recorder, reservation)
 
 
 def resume(
@@ -106,6 +117,7 @@ def resume(
     max_cost: float | None = None,
     ignore_damage: bool = False,
     abandon: str | None = None,
+    phases: Sequence[str] | None = None,
 ) -> tuple[RunState, int]:
     """Continue a run that has ended in any way. Finished steps are not repeated, and running workloads are adopted.
 
@@ -119,6 +131,7 @@ def resume(
         ignore_damage: resume even if lines of the journal cannot be read. The work that these lines record may be
             repeated.
         abandon: a pattern for the names or ids of cells whose open attempts are to be abandoned.
+        phases: the phases to execute of a run that is executed in steps; None for all phases that are left.
 
     Raises:
         UsageError: the directory is not a run, its journal is damaged, the configuration of the run has changed, or
@@ -140,12 +153,21 @@ def resume(
         request = dataclasses.replace(request, options=options)
         loaded = request_module.load(request, today=start_date, resumed=directory)
         redactor.add(loaded.configuration.secret_values())
-        phases = projects.select(projects.phases(loaded.files), loaded.request.phases)
+        available = projects.select(projects.phases(loaded.files), loaded.request.phases)
         reservation = Reservation(loaded.configuration, request.project)
         storing.verify(loaded.configuration)
+        notifying.verify(loaded.configuration, loaded.request)
         with signals.shielded(), Journal(directory) as journal:
             past, to_abandon = _state_before(directory, abandon)
-            _refuse_changes(loaded, past, directory, redactor)
+            part = run_steps.following(available, past, phases, request)
+            is_in_steps = request.in_steps and past.finished is None
+            if is_in_steps:
+                run_steps.refuse_other_revision(directory, _revision(loaded.files.config.parent, directory))
+            changes = run_steps.changes(past) if is_in_steps else past.session_changes
+            _refuse_changes(loaded, changes, directory, redactor)
+            if is_in_steps:
+                run_steps.refuse_missing_clusters(past, reservation.created)
+                loaded = dataclasses.replace(loaded, configuration=run_steps.restored(loaded.configuration, past, part))
             resources = ledger.of_run(directory, request.project, redactor)
             recorder = Recorder(directory, redactor, listeners, journal, past, resources)
             if past.finished is not None and not _has_work(past.finished, past, failed=failed):
@@ -160,7 +182,7 @@ def resume(
             _end_orphans(past, directory, creation_steps(recorder.ledger))
             # Write the initial configuration again, because the orchestration will repeat its changes.
             session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
-            return _run(loaded, phases, recorder, reservation, to_abandon)
+            return _run(loaded, part, recorder, reservation, to_abandon)
 
 
 def _state_before(directory: Path, abandon: str | None) -> tuple[RunState, list[_CellAttempt]]:
@@ -197,7 +219,8 @@ def _remove_abandoned(loaded: Loaded, recorder: Recorder) -> None:
 def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
     """Check that the targets can run the cells and that the run can be recorded, before the run directory exists."""
     storing.verify(loaded.configuration)
-    if loaded.plan is not None and _TESTS in phases:
+    notifying.verify(loaded.configuration, loaded.request)
+    if loaded.plan is not None and projects.TESTS in phases:
         cell_limit.verify(loaded.configuration, loaded.plan)
         if (limit := spending.limit(loaded.request.options, loaded.plan)) is not None:
             spending.verify(spending.expected(loaded.configuration, loaded.request.project, loaded.plan), limit)
@@ -206,7 +229,7 @@ def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
 
 def _run(
     loaded: Loaded,
-    phases: Mapping[str, Callable[[], object]],
+    part: Part,
     recorder: Recorder,
     reservation: Reservation,
     to_abandon: Sequence[_CellAttempt] = (),
@@ -223,6 +246,8 @@ def _run(
             _revision_under_test(loaded, directory) or "",
         )
     )
+    for preset, reason in request.preset_reasons.items():
+        recorder.record(Note("", f"preset {preset}: {reason}"))
     for step, attempt in to_abandon:
         recorder.record(AttemptAbandoned(step.step, attempt.attempt))
         recorder.record(Note(step.step, f"attempt {attempt.attempt} on {attempt.target} is abandoned"))
@@ -238,10 +263,15 @@ def _run(
     deadline = request.deadline or (loaded.plan.deadline if loaded.plan is not None else None)
     with session.opened(work, top), signals.deadline(deadline):
         outcomes: dict[str, Outcome] = {}
-        errors = _run_phases(phases, top, reservation, outcomes)
-        finished = _finish(top, errors, outcomes.get(_TESTS))
-    if finished.verdict is Verdict.SKIPPED and request.selection.shard is not None:
-        finished = dataclasses.replace(finished, exit_code=ExitCode.PASSED)  # only `results merge` knows all shards
+        errors = _run_phases(part, top, reservation, outcomes)
+        session_end = _finish(top, errors, outcomes.get(projects.TESTS))
+    if session_end.verdict is Verdict.SKIPPED and request.selection.shard is not None:
+        # Only `results merge` knows all shards.
+        session_end = dataclasses.replace(session_end, exit_code=ExitCode.PASSED)
+    if not part.is_last:
+        recorder.record(RunPaused(*dataclasses.astuple(session_end)))
+        return summary.refresh(directory), session_end.exit_code
+    finished = run_steps.overall(session_end, recorder.past, part) if part.others else session_end
     try:
         recorder.record(finished)
     except (OSError, InfrastructureError) as error:
@@ -252,19 +282,25 @@ def _run(
         ) from error
     state = summary.refresh(directory)
     storing.record(loaded.configuration, directory)
-    return state, finished.exit_code
+    notifying.at_end(loaded.configuration, request, recorder, state)
+    return state, session_end.exit_code
 
 
-def _refuse_changes(loaded: Loaded, past: RunState, directory: Path, redactor: Redactor) -> None:
+def _refuse_changes(
+    loaded: Loaded, changes: Sequence[ConfigurationChanged], directory: Path, redactor: Redactor
+) -> None:
     """Raise if the configuration or the plan differs from those that the run began with.
 
     The orchestration may have changed the configuration during the run. Such a change is recorded in the journal before
     the configuration file is written, so the file may equal the configuration after any number of those changes.
+
+    Args:
+        changes: the changes of the run, in their order.
     """
     written = _written_configuration(RunDirectory(directory).configuration)
     configuration = loaded.configuration
     expected = yaml.safe_load(session.resolved_text(configuration, redactor))
-    for change in past.session_changes:
+    for change in changes:
         if written == expected:
             break
         value = change.value if MASK in change.value else yaml.safe_load(change.value)
@@ -307,7 +343,7 @@ def _create(request: RunRequest) -> Path:
         return directory
 
 
-def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
+def _write_request(loaded: Loaded, directory: Path, redactor: Redactor, phases: Sequence[str]) -> None:
     """Write the files that record the request. Names are not masked, because a resumed run needs them."""
     request, configuration = loaded.request, loaded.configuration
     results = configuration.block(storing.BLOCK, Results)
@@ -315,6 +351,7 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor) -> None:
     run = {
         "run": directory.name,
         **request.as_json(),
+        "project_phases": list(phases),
         "overrides": overrides,
         # A resumed run reads the overrides from this YAML text, because JSON does not keep all of their types.
         "overrides_text": filesystem.dump_yaml(overrides),
@@ -360,24 +397,53 @@ def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
     }
 
 
-def _run_phases(
-    phases: Mapping[str, Callable[[], object]], top: Step, reservation: Reservation, outcomes: dict[str, Outcome]
-) -> list[BaseException]:
+def _run_phases(part: Part, top: Step, reservation: Reservation, outcomes: dict[str, Outcome]) -> list[BaseException]:
     """Acquire the clusters, run the phases, delete the remote resources, and return the errors in order.
 
-    `outcomes` receives the outcome of each phase.
+    `outcomes` receives the outcome of each phase. If the run does not end with this session, the remote resources and
+    the leases are kept for the next one.
     """
+    phases = part.phases
     errors: list[BaseException] = []
     try:
         work = session.current()
         reservation.acquire(work, top)
-        if work.clusters and work.plan is not None and _TESTS in phases:
+        if work.clusters and work.plan is not None and projects.TESTS in phases:
             targets.verify(work.plan.targets, work.clusters, work.plan.workloads())
     except BaseException as error:  # noqa: BLE001  # `_finish` reports the error
         errors.append(error)
         _cancel_unadopted(top)
+    if part.is_last and projects.TESTS in part.others:
+        _cancel_unadopted(top)  # an earlier session was killed in its phase `test`
+    if part.others and not phases and not errors:
+        top.add(Outcome(Verdict.PASSED))  # the session only ends the run
+    _run_each(part.phases, top, reservation, outcomes, errors)
+    if part.is_last:
+        errors += _delete_resources(top, reservation)
+        errors += reservation.release(compare=CLEANUP in phases and not signals.cleanup_has_ended())
+    else:
+        reservation.suspend()
+    if (signal_number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
+        errors.append(Interrupted(signal_number))
+    if count := processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger)):
+        top.recorder.record(Note("", f"processes of the run that were still running, and were ended: {count}"))
+    return errors
+
+
+def _run_each(
+    phases: Mapping[str, Callable[[], object]],
+    top: Step,
+    reservation: Reservation,
+    outcomes: dict[str, Outcome],
+    errors: list[BaseException],
+) -> None:
+    """Run the phases. After an error, only `post_cleanup` runs. `outcomes` and `errors` receive what happens."""
     for name, function in phases.items():
         if signals.cleanup_has_ended() or (errors and not (name == CLEANUP and reservation.is_held)):
+            continue
+        if name == projects.PRE_CLEANUP and reservation.has_only_new_clusters:
+            top.recorder.record(Note("", f"the phase {name} is not needed, because the run creates all its clusters"))
+            top.add(Outcome(Verdict.PASSED))
             continue
         try:
             outcomes[name] = _run_phase(name, function, reservation)
@@ -385,13 +451,6 @@ def _run_phases(
             errors.append(error)
             _cancel_unadopted(top)
             processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger))
-    errors += _delete_resources(top, reservation)
-    errors += reservation.release(compare=CLEANUP in phases and not signals.cleanup_has_ended())
-    if (signal_number := signals.first()) is not None and not any(isinstance(error, Interrupted) for error in errors):
-        errors.append(Interrupted(signal_number))
-    if count := processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger)):
-        top.recorder.record(Note("", f"processes of the run that were still running, and were ended: {count}"))
-    return errors
 
 
 def _delete_resources(top: Step, reservation: Reservation) -> list[BaseException]:
@@ -424,7 +483,7 @@ def _cancel_unadopted(top: Step) -> None:
 
 
 def _run_phase(name: str, function: Callable[[], object], reservation: Reservation) -> Outcome:
-    failure = (Verdict.FAILED, Cause.PRODUCT) if name == _TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
+    failure = (Verdict.FAILED, Cause.PRODUCT) if name == projects.TESTS else (Verdict.ERROR, Cause.INFRASTRUCTURE)
     # A signal does not interrupt `post_cleanup`.
     signal_context = contextlib.nullcontext() if name == CLEANUP else signals.exposed()
     parent = session.step()

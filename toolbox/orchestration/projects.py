@@ -24,7 +24,9 @@ from toolbox.system import environ, places
 
 _DERIVED: Final = "orchestration.py"
 _AXES: Final = "matrix.axes"
-PHASES: Final = ("pre_cleanup", "prepare", "test", CLEANUP)
+PRE_CLEANUP: Final = "pre_cleanup"
+TESTS: Final = "test"
+PHASES: Final = (PRE_CLEANUP, "prepare", TESTS, CLEANUP)
 
 
 @dataclass(frozen=True, slots=True)

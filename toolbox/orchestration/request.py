@@ -19,7 +19,7 @@ from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
 from toolbox.model.text import abbreviated, first_of
-from toolbox.orchestration import projects, reused_results
+from toolbox.orchestration import projects, receivers, reused_results
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
 from toolbox.runs.layout import RunDirectory
@@ -39,12 +39,16 @@ class RunRequest:
         trusted_overrides: overrides of a comment's job, from `ci.jobs` of the configuration. They are applied before
             `overrides`, and may change any field.
         phases: the names of the phases to run; by default, all phases of the project.
+        first_phases: the phases of the first session, if later sessions execute the other ones (`run_steps.py`); None
+            if one session executes the whole run.
+        in_steps: whether several sessions execute the phases of the run.
         artifact_dir: the directory that contains all runs; by default `$ARTIFACT_DIR` or `artifacts`.
         note: additional files for the run directory: the content by file name. Content that is not text becomes YAML.
         selection: which cells of the matrix to run.
         options: how the scheduler runs the cells.
         deadline: the time limit for the whole run in seconds; by default, the value of `matrix.deadline`.
         position: the position of the run among the runs that a comment requests, from 1.
+        preset_reasons: why presets were selected that no person named, by preset.
         resolved: the values that the function `resolve` of the project determined when the run began, by path.
     """
 
@@ -62,6 +66,15 @@ class RunRequest:
     resolved: Mapping[str, Any] = field(default_factory=dict)
     trusted_overrides: Mapping[str, Any] = field(default_factory=dict)
     position: int = 1
+    preset_reasons: Mapping[str, str] = field(default_factory=dict)
+    first_phases: Sequence[str] | None = None
+    in_steps: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the run tests all cells."""
+        has_tests = self.phases is None or projects.TESTS in self.phases
+        return has_tests and self.selection.cells is None and self.selection.shard is None
 
     @property
     def all_overrides(self) -> dict[str, Any]:
@@ -77,6 +90,7 @@ class RunRequest:
             "override_files": [str(file.absolute()) for file in self.override_files],
             "overrides": self.all_overrides,
             "phases": list(self.phases) if self.phases is not None else None,
+            "in_steps": self.in_steps,
             "cells": self.selection.cells,
             "shard": list(self.selection.shard) if self.selection.shard else None,
             "jobs": self.options.jobs,
@@ -110,6 +124,7 @@ class RunRequest:
                 deadline=content["deadline"],
                 resolved=dict(content.get("resolved", {})),
                 position=int(content.get("position", 1)),
+                in_steps=content.get("in_steps", False) is True,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise DamagedFile(RunDirectory(directory).request, describe(error)) from None
@@ -142,7 +157,7 @@ def load(
     files, configuration = configure(request)
     configuration.check()
     if needs_secrets:
-        configuration.check_secrets()
+        _check_secrets(request, configuration)
     matrix_plan = None
     if configuration.get(plan.BLOCK, default=None) is not None:
         matrix_plan = planner.make(
@@ -168,7 +183,8 @@ def load(
 def original_location(directory: Path) -> Iterator[None]:
     """Use the original workspace and working directory of a run in the body.
 
-    If the original workspace no longer exists, the workspace that contains the directory of the run is used.
+    If the original workspace does not exist on this machine, the workspace that contains the directory of the run is
+    used, or else the workspace of this process.
     """
     try:
         content = RunDirectory(directory).read_request()
@@ -179,6 +195,8 @@ def original_location(directory: Path) -> Iterator[None]:
         workspace = places.workspace()
     else:
         workspace = places.workspace_above(root if root.is_dir() else directory)
+        if workspace is None and not root.is_dir():
+            workspace = places.workspace()
     with places.pinned(workspace), chdir(working_directory if working_directory.is_dir() else Path.cwd()):
         yield
 
@@ -197,6 +215,7 @@ def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
         files.contracts,
         request.is_from_outside,
         request.trusted_overrides,
+        request.preset_reasons,
     )
     configuration = Configuration.load(configuration_request)
     for path, value in request.resolved.items():
@@ -218,8 +237,13 @@ def resolve(request: RunRequest) -> RunRequest:
     if function is None:
         return request
     configuration.check()
-    configuration.check_secrets()
+    _check_secrets(request, configuration)
     return replace(request, resolved=dict(function(configuration)))
+
+
+def _check_secrets(request: RunRequest, configuration: Configuration) -> None:
+    """Check that the secrets of a run can be read. A run without receivers of messages needs none of their secrets."""
+    configuration.check_secrets(except_in=() if receivers.of(configuration, request) else [receivers.BLOCK])
 
 
 def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any], new_plan: Plan | None) -> None:

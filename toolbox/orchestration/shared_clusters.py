@@ -140,6 +140,13 @@ class SharedCluster:
             if candidate.cluster is not None:
                 candidate.cluster.close()
 
+    def suspend(self) -> None:
+        """Keep the lease for the next step of the run, as long as the configuration says, and close the connections."""
+        if self.lease is not None and not self.lease.loss and self.settings.lease.between_steps:
+            self.lease.suspend(self.settings.lease.between_steps)
+            self.lease = None
+        self.release()
+
     @property
     def comparison(self) -> Comparison | None:
         """The comparison of the cluster with its state before the run; None for a machine, or without `compare`."""

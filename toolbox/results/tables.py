@@ -293,3 +293,29 @@ class CaseResult(Base):
     seconds: Mapped[float | None]
     message: Mapped[str]
     text: Mapped[str]
+
+
+class NotificationState(Base):
+    """What a receiver of messages knows about a series of runs.
+
+    Args:
+        presets: the presets of the series, separated by commas.
+        receiver: the name in the block `notifications`.
+        announced: the kind of the latest message that was delivered; `recovery` if there was none.
+        announced_run: the run of this message; empty if there was none.
+        latest_start: the start of the latest run whose end was considered. An older run changes nothing.
+        delivering_until: until when a process may be delivering a message; None if no process is.
+    """
+
+    __tablename__ = "notifications"
+    __table_args__ = (UniqueConstraint("project", "presets", "job", "receiver"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    project: Mapped[str]
+    presets: Mapped[str]
+    job: Mapped[str]
+    receiver: Mapped[str]
+    announced: Mapped[str]
+    announced_run: Mapped[str]
+    latest_start: Mapped[datetime]
+    delivering_until: Mapped[datetime | None]

@@ -31,11 +31,13 @@ from toolbox.model.events import (
     LeaseLost,
     MatrixPlanned,
     MetricMeasured,
+    NotificationEnded,
     ResourceMade,
     ResourcePlanned,
     ResourceRemoved,
     ResultReused,
     RunFinished,
+    RunPaused,
     RunStarted,
     SecretLeft,
     ShardMerged,
@@ -68,7 +70,17 @@ _NO_CELLS: Final[Mapping[str, _Labelled]] = {}
 _END: Final = ("verdict", "cause", "message", "seconds")
 _OfResource = ResourceMade | ResourceRemoved
 _OfCluster = LeaseAwaited | LeaseLost | ClusterChosen | ResourcePlanned | _OfResource
-_OfRun = RunStarted | RunFinished | MatrixPlanned | FlakyCellsFailed | SecretLeft | ConfigurationChanged | ShardMerged
+_OfRun = (
+    RunStarted
+    | RunFinished
+    | MatrixPlanned
+    | FlakyCellsFailed
+    | SecretLeft
+    | ConfigurationChanged
+    | NotificationEnded
+    | RunPaused
+    | ShardMerged
+)
 
 
 def read(directory: Path) -> RunState:
@@ -83,10 +95,11 @@ def read(directory: Path) -> RunState:
         missing = f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
         raise UsageError(f"{directory} is not the directory of a run: {next(map(str, contents.damage), missing)}")
     run = fold(contents.entries, directory.absolute(), _planned_cells(directory))
-    is_running = run.finished is None and journal.is_locked(directory)
+    is_running = run.finished is None and run.paused is None and journal.is_locked(directory)
     resources = ledger.load(RunDirectory(directory).ledger)
     return replace(
         run,
+        missing_phases=_missing_phases(run),
         damage=(*contents.damage, *resources.damage),
         state=State.RUNNING if is_running else run.state,
         resources=resources.resources,
@@ -112,7 +125,7 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         run_started.run,
         run_started.project,
         directory,
-        State.FINISHED if events.finished is not None else State.DEAD,
+        _state_after(events),
         run_started.presets,
         events.started,
         events.finished,
@@ -132,7 +145,27 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         configuration_changes=tuple(events.changes),
         session_changes=tuple(events.changes[events.earlier_changes :]),
         shards=tuple(events.shards),
+        paused=events.paused,
+        phase_changes={name: tuple(changes) for name, changes in events.phase_changes.items()},
     )
+
+
+def _state_after(events: _Fold) -> State:
+    if events.finished is not None:
+        return State.FINISHED
+    return State.PAUSED if events.paused is not None else State.DEAD
+
+
+def _missing_phases(run: RunState) -> list[str]:
+    """Return the phases of a run in steps that have not begun."""
+    request = RunDirectory(run.directory).read_request()
+    names = request.get("project_phases")
+    if run.finished is not None or not request.get("in_steps") or not isinstance(names, list):
+        return []
+    began = [name for name in names if f"/{name}" in run.latest]
+    # A phase that was left out, such as `pre_cleanup`, is not missing when a later one has begun.
+    first_left = 1 + max((names.index(name) for name in began if name != CLEANUP), default=-1)
+    return [str(name) for name in names[first_left:] if name not in began]
 
 
 class _Fold:
@@ -143,6 +176,8 @@ class _Fold:
         self.started: datetime | None = None
         self.updated: datetime | None = None
         self.finished: RunFinished | None = None
+        self.paused: RunPaused | None = None
+        self.phase_changes: dict[str, list[ConfigurationChanged]] = {}  # by the name of the phase
         self.seconds = 0.0
         self.revision = ""
         self.steps: dict[str, list[_Dated]] = {}  # the events of each step, by its directory
@@ -175,12 +210,8 @@ class _Fold:
 
     def _add_of_run(self, event: _OfRun, time: datetime) -> None:
         match event:
-            case RunStarted():
-                self.run_started, self.started = self.run_started or event, self.started or time
-                self.finished, self.revision, self.updated = None, event.revision, time
-                self.earlier_changes = len(self.changes)
-            case RunFinished():
-                self.finished = event
+            case RunStarted() | RunFinished() | RunPaused():
+                self._add_of_session(event, time)
             case MatrixPlanned():
                 self.planned[event.step] = event.cells
                 self.planned_cells = sum(self.planned.values())  # each shard of a merged run has planned its cells
@@ -191,9 +222,23 @@ class _Fold:
                 self.flaky.update(event.cells)
             case SecretLeft():
                 self.secrets_left.add(event.file)
+            case NotificationEnded():
+                pass  # a message to people does not change the state
             case ConfigurationChanged():
                 self.changes.append(event)
+                if self.phase_changes:
+                    next(reversed(self.phase_changes.values())).append(event)
                 self.changed.update(self.unfinished)
+
+    def _add_of_session(self, event: RunStarted | RunFinished | RunPaused, time: datetime) -> None:
+        if isinstance(event, RunFinished):
+            self.finished = event
+        elif isinstance(event, RunPaused):
+            self.paused = event
+        else:
+            self.run_started, self.started = self.run_started or event, self.started or time
+            self.finished, self.paused, self.revision, self.updated = None, None, event.revision, time
+            self.earlier_changes = len(self.changes)
 
     def _add_of_step(self, event: _OfStep, time: datetime) -> None:
         if isinstance(event, StepStarted):
@@ -207,6 +252,8 @@ class _Fold:
     def _start(self, event: StepStarted) -> None:
         """Begin a step. If an earlier session ran the step in another directory, the new one replaces it."""
         if event.kind is StepKind.PHASE:
+            self.phase_changes.pop(event.name, None)
+            self.phase_changes[event.name] = []
             self.unfinished.clear()
         # After both, what earlier steps have created may be gone, so a resumed run repeats these steps.
         if (event.kind is StepKind.PHASE and event.name == CLEANUP) or _is_deletion(event):

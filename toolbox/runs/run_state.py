@@ -21,6 +21,7 @@ from toolbox.model.events import (
     MetricMeasured,
     ResourcePlanned,
     RunFinished,
+    RunPaused,
     ShardMerged,
     StepKind,
     only_out_of_range,
@@ -39,10 +40,11 @@ _DAMAGED: Final = "of this run is damaged: the events of these lines are missing
 
 
 class State(StrEnum):
-    """Whether the process of a run is alive, has finished the run, or has died before the end."""
+    """Whether the process of a run is alive, has finished the run, has left it open, or has died before the end."""
 
     RUNNING = "running"
     FINISHED = "finished"
+    PAUSED = "paused"
     DEAD = "dead"
 
 
@@ -230,6 +232,10 @@ class RunState:
         session_changes: the fields that the orchestration replaced in the latest session.
         resources: the remote resources on the ledger of the run that may exist.
         shards: the runs of shards that were merged into this run; empty for a run that was executed.
+        paused: the end of the latest session of a run whose next phases another session executes; None if that session
+            goes on, or ended the run.
+        phase_changes: the fields that the orchestration replaced in the latest execution of each phase, by its name.
+        missing_phases: the phases of a run in steps that have not run, while the run has not ended.
     """
 
     run: str = ""
@@ -255,6 +261,9 @@ class RunState:
     session_changes: Sequence[ConfigurationChanged] = ()
     resources: Sequence[OpenResource] = ()
     shards: Sequence[ShardMerged] = ()
+    paused: RunPaused | None = None
+    phase_changes: Mapping[str, Sequence[ConfigurationChanged]] = field(default_factory=dict)
+    missing_phases: Sequence[str] = ()
 
     @property
     def cells(self) -> list[StepState]:
@@ -276,7 +285,8 @@ class RunState:
     @property
     def remaining_resources(self) -> list[OpenResource]:
         """The remote resources that the end of the run left, or could not delete."""
-        return [entry for entry in self.resources if entry.failure or self.state is not State.RUNNING]
+        is_over = self.state not in {State.RUNNING, State.PAUSED}
+        return [entry for entry in self.resources if entry.failure or is_over]
 
     @property
     def damage_warning(self) -> str:

@@ -35,6 +35,7 @@ def as_json(run: RunState) -> dict[str, Any]:
         "started": run.started.isoformat() if run.started else None,
         "seconds": end.seconds if end else None,
         "directory": str(run.directory),
+        **({"missing_phases": list(run.missing_phases)} if run.missing_phases else {}),
         "planned_cells": run.planned_cells,
         "attribution": [str(finding) for finding in run.attribution],
         "damage": [str(damage) for damage in run.damage],

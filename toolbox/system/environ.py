@@ -18,6 +18,8 @@ COMMAND_ARGS_FILE: Final = "TOPGALLANT_FROM_COMMAND_ARGS_FILE"
 RESULTS_DATABASE: Final = "TOPGALLANT_RESULTS_DATABASE"
 RESULTS_BASELINE: Final = "TOPGALLANT_RESULTS_BASELINE"
 """If the variable has a value other than `true`, runs are not part of the baseline, whatever their configuration."""
+NOTIFY: Final = "TOPGALLANT_NOTIFY"
+"""`true` or `false`: whether runs notify people. Without the variable, only the runs of a CI system do."""
 WORKSPACE: Final = "TOPGALLANT_WORKSPACE"
 
 

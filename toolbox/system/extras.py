@@ -12,7 +12,9 @@ from toolbox.model.errors import ConfigurationError
 from toolbox.model.text import first_of
 from toolbox.system import places
 
-Extra = Literal["github", "gitlab", "inference", "kubernetes", "notebooks", "postgres", "storage", "tpu"]
+Extra = Literal[
+    "github", "gitlab", "inference", "kubernetes", "notebooks", "notifications", "postgres", "storage", "tpu"
+]
 # The modules that each extra of pyproject.toml installs.
 MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "github": ("github",),
@@ -23,6 +25,7 @@ MODULES: Final[Mapping[Extra, Sequence[str]]] = {
         *("papermill", "nbclient", "nbformat", "jupyter_client", "ipykernel", "pynvml", "nbconvert", "httpx"),
         "tornado",
     ),
+    "notifications": ("httpx",),
     "postgres": ("psycopg",),
     "storage": ("fsspec", "s3fs", "gcsfs", "dateutil"),
     "tpu": ("google.cloud.tpu_v2",),

@@ -73,7 +73,7 @@ class Inference:
         )
         return _project_run.run_and_show(partial(project_run.execute, request), as_json=format == "json")
 
-    def load(  # noqa: PLR0913  # the parameters are flags of a command
+    def load(  # the parameters are flags of a command
         self,
         *,
         cases: list[Path],

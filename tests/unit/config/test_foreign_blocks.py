@@ -42,7 +42,9 @@ def test_a_documented_cluster_may_have_fields_of_the_project(load: Load, fields:
     load(text, contracts=[plan.CONTRACTS]).check()
 
 
-@pytest.mark.parametrize("block", ["ci_presets", "clusters", "matrix", "results", "secrets", "targets"])
+@pytest.mark.parametrize(
+    "block", ["ci_presets", "clusters", "matrix", "notifications", "results", "secrets", "targets"]
+)
 def test_a_block_may_be_null_for_a_preset_to_fill_in(load: Load, block: str) -> None:
     load(f"{block}:\n", contracts=[plan.CONTRACTS]).check()
 
@@ -56,3 +58,25 @@ def test_a_block_of_results_without_known_fields_belongs_to_the_project(load: Lo
 def test_a_misspelled_field_of_results_is_reported(load: Load, fields: str) -> None:
     with pytest.raises(ConfigurationError, match=r"config\.yaml:1: `results\.\w+` is an unknown field"):
         load(f"results: {{{fields}}}\n").check()
+
+
+@pytest.mark.parametrize("fields", ["slack: '#channel'", "mail: {to: a@lab}", "retries: 3", "team: null"])
+def test_an_entry_of_notifications_without_a_notifier_belongs_to_the_project(load: Load, fields: str) -> None:
+    load(f"notifications: {{{fields}}}\n").check()
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ("{notifer: slack}", "unknown notifier `None`"),
+        ("{notifier: slak}", "unknown notifier `slak`: did you mean slack"),
+        ("{notifier: slack}", "notifier `slack`: url: Field required"),
+        ("{notifier: slack, url: 'https://h/x'}", "url: must be a secret"),
+        ("{notifier: slack, channel: x}", "channel: Extra inputs are not permitted"),
+    ],
+)
+def test_a_faulty_receiver_is_reported_with_its_line(load: Load, entry: str, fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"config\.yaml:1: `notifications\.team`: ") as caught:
+        load(f"notifications: {{team: {entry}}}\n").check()
+    assert fault in str(caught.value)
+    assert "https://h" not in str(caught.value)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.fakes.locks import FakeLock
-from toolbox.leases import heartbeats
+from toolbox.leases import heartbeats, leases
 from toolbox.leases.heartbeats import Lease
-from toolbox.leases.leases import Claim
+from toolbox.leases.leases import Claim, Record
 from toolbox.leases.taking import take
+from toolbox.model.errors import StepError
 
 OURS = Claim("run-2", "bob@lab", "mine", "run-2", ttl=2)
 OTHER = Claim("run-1", "ann@lab", "debugging", ttl=60)
@@ -141,3 +142,44 @@ def test_the_lease_of_a_user_has_no_heartbeats(lock: FakeLock) -> None:
     lease = take([lock], dataclasses.replace(OURS, has_heartbeat=False), wait=0, report=print)
     lease.release()
     assert lock.record is None
+
+
+def test_a_suspended_lease_ends_at_its_time_without_heartbeats(
+    lock: FakeLock, hold: Hold, lost: threading.Event
+) -> None:
+    lease = hold()
+    lease.suspend(900)
+    assert lock.record is not None
+    claim = lock.record.claim
+    assert (claim.holder, claim.ttl, claim.has_heartbeat) == (OURS.holder, 900, False)
+    assert not lease._thread.is_alive()
+    assert not lost.is_set()
+
+
+def test_the_next_process_of_the_holder_takes_a_suspended_lease_at_once_and_others_wait(
+    lock: FakeLock, hold: Hold
+) -> None:
+    hold().suspend(900)
+    with pytest.raises(StepError, match="is not free: held by bob@lab"):
+        take([lock], OTHER, wait=0, report=print)
+    assert take([lock], OURS, wait=0, report=print).record.claim == OURS
+
+
+def test_after_its_time_another_holder_takes_a_suspended_lease(lock: FakeLock, hold: Hold) -> None:
+    hold().suspend(0)
+    assert take([lock], OTHER, wait=0, report=print).record.claim == OTHER
+
+
+def test_a_lease_that_another_holder_has_taken_is_not_suspended(lock: FakeLock, hold: Hold) -> None:
+    lease = hold()
+    other = dataclasses.replace(lease.record, claim=OTHER)
+    assert lock.write(other, str(lock.version), 1) is not None
+    lease.suspend(900)
+    assert lock.record == other
+
+
+def test_the_texts_of_other_users_are_one_short_line_each() -> None:
+    time = leases.now()
+    text = str(Record(Claim("r", "a\x1b[31m\n::error::" + "x" * 9999, "b\u202e", "c\n"), time, time))
+    assert text.isprintable()
+    assert len(text) < 500

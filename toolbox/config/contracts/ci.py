@@ -201,17 +201,41 @@ class Reap(_Job):
     )
 
 
+class Rule(_Model):
+    """When a run without a comment selects an entry: all conditions are met. `*` and `?` match any characters."""
+
+    job: Line | list[Line] = Field(default=[], description="patterns for the name of the job in the CI system")
+    host: Line | list[Line] = Field(default=[], description="patterns for the name of this machine")
+    api_server: Line | list[Line] = Field(
+        default=[], description="patterns for the URL of the API server of the current kubeconfig"
+    )
+
+    @property
+    def conditions(self) -> dict[str, list[str]]:
+        """The patterns of each condition; one of them must match."""
+        fields = {"job": self.job, "host": self.host, "api_server": self.api_server}
+        return {name: [value] if isinstance(value, str) else value for name, value in fields.items() if value}
+
+    @model_validator(mode="after")
+    def _has_conditions(self) -> Self:
+        if not self.conditions:
+            raise ValueError("needs a condition: job, host or api_server")
+        return self
+
+
 class NamedJob(_Model):
-    """A job that a comment starts by its name: `/test JOB PROJECT`."""
+    """A job that a comment starts by its name (`/test JOB PROJECT`), and any other run by `--job` or by its rule."""
 
     presets: list[Preset] = Field(default=[], description="the presets of the job")
     target: Line | None = Field(default=None, description="the target of the job, which replaces `matrix.target`")
+    when: Rule | None = Field(default=None, description="when runs without a comment select the job by themselves")
 
 
 class NamedCluster(_Model):
-    """A cluster or a platform that a comment selects by its name: `/cluster NAME`."""
+    """A cluster or a platform that `/cluster NAME` of a comment selects, `--cluster`, or its rule."""
 
     presets: Annotated[list[Preset], Field(min_length=1)] = Field(description="the presets that select the cluster")
+    when: Rule | None = Field(default=None, description="when runs without a comment select the cluster by themselves")
 
 
 class CommentersBlock(_Model):

@@ -66,6 +66,12 @@ class Lease(_Model):
     enabled: bool = True
     ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds from the last heartbeat to the end")
     wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
+    between_steps: int = Field(
+        default=900,
+        ge=0,
+        le=MOST_SECONDS,
+        description="how many seconds a run that is executed in several steps keeps the lease between two of them",
+    )
     purpose: Text | None = Field(
         default=None, description="a message for other users; default: the name of the project"
     )

@@ -11,7 +11,7 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from toolbox.model.events import StepKind
+from toolbox.model.events import RunFinished, RunPaused, StepKind
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import counted, duration, tally, truncate
 from toolbox.model.verdicts import Verdict
@@ -20,7 +20,7 @@ from toolbox.results import run_cost, since_last_run
 from toolbox.runs import cell_owners
 from toolbox.runs.evidence_files import last_line
 from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState, State, StepState
+from toolbox.runs.run_state import CLEANUP, RunState, State, StepState
 from toolbox.system import environ
 
 _MOST_CELLS: Final = 40  # cells in the table
@@ -139,7 +139,20 @@ def _closing(summary: RunState) -> Iterator[Text]:
     if (cost := run_cost.of(summary)) is not None:
         yield Text(f"cost: {clean(str(cost))}")
     yield from _without_end(summary)
-    if end is None:
+    if summary.missing_phases:
+        yield Text(f"phases that have not run: {', '.join(map(clean, summary.missing_phases))}", style="bold")
+    yield from _ending(summary, end)
+    yield from _warnings(summary)
+    if end is not None and (page := RunDirectory(summary.directory).html).is_file():
+        yield Text(f"the report is {page}")
+    yield Text(f"the run is in {summary.directory}")
+
+
+def _ending(summary: RunState, end: RunFinished | None) -> Iterator[Text]:
+    """Yield how the run ended, or why it has not ended."""
+    if end is None and summary.paused is not None:
+        yield from _paused(summary, summary.paused)
+    elif end is None:
         state = "is going on" if summary.state is State.RUNNING else "is dead: its process ended before the run did"
         yield Text(f"the run {summary.run} {state}", style="bold")
         if summary.state is State.DEAD:
@@ -154,10 +167,20 @@ def _closing(summary: RunState) -> Iterator[Text]:
             yield Text(f"  {clean(line)}")
         if end.verdict is Verdict.CANCELLED and not summary.shards:
             yield _resume_hint(summary)
-    yield from _warnings(summary)
-    if end is not None and (page := RunDirectory(summary.directory).html).is_file():
-        yield Text(f"the report is {page}")
-    yield Text(f"the run is in {summary.directory}")
+
+
+def _paused(summary: RunState, session: RunPaused) -> Iterator[Text]:
+    """Yield the outcome of the latest step of a run that has not ended, and the command for the next one."""
+    cause = f" ({session.cause})" if session.cause else ""
+    yield Text.assemble(
+        (f"{session.verdict}{cause}", STYLES[session.verdict]),
+        f"  this step of {summary.project} in {duration(session.seconds)}",
+    )
+    if not summary.failures:
+        yield from (Text(f"  {clean(line)}") for line in session.message.splitlines())
+    phase = next(iter(summary.missing_phases), CLEANUP)
+    yield Text(f"the run {summary.run} has not ended", style="bold")
+    yield Text(f"continue it with `{environ.program()} project resume {summary.directory} --phases={clean(phase)}`")
 
 
 def _since_last_run(summary: RunState) -> Iterator[Text]:

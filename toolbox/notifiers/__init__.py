@@ -1,0 +1,1 @@
+"""Tells people about runs: one module per way to send a message (see `toolbox.extensions.protocols.Notifier`)."""

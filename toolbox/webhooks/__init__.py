@@ -1,0 +1,1 @@
+"""The gateway to webhooks: sends requests to the URLs that notifiers are configured with."""
