@@ -8,7 +8,7 @@ from typing import Final
 from toolbox.ci import announcements, refusals
 from toolbox.ci.comment_runs import CommentRun
 from toolbox.ci.run_comment import LONGEST, State, WorkflowPart
-from toolbox.reports.forge import github
+from toolbox.reports.forge import markup
 
 _ROOM: Final = 1000  # characters for the marker, the heading and the link
 _MOST_LINES: Final = 30
@@ -33,13 +33,13 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
         UsageError: the comment requests something that is not possible.
     """
     lines = [line for run in runs for line in announcements.understood(run, needs_secrets=False)]
-    return _page("will run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return _page("will run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
 def refused(part: WorkflowPart, reason: str) -> str:
     """Return the comment that says why nothing runs."""
     lines = [line for line in reason.splitlines() if line.strip()]
-    return _page("does not run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return _page("does not run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
 def cancelled(part: WorkflowPart, numbers: Sequence[str]) -> str:
