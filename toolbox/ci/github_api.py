@@ -160,6 +160,11 @@ ACTIONS_BOT: Final = "github-actions[bot]"
 """The account of the tokens of jobs of GitHub Actions."""
 
 
+def has_token() -> bool:
+    """Return whether an environment variable has a token."""
+    return any(environ.get(name) for name in _TOKENS)
+
+
 def from_environment() -> GitHubApi:
     """Return the API of the repository that `$GITHUB_REPOSITORY` names, with the token of `$GH_TOKEN`.
 
@@ -194,7 +199,7 @@ def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
         total=_TRIES,
         read=None if repeats_all else False,
         status_forcelist=[HTTPStatus.TOO_MANY_REQUESTS, *(_FAULTS if repeats_all else ())],
-        allowed_methods={"GET", "PATCH", _CREATES},
+        allowed_methods={"GET", "PATCH", "DELETE", _CREATES},
         backoff_factor=_FIRST_PAUSE,
         retry_after_max=int(_LONGEST_WAIT),
     )

@@ -6,8 +6,10 @@ jobs of a workflow run, also jobs that are repeated, change the same comment.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -15,8 +17,10 @@ from typing import Any, Final, TypeVar
 
 from toolbox.ci.github_api import Api, Refusal, mapping
 from toolbox.model import backoff
-from toolbox.model.errors import InfrastructureError
+from toolbox.model.errors import InfrastructureError, describe
 from toolbox.system import cancellation
+
+log = logging.getLogger(__name__)
 
 LONGEST: Final = 1 << 16  # characters of a comment
 _TRIES: Final = 3
@@ -63,7 +67,8 @@ def publish(api: Api, pull_request: int, part: WorkflowPart, text: str) -> str:
     """Create the comment of a workflow run, or replace its text. Return the address of the comment.
 
     If GitHub does not answer a request that creates the comment, the comment may exist. So the next try looks for it
-    after a pause.
+    after a pause. GitHub may also carry out such a request later. Then there are several comments, and the next update
+    keeps only the oldest.
 
     Args:
         text: Markdown, with at most `LONGEST - 1000` characters.
@@ -71,9 +76,23 @@ def publish(api: Api, pull_request: int, part: WorkflowPart, text: str) -> str:
     Raises:
         InfrastructureError: GitHub refused a request, or did not answer several requests.
     """
-    body = f"<!-- topgallant-run: {part.marker} -->\n{text}"
-    author = api.login()
-    return _repeated(lambda: _write(api, pull_request, part, author, body))
+    author, tries = api.login(), 0
+
+    def write() -> str:
+        nonlocal tries
+        tries += 1
+        return _write(api, pull_request, part, author, body_of(part, text))
+
+    address = repeated(write)
+    if tries > 1:  # GitHub may have carried out an earlier request since the last look
+        with contextlib.suppress(InfrastructureError):
+            address = write()
+    return address
+
+
+def body_of(part: WorkflowPart, text: str) -> str:
+    """Return the body of the comment: the marker, by which the comment is found, and the text."""
+    return f"<!-- topgallant-run: {part.marker} -->\n{text}"
 
 
 def cancel(api: Api, pull_request: int, part: WorkflowPart) -> list[str]:
@@ -115,10 +134,10 @@ def set_status(api: Api, revision: str, part: WorkflowPart, state: State, descri
         "description": description[:_LONGEST_DESCRIPTION],
         "target_url": part.url,
     }
-    _repeated(lambda: api.send("POST", f"statuses/{revision}", content))  # the newest status counts
+    repeated(lambda: api.send("POST", f"statuses/{revision}", content))  # the newest status counts
 
 
-def _repeated(request: Callable[[], T]) -> T:
+def repeated(request: Callable[[], T]) -> T:
     """Return the result of a request. Repeat the request if GitHub does not answer."""
     for tries in range(_TRIES - 1):
         try:
@@ -132,12 +151,22 @@ def _repeated(request: Callable[[], T]) -> T:
 
 def _write(api: Api, pull_request: int, part: WorkflowPart, author: str, body: str) -> str:
     comments = api.items(f"issues/{pull_request}/comments")
-    own = next((comment for comment in comments if _is_own(comment, part, author)), None)
-    if own is None:
+    own = sorted(int(comment["id"]) for comment in comments if _is_own(comment, part, author))
+    if not own:
         written = api.send("POST", f"issues/{pull_request}/comments", {"body": body})
     else:
-        written = api.send("PATCH", f"issues/comments/{int(own['id'])}", {"body": body})
+        written = api.send("PATCH", f"issues/comments/{own[0]}", {"body": body})
+        _delete(api, own[1:])
     return str(mapping(written).get("html_url") or "")
+
+
+def _delete(api: Api, comments: Iterable[int]) -> None:
+    """Delete copies of the comment. If this fails, the next update tries again."""
+    for comment in comments:
+        try:
+            api.send("DELETE", f"issues/comments/{comment}", {})
+        except InfrastructureError as error:
+            log.warning("a second comment on the pull request could not be deleted: %s", describe(error))
 
 
 def _is_own(comment: Mapping[str, Any], part: WorkflowPart, author: str) -> bool:
