@@ -128,13 +128,18 @@ def set_status(api: Api, revision: str, part: WorkflowPart, state: State, descri
     Raises:
         InfrastructureError: GitHub refused the request.
     """
-    content = {
+    content = status_content(part, state, description)
+    repeated(lambda: api.send("POST", f"statuses/{revision}", content))  # the newest status counts
+
+
+def status_content(part: WorkflowPart, state: State, description: str) -> dict[str, object]:
+    """Return the body of the request that sets a commit status."""
+    return {
         "state": state,
         "context": f"{part.project} {part.workflow}",
         "description": description[:_LONGEST_DESCRIPTION],
         "target_url": part.url,
     }
-    repeated(lambda: api.send("POST", f"statuses/{revision}", content))  # the newest status counts
 
 
 def repeated(request: Callable[[], T]) -> T:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from toolbox.ci import comment_runs, comment_texts, github_api, pinning, refusals, run_comment, slash
+from toolbox.ci import comment_runs, comment_texts, github_api, pinning, refusals, run_comment, run_end, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.github_api import Api
 from toolbox.ci.pinning import Comment
 from toolbox.ci.run_comment import WorkflowPart
+from toolbox.ci.run_end import RunEnd
 from toolbox.ci.slash import CommentRequest
-from toolbox.config.contracts.ci import Contract
+from toolbox.commands import _ended_runs, _repository_files
+from toolbox.config.contracts.ci import Contract, ResultLabels, Workflow
 from toolbox.model.errors import InfrastructureError, UsageError, describe
 from toolbox.model.foreign_text import clean
 from toolbox.model.nearest import did_you_mean
@@ -22,14 +24,10 @@ from toolbox.model.text import abbreviated
 from toolbox.orchestration import projects
 from toolbox.orchestration import request as run_requests
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports.forge import github
-from toolbox.runs import layout, run_reader
 from toolbox.system import environ, places
 
 log = logging.getLogger(__name__)
 
-_MOST_DETAILS: Final = 60_000  # bytes; an issue or a comment has at most 65,536 characters
-_MOST_REPORTS: Final = 6
 _PAGES: Final = "https://github.com"
 
 
@@ -50,7 +48,7 @@ def pin(project: str, workflow: str, text: str, source: Comment) -> str | None:
     if not pinning.may_start(api, source.author):
         log.warning("%s may not start runs, because this needs write access", abbreviated(clean(source.author)))
         return None
-    part = workflow_run(api, project, workflow)
+    part = workflow_run(api.repository, project, workflow)
     try:
         with refusals.short():
             refusals.raise_for(faults)
@@ -67,19 +65,29 @@ def pin(project: str, workflow: str, text: str, source: Comment) -> str | None:
 def show_end(project: str, workflow: str, result: str, pull_request: int, revision: str) -> str:
     """Write how a workflow ended into its comment and onto a commit, and return the address of the comment.
 
+    Without a token, write files with the same content, and return their directory.
+
     Raises:
         UsageError: the project or the workflow does not exist.
         InfrastructureError: GitHub refused a request.
     """
-    api = github_api.from_environment()
-    part = workflow_run(api, project, workflow)
-    address = run_comment.publish(api, pull_request, part, comment_texts.ended(part, result, reports()))
-    run_comment.set_status(api, revision, part, *comment_texts.status(result))
-    return address
+    api = github_api.from_environment() if github_api.has_token() else None
+    part = workflow_run(api.repository if api else environ.get("GITHUB_REPOSITORY") or "", project, workflow)
+    runs = _ended_runs.read()
+    files = _repository_files.of_revision(revision) if api is None else _repository_files.on_forge(api, revision)
+    lines = _ended_runs.named_lines(runs, files)
+    end = RunEnd(part, result, revision, _ended_runs.markdown(runs), lines, _result_labels(part))
+    if api is not None:
+        return run_end.publish(api, pull_request, end)
+    log.warning("$GH_TOKEN is not set: the comment, the status and the check run are written into files")
+    return str(run_end.write(places.artifacts() / "pull_request_report", end))
 
 
-def workflow_run(api: Api, project: str, workflow: str) -> WorkflowPart:
+def workflow_run(repository: str, project: str, workflow: str) -> WorkflowPart:
     """Return the workflow run of this job.
+
+    Args:
+        repository: the owner and the name of the repository; empty if unknown.
 
     Raises:
         UsageError: the project does not exist, or the name of the workflow is wrong.
@@ -87,21 +95,8 @@ def workflow_run(api: Api, project: str, workflow: str) -> WorkflowPart:
     if not re.fullmatch(r"[\w.-]{1,100}", workflow):  # the markers of issues and comments contain the name
         raise UsageError(f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -")
     number = environ.get("GITHUB_RUN_ID") or "0"
-    url = f"{environ.get('GITHUB_SERVER_URL') or _PAGES}/{api.repository}/actions/runs/{number}"
+    url = f"{environ.get('GITHUB_SERVER_URL') or _PAGES}/{repository}/actions/runs/{number}"
     return WorkflowPart(projects.find(project).name, workflow, number, url)
-
-
-def reports() -> str:
-    """Return reports of the newest runs in the directory of artifacts as Markdown; empty if there is no run."""
-    runs = layout.runs(places.artifacts())[-_MOST_REPORTS:]
-    limit = _MOST_DETAILS // max(1, len(runs))
-    texts = []
-    for directory in runs:
-        try:
-            texts.append(github.render(run_reader.read(directory), limit=limit))
-        except Exception as error:  # noqa: BLE001  # code under test may have written the run
-            log.warning("there is no report of the run %s: %s", directory.name, describe(error))
-    return "\n\n".join(texts)
 
 
 def _concerns(comment: CommentRequest, project: str, text: str, *, has_faults: bool) -> bool:
@@ -132,12 +127,22 @@ def _start(api: Api, comment: CommentRequest, source: Comment, part: WorkflowPar
 
 def _settings(part: WorkflowPart) -> Settings:
     """Return the presets of a workflow, and those that a comment may choose."""
-    workflows = run_requests.configure(RunRequest(part.project))[1].block("ci", Contract).workflows
+    workflows = _workflows(part)
     if part.workflow not in workflows:
         hint = did_you_mean(part.workflow, workflows, label="workflows")
         raise UsageError(f"the project {part.project} has no workflow `{part.workflow}`: {hint}")
     workflow = workflows[part.workflow]
     return Settings(part.project, workflow.presets, workflow.comment_presets)
+
+
+def _result_labels(part: WorkflowPart) -> ResultLabels | None:
+    """Return the labels of a workflow; None if it has none, or if the configuration does not have the workflow."""
+    workflow = _workflows(part).get(part.workflow)
+    return workflow.result_labels if workflow is not None else None
+
+
+def _workflows(part: WorkflowPart) -> Mapping[str, Workflow]:
+    return run_requests.configure(RunRequest(part.project))[1].block("ci", Contract).workflows
 
 
 def _cancel(api: Api, comment: CommentRequest, source: Comment, part: WorkflowPart) -> None:

@@ -1,13 +1,19 @@
-"""Finds the files of the tested revision in the checkout of this machine."""
+"""Finds the files of the tested revision: in the checkout of this machine, or on the forge."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+from toolbox.ci import repository_tree
+from toolbox.ci.github_api import Api
+from toolbox.model.errors import InfrastructureError, describe
 from toolbox.reports.forge.source_locations import RepositoryFiles
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 from toolbox.system import git
+
+log = logging.getLogger(__name__)
 
 
 def of_run(run: RunState) -> RepositoryFiles:
@@ -24,3 +30,12 @@ def of_revision(revision: str) -> RepositoryFiles:
     """
     directory = Path.cwd()
     return RepositoryFiles(git.files_of(directory, revision.removesuffix("+")), (str(directory),))
+
+
+def on_forge(api: Api, revision: str) -> RepositoryFiles:
+    """Return the files of a revision that the forge has; no files, and a warning, if the forge does not list them."""
+    try:
+        return RepositoryFiles(repository_tree.paths(api, revision), (str(Path.cwd()),))
+    except InfrastructureError as error:
+        log.warning("there are no annotations, because the files of %s are unknown: %s", revision, describe(error))
+        return RepositoryFiles(())

@@ -174,10 +174,11 @@ class Ci:
         revision: str,
     ) -> str:
         """
-        Show how a workflow ended: by the reports of its runs in its comment, and by a status of the tested commit.
+        Show how a workflow ended: by the reports of its runs in its comment, and on the tested commit.
 
         A workflow run has one comment, which `ci pin` creates. The reports are those of the newest runs in the
-        directory of artifacts.
+        directory of artifacts. The commit gets a status, and a check run with annotations of the lines that failures
+        name. If $GH_TOKEN is not set, the same is written into files, and their directory is printed.
 
         Args:
             result: the result of the job that ran the project.
@@ -199,17 +200,17 @@ class Ci:
             result: the result of the job that ran the workflow.
         """
         from toolbox.ci import failure_issue, github_api
-        from toolbox.commands import _pull_requests
+        from toolbox.commands import _ended_runs, _pull_requests
 
         api = github_api.from_environment()
-        part = _pull_requests.workflow_run(api, project, workflow)
+        part = _pull_requests.workflow_run(api.repository, project, workflow)
         run = failure_issue.WorkflowRun(
             part.project,
             part.workflow,
             failure_issue.Result(result),
             part.url,
             environ.get("GITHUB_SHA") or "an unknown revision",
-            _pull_requests.reports(),
+            _ended_runs.markdown(_ended_runs.read()),
         )
         return failure_issue.update(api, run)
 

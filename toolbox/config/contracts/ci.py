@@ -118,6 +118,19 @@ class _Job(_Model):
         return secrets
 
 
+class ResultLabels(_Model):
+    """The labels that a pull request gets for the result of its latest run."""
+
+    passed: Label = Field(description="the label after a run that passed")
+    failed: Label = Field(description="the label after any other run")
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.passed.lower() == self.failed.lower():  # GitHub ignores case
+            raise ValueError("`passed` and `failed` must be different labels")
+        return self
+
+
 class Workflow(_Job):
     """One workflow file, which runs the project when one of its triggers fires."""
 
@@ -143,6 +156,10 @@ class Workflow(_Job):
     issue: bool | None = Field(
         default=None,
         description="keep an issue open while the workflow fails; default: true if the workflow has a schedule",
+    )
+
+    result_labels: ResultLabels | None = Field(
+        default=None, description="the labels that a pull request gets for the result of a comment"
     )
 
     @property
@@ -172,6 +189,8 @@ class Workflow(_Job):
                 "`comment`, and `label` with `google`, secrets or `environment`, need `revision`: the field that gets"
                 " the tested revision. Without it, the code of the pull request would run with the rights of the branch"
             )
+        if self.result_labels and not self.comment:
+            raise ValueError("`result_labels` needs `comment`")
         if self.issue and not (self.schedule or self.dispatch):
             raise ValueError("`issue` needs `schedule` or `dispatch`")
         return self
@@ -255,6 +274,10 @@ class Contract(BaseModel):
             raise ValueError("`reap` is not a name of a workflow: the field `ci.reap` describes this workflow file")
         if len(commented := [name for name, item in self.workflows.items() if item.comment]) > 1:
             raise ValueError(f"only one workflow may have `comment`, but there are {' and '.join(commented)}")
+        results = [item.result_labels for item in self.workflows.values() if item.result_labels]
+        labels_used = {label.lower() for each in results for label in (each.passed, each.failed)}
+        if started := [name for name, item in self.workflows.items() if (item.label or "").lower() in labels_used]:
+            raise ValueError(f"a label of `result_labels` must not start a workflow, but it is `label` of {started[0]}")
         longest = max((item.timeout for item in self.workflows.values()), default=0) + OVERTIME_SECONDS
         if self.reap is not None and self.reap.older_than is not None and self.reap.older_than < longest:
             raise ValueError(
