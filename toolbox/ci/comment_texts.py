@@ -36,6 +36,15 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
     return _page("will run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
+def running(part: WorkflowPart, lines: Sequence[str]) -> str:
+    """Return the comment that says how far the runs are.
+
+    Args:
+        lines: the milestones.
+    """
+    return _page("is running", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+
+
 def refused(part: WorkflowPart, reason: str) -> str:
     """Return the comment that says why nothing runs."""
     lines = [line for line in reason.splitlines() if line.strip()]

@@ -162,7 +162,22 @@ ACTIONS_BOT: Final = "github-actions[bot]"
 
 def has_token() -> bool:
     """Return whether an environment variable has a token."""
-    return any(environ.get(name) for name in _TOKENS)
+    return bool(tokens())
+
+
+def tokens() -> list[str]:
+    """Return the tokens in the environment."""
+    return [value for name in _TOKENS if (value := environ.get(name))]
+
+
+def repository() -> str:
+    """Return the repository that `$GITHUB_REPOSITORY` names; empty if it is not set."""
+    return environ.get("GITHUB_REPOSITORY") or ""
+
+
+def forget_token() -> None:
+    """Remove the token from the environment, so that programs that a run starts do not get it."""
+    environ.remove(*_TOKENS)
 
 
 def from_environment() -> GitHubApi:
@@ -172,11 +187,10 @@ def from_environment() -> GitHubApi:
         UsageError: a variable is missing or wrong.
         ConfigurationError: PyGithub is not installed.
     """
-    repository = environ.get("GITHUB_REPOSITORY") or ""
-    token = next((value for name in _TOKENS if (value := environ.get(name))), None)
+    token = next(iter(tokens()), None)
     if token is None:
         raise UsageError(f"${_TOKENS[0]} is not set: give the step the token of the job, `${{{{ github.token }}}}`")
-    return GitHubApi(repository, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
+    return GitHubApi(repository(), token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
 
 
 def segment(text: str) -> str:

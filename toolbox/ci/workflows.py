@@ -198,6 +198,7 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
     """Return the variables of the template for one workflow."""
     ref, why = _checkout(workflow)
     variables = {"REVISION": _revision(workflow)} if workflow.revision else {}
+    writing = {"GH_TOKEN": "github.token", "PULL_REQUEST": "github.event.issue.number"} if workflow.progress else {}
     return {
         "name": name,
         "workflow": workflow,
@@ -213,7 +214,7 @@ def _values(name: str, workflow: Workflow, project: str) -> dict[str, Any]:
         "ref": ref,
         "why": why,
         "variables": {**variables, environ.RESULTS_BASELINE: " || ".join(_on_default_branch(workflow))},
-        "comment_variables": {"COMMENT": "github.event.comment.body", **variables},
+        "comment_variables": {"COMMENT": "github.event.comment.body", **variables, **writing},
         "write_revision": _write_revision(workflow.revision or ""),
         "flags": " ".join(_flags(workflow)),
         "clean_up": " ".join(["resources", "reap", project, *_presets(workflow.presets)]),

@@ -72,7 +72,7 @@ def show_end(project: str, workflow: str, result: str, pull_request: int, revisi
         InfrastructureError: GitHub refused a request.
     """
     api = github_api.from_environment() if github_api.has_token() else None
-    part = workflow_run(api.repository if api else environ.get("GITHUB_REPOSITORY") or "", project, workflow)
+    part = workflow_run(api.repository if api else github_api.repository(), project, workflow)
     runs = _ended_runs.read()
     files = _repository_files.of_revision(revision) if api is None else _repository_files.on_forge(api, revision)
     lines = _ended_runs.named_lines(runs, files)

@@ -29,6 +29,7 @@ from toolbox.system import environ, places, redaction
 
 if TYPE_CHECKING:
     from toolbox.config.contracts.ci import Contract
+    from toolbox.config.contracts.ci import Workflow as WorkflowBlock
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class Ci:
         overrides: str | None = None,
         deadline: Deadline = None,
         artifact_dir: ArtifactDir = None,
+        progress: str | None = None,
+        pull_request: Annotated[Count | None, Help("the number of the pull request, for --progress.")] = None,
         format: Annotated[  # noqa: A002
             Literal["text", "json"],
             Help(
@@ -85,6 +88,8 @@ class Ci:
             project: the only project that the comment may request; any project when left out.
             presets: the presets to apply before the presets of the comment.
             overrides: the names of files with overrides. The overrides of the comment are applied after them.
+            progress: the name of the workflow whose comment shows how far the runs are, if no cell runs on this
+                machine. $GH_TOKEN is the token.
             deadline: the time limit of all runs of the comment together, in seconds. A run that exceeds it ends with
                 exit code 124, and further runs are not started.
         """
@@ -102,7 +107,14 @@ class Ci:
             settings = Settings(project, presets or (), override_files=files, artifact_dir=artifact_dir)
             runs = comment_runs.of(comment, settings, faults)
             _comment_runs.announce(runs, as_json=format == "json")
-        return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json")
+        if progress is None:
+            return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json")
+        if pull_request is None:
+            raise UsageError("ci run: --progress needs --pull_request=NUMBER")
+        from toolbox.commands import _progress
+
+        with _progress.shown(runs, progress, pull_request) as listeners:
+            return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json", listeners=listeners)
 
     def workflows(self, project: Project, *, output: Path = _WORKFLOWS, check: bool = False) -> int:
         """
@@ -123,6 +135,9 @@ class Ci:
         block = configuration.block("ci", Contract)
         for job in (*block.jobs, *block.named_jobs.values(), *block.clusters.values()):
             request.configure(RunRequest(project, job.presets))  # raises if a preset does not exist
+        for name, item in block.workflows.items():
+            if item.progress:
+                _refuse_local_cells(project, name, item)
         for field in {item.revision for item in block.workflows.values() if item.revision}:
             _check_field(configuration, field)
         directory = configuration.block("secrets", Secrets).dir
@@ -280,6 +295,13 @@ def _as_json(comment: CommentRequest) -> dict[str, Any]:
     content["tests"] = list(content["tests"])
     content["retest"] = [retest.project for retest in comment.retest]
     return {**content, "help": slash.HELP} if comment.help else content
+
+
+def _refuse_local_cells(project: str, name: str, workflow: WorkflowBlock) -> None:
+    """Raise if a workflow shows its progress, and its cells may run on the runner."""
+    from toolbox.commands import _progress
+
+    _progress.refuse_local_cells(project, name, workflow.presets)
 
 
 def _check_field(configuration: Configuration, field: str) -> None:

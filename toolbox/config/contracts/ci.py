@@ -158,6 +158,11 @@ class Workflow(_Job):
         description="keep an issue open while the workflow fails; default: true if the workflow has a schedule",
     )
 
+    progress: bool = Field(
+        default=False,
+        description="the comment also shows milestones during the run. The job that runs the cells then has a token "
+        "that can write comments",
+    )
     result_labels: ResultLabels | None = Field(
         default=None, description="the labels that a pull request gets for the result of a comment"
     )
@@ -189,8 +194,13 @@ class Workflow(_Job):
                 "`comment`, and `label` with `google`, secrets or `environment`, need `revision`: the field that gets"
                 " the tested revision. Without it, the code of the pull request would run with the rights of the branch"
             )
-        if self.result_labels and not self.comment:
-            raise ValueError("`result_labels` needs `comment`")
+        for name in ("result_labels", "progress"):
+            if getattr(self, name) and not self.comment:
+                raise ValueError(f"`{name}` needs `comment`")
+        if self.progress and self.has_other_triggers:
+            raise ValueError(
+                "`progress` needs a workflow without other triggers, because its job gets a token that writes"
+            )
         if self.issue and not (self.schedule or self.dispatch):
             raise ValueError("`issue` needs `schedule` or `dispatch`")
         return self
