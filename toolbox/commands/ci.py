@@ -89,7 +89,7 @@ class Ci:
             presets: the presets to apply before the presets of the comment.
             overrides: the names of files with overrides. The overrides of the comment are applied after them.
             progress: the name of the workflow whose comment shows how far the runs are, if no cell runs on this
-                machine. $GH_TOKEN is the token.
+                machine. The token is $GH_TOKEN.
             deadline: the time limit of all runs of the comment together, in seconds. A run that exceeds it ends with
                 exit code 124, and further runs are not started.
         """
