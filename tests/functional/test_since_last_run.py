@@ -108,7 +108,8 @@ def test_a_resumed_run_is_compared_with_the_same_run(recorded: Grid) -> None:
     directory = newest(recorded)
     recorded.unmark("fail-a")
     outcome = recorded.workspace.run("project", "resume", str(directory), "--failed")
-    assert (outcome.exit_code, line(outcome), section(directory)) == (0, [], ""), str(outcome)
+    assert (outcome.exit_code, line(outcome)) == (0, []), str(outcome)
+    assert section(directory).endswith("1 flaky cell. flaky: x=a: 1 of 2 attempts failed in this run")
     assert json.loads((directory / "since_last_run.json").read_text())["run"] == first
 
 
@@ -185,3 +186,35 @@ def test_runs_that_end_together_are_all_compared(recorded: Grid) -> None:
 
 def recorded_verdict(directory: Path) -> str:
     return str(json.loads((directory / "summary.json").read_text())["verdict"])
+
+
+def test_a_report_without_the_store_says_what_is_new_known_and_fixed(
+    recorded: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded.mark("fail-a", "fail-b").run()
+    recorded.unmark("fail-a")
+    monkeypatch.setenv("TOPGALLANT_RESULTS_BASELINE", "false")
+    outcome = recorded.mark("fail-c").run()
+    assert "against the baseline: 1 cell failing as before" in outcome.stdout.splitlines(), str(outcome)
+    exported = tmp_path / "exported"
+    assert recorded.workspace.run("ci", "export", str(exported), f"--run_dir={newest(recorded)}").exit_code == 0
+    (recorded.root / "team.sqlite").unlink()
+    (run,) = exported.glob("*/*/journal.jsonl")
+    report = recorded.workspace.run("results", "report", str(run.parent), "--kind=github").stdout
+    assert "<td>new failure</td><td><code>x=c</code></td><td><code>passed → failed (product)</code></td>" in report
+    assert "<td>known failure</td><td><code>x=b</code></td>" in report
+    assert "<td>fixed</td><td><code>x=a</code></td><td><code>failed (product) → passed</code></td>" in report
+
+
+@pytest.mark.parametrize(
+    ("blocks", "reason"),
+    [
+        ({"database": "team.sqlite"}, "it has no earlier run of grid with no presets"),
+        ({"record": False}, "it is not recorded (`results.record: false`)"),
+        ({"database": "missing/team.sqlite/x"}, "the store cannot be used"),
+    ],
+)
+def test_a_run_that_is_not_compared_says_why(grid: Grid, blocks: dict[str, Any], reason: str) -> None:
+    (grid.root / "missing").write_text("a file, and not a directory")
+    outcome = grid.configure("ab", blocks={"results": blocks}).run()
+    assert f"not compared with the baseline: {reason}" in outcome.stdout.splitlines(), str(outcome)

@@ -11,7 +11,7 @@ from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.run_comment import LONGEST, WorkflowPart
 from toolbox.config.contracts.ci import Contract
 from toolbox.model.forge_data import CommitState
-from toolbox.reports.forge import github
+from toolbox.reports.forge import markup
 
 _ROOM: Final = retest_records.LONGEST + 1000  # characters for the marker, the record, the heading and the link
 MOST_DETAILS: Final = LONGEST - _ROOM
@@ -38,14 +38,24 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
         UsageError: the comment requests something that is not possible.
     """
     lines = [line for run in runs for line in announcements.understood(run, needs_secrets=False)]
-    page = _page("will run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    page = _page("will run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return f"{retest_records.line(None)}\n{page}"
+
+
+def running(part: WorkflowPart, lines: Sequence[str]) -> str:
+    """Return the comment that says how far the runs are.
+
+    Args:
+        lines: the milestones.
+    """
+    page = _page("is running", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
     return f"{retest_records.line(None)}\n{page}"
 
 
 def refused(part: WorkflowPart, reason: str) -> str:
     """Return the comment that says why nothing runs."""
     lines = [line for line in reason.splitlines() if line.strip()]
-    return _page("does not run", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return _page("does not run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
 def cancelled(part: WorkflowPart, runs: Sequence[str]) -> str:
@@ -65,7 +75,7 @@ def helped(part: WorkflowPart, block: Contract) -> str:
     }
     allowed = [f"{label}: {', '.join(values)}" for label, values in names.items() if values]
     lines = [*slash.HELP.splitlines(), *([""] if allowed else []), *allowed]
-    return _page("accepts these commands", part, github.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return _page("accepts these commands", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
 def ended(part: WorkflowPart, result: str, report: str, unpassed: Sequence[EarlierRun] | None) -> str:

@@ -6,17 +6,21 @@ jobs of a workflow run, also jobs that are repeated, change the same comment.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeVar
 
 from toolbox.extensions.protocols import Forge, PullRequests
 from toolbox.model import backoff
-from toolbox.model.errors import InfrastructureError, RefusedRequest
+from toolbox.model.errors import InfrastructureError, RefusedRequest, describe
 from toolbox.model.forge_data import CommitState, CommitStatus, PostedComment
 from toolbox.system import cancellation
+
+log = logging.getLogger(__name__)
 
 LONGEST: Final = 1 << 16  # characters of a comment
 _TRIES: Final = 3
@@ -53,7 +57,8 @@ def publish(pull_requests: PullRequests, number: int, part: WorkflowPart, text: 
     """Create the comment of a workflow run, or replace its text. Return the address of the comment.
 
     If the forge does not answer the request that creates the comment, the comment may exist. So the next try looks for
-    it after a pause.
+    it after a pause. The forge may also carry out such a request later. Then there are several comments, and the next
+    update keeps only the oldest.
 
     Args:
         number: the number of the pull request.
@@ -62,9 +67,23 @@ def publish(pull_requests: PullRequests, number: int, part: WorkflowPart, text: 
     Raises:
         InfrastructureError: the forge refused a request, or did not answer several requests.
     """
-    body = f"<!-- topgallant-run: {part.marker} -->\n{text}"
-    author = pull_requests.account()
-    return _repeated(lambda: _write(pull_requests, number, part, author, body))
+    author, tries = pull_requests.account(), 0
+
+    def write() -> str:
+        nonlocal tries
+        tries += 1
+        return _write(pull_requests, number, part, author, body_of(part, text))
+
+    address = repeated(write)
+    if tries > 1:  # the forge may have carried out an earlier request since the last look
+        with contextlib.suppress(InfrastructureError):
+            address = write()
+    return address
+
+
+def body_of(part: WorkflowPart, text: str) -> str:
+    """Return the body of the comment: the marker, by which the comment is found, and the text."""
+    return f"<!-- topgallant-run: {part.marker} -->\n{text}"
 
 
 def cancel(forge: Forge, pull_requests: PullRequests, number: int, part: WorkflowPart) -> list[str]:
@@ -99,8 +118,13 @@ def set_status(
     Raises:
         InfrastructureError: the forge refused the request.
     """
-    status = CommitStatus(state, f"{part.project} {part.workflow}", description, part.url)
-    _repeated(lambda: pull_requests.set_status(revision, status))  # the newest status counts
+    status = status_of(part, state, description)
+    repeated(lambda: pull_requests.set_status(revision, status))  # the newest status counts
+
+
+def status_of(part: WorkflowPart, state: CommitState, description: str) -> CommitStatus:
+    """Return the commit status of a workflow."""
+    return CommitStatus(state, f"{part.project} {part.workflow}", description, part.url)
 
 
 def marker_of(comment: PostedComment) -> str:
@@ -109,7 +133,7 @@ def marker_of(comment: PostedComment) -> str:
     return match["name"] if match else ""
 
 
-def _repeated(request: Callable[[], T]) -> T:
+def repeated(request: Callable[[], T]) -> T:
     """Return the result of a request. Repeat the request if the forge does not answer."""
     for tries in range(_TRIES - 1):
         try:
@@ -123,7 +147,18 @@ def _repeated(request: Callable[[], T]) -> T:
 
 def _write(pull_requests: PullRequests, number: int, part: WorkflowPart, author: str, body: str) -> str:
     comments = pull_requests.comments(number)
-    own = next((each for each in comments if each.author == author and marker_of(each) == part.marker), None)
-    if own is None:
+    own = [each for each in comments if each.author == author and marker_of(each) == part.marker]
+    if not own:
         return pull_requests.create_comment(number, body)
-    return pull_requests.replace_comment(number, own, body)
+    address = pull_requests.replace_comment(number, own[0], body)
+    _delete(pull_requests, number, own[1:])
+    return address
+
+
+def _delete(pull_requests: PullRequests, number: int, comments: Iterable[PostedComment]) -> None:
+    """Delete copies of the comment. If this fails, the next update tries again."""
+    for comment in comments:
+        try:
+            pull_requests.delete_comment(number, comment)
+        except InfrastructureError as error:
+            log.warning("a second comment on the pull request could not be deleted: %s", describe(error))

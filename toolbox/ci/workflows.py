@@ -228,6 +228,7 @@ def _values(name: str, workflow: Workflow, project: str, shards: int) -> dict[st
     ref, why = _checkout(workflow)
     variables = {"REVISION": _revision(workflow)} if workflow.revision else {}
     variables |= {"SHARD": "matrix.shard"} if shards > 1 else {}
+    writing = {"GH_TOKEN": "github.token"} if workflow.progress else {}
     return {
         "name": name,
         "workflow": workflow,
@@ -245,7 +246,7 @@ def _values(name: str, workflow: Workflow, project: str, shards: int) -> dict[st
         "merging_ref": ref if workflow.pull_request else _base(workflow),
         "shards": shards,
         "variables": {**variables, environ.RESULTS_BASELINE: " || ".join(_on_default_branch(workflow))},
-        "comment_variables": {**variables, "RETEST": "needs.gate.outputs.retest"},
+        "comment_variables": {**variables, "RETEST": "needs.gate.outputs.retest", **writing},
         "write_revision": _write_revision(workflow.revision or ""),
         "flags": " ".join(_flags(workflow, shards)),
         "comment_shard": "".join(f" {flag}" for flag in _shard(shards)),

@@ -6,7 +6,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view
 from toolbox.runs import summary
+from toolbox.runs.recorder import Listener
 from toolbox.runs.run_state import RunState
 from toolbox.system import redaction, signals
 
@@ -65,13 +66,16 @@ def announce(runs: Sequence[CommentRun], *, as_json: bool) -> None:
         view.line("")
 
 
-def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool) -> Outcome:
+def run_all(
+    runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool, listeners: Sequence[Listener] = ()
+) -> Outcome:
     """Run what a comment requests in order.
 
     Args:
         deadline: the time limit of all runs together in seconds; None for no limit.
         as_json: print the summary as JSON on stdout, and all other output on stderr. If the comment requests several
             runs, stdout gets a list of summaries.
+        listeners: further views of each run.
     """
     stream = _stream(as_json=as_json)
     end = math.inf if deadline is None else time.monotonic() + deadline
@@ -86,7 +90,8 @@ def run_all(runs: Sequence[CommentRun], *, deadline: float | None, as_json: bool
             continue
         signals.forget_deadline()
         left = None if deadline is None else end - time.monotonic()
-        state, code = _execute(run, replace(run.request, deadline=left), stream, is_only=len(runs) == 1)
+        show = partial(_project_run.show, stream=stream, listeners=listeners)
+        state, code = _execute(run, replace(run.request, deadline=left), show, is_only=len(runs) == 1)
         codes.append(code)
         states += [] if state is None else [state]
     if as_json:
@@ -99,14 +104,16 @@ def _stream(*, as_json: bool) -> TextIO:
     return sys.stderr if as_json else sys.stdout
 
 
-def _execute(run: CommentRun, request: RunRequest, stream: TextIO, *, is_only: bool) -> tuple[RunState | None, int]:
+def _execute(
+    run: CommentRun, request: RunRequest, show: Callable[..., tuple[RunState, int]], *, is_only: bool
+) -> tuple[RunState | None, int]:
     """Execute a run. If the comment requests other runs too, an error is logged, so that they are executed too."""
 
     def repeat(directory: Path) -> str:
         return f"to repeat this run: {announcements.repeat_command(request, directory)}"
 
     try:
-        return _project_run.show(partial(project_run.execute, request), stream=stream, announce=repeat)
+        return show(partial(project_run.execute, request), announce=repeat)
     except ToolboxError as error:
         if is_only:
             raise

@@ -52,12 +52,15 @@ def run_and_show(execute: Execute, *, as_json: bool) -> int:
     return exit_code
 
 
-def show(execute: Execute, *, stream: TextIO, announce: Announce | None = None) -> tuple[RunState, int]:
+def show(
+    execute: Execute, *, stream: TextIO, announce: Announce | None = None, listeners: Sequence[Listener] = ()
+) -> tuple[RunState, int]:
     """Run a project, show the progress and a table of the results, and write the reports.
 
     Args:
         stream: where to show the progress and the table.
         announce: returns a line to show at the start of the run, given the run directory.
+        listeners: further views of the run.
     """
     with live_view.view(stream) as view:
 
@@ -66,7 +69,7 @@ def show(execute: Execute, *, stream: TextIO, announce: Announce | None = None) 
             if announce is not None and isinstance(event, RunStarted):
                 view.line(announce(Path(event.directory)), style="dim")
 
-        summary, exit_code = execute([listen], redaction.current())
+        summary, exit_code = execute([listen, *listeners], redaction.current())
     reports.write_all(summary)
     view.line("")
     run_table.show(summary, view)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from toolbox.ci import comment_gate, comment_texts, earlier_runs, retest_records
+from toolbox.ci import comment_gate, comment_texts, retest_records, run_end
 from toolbox.ci.comment_gate import Decision
 from toolbox.ci.comment_job import Job
 from toolbox.ci.comment_runs import CommentRun
-from toolbox.ci.earlier_runs import EarlierRun
-from toolbox.commands import _comment_runs
-from toolbox.model.errors import ToolboxError, UsageError, describe
+from toolbox.ci.run_end import RunEnd
+from toolbox.commands import _comment_runs, _ended_runs, _progress, _repository_files
+from toolbox.extensions.protocols import ReportingPullRequests
+from toolbox.github.pull_requests import MEMBERS_TOKEN
+from toolbox.model.errors import MissingToken, ToolboxError, UsageError, describe
 from toolbox.model.verdicts import ExitCode
-from toolbox.reports.forge import github
-from toolbox.runs import layout, run_reader
-from toolbox.system import places
+from toolbox.reports.forge.source_locations import RepositoryFiles
+from toolbox.system import environ, places, redaction
 
 log = logging.getLogger(__name__)
 
-_MOST_REPORTS: Final = 6
+_TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN", MEMBERS_TOKEN)
 _RESULTS: Final = {
     ExitCode.PASSED: "success",
     ExitCode.SIGINT: "cancelled",
@@ -95,48 +96,32 @@ def run(job: Job, flags: RunFlags) -> int:
 
 
 def _run_all(job: Job, runs: Sequence[CommentRun], flags: RunFlags) -> _comment_runs.Outcome:
+    _forget_tokens(job)
     deadline = job.workflow.timeout if flags.deadline is None else flags.deadline
     _comment_runs.announce(runs, as_json=flags.as_json)
-    return _comment_runs.run_all(runs, deadline=deadline, as_json=flags.as_json)
+    with _progress.shown(job, runs) as listeners:
+        return _comment_runs.run_all(runs, deadline=deadline, as_json=flags.as_json, listeners=listeners)
+
+
+def _forget_tokens(job: Job) -> None:
+    """Remove the tokens of forges from the environment, so that the programs that a run starts do not get them."""
+    with suppress(UsageError):
+        _ = job.pull_requests  # keeps the token, with which the result is shown
+    redaction.current().add(token for name in _TOKENS if (token := environ.get(name)))
+    environ.remove(*_TOKENS)
 
 
 def show_end(job: Job, result: str, revision: str) -> str:
     """Write how a workflow ended into its comment and onto a commit, and return the address of the comment.
+
+    Without a token, write files with the same content, and return their directory.
 
     Raises:
         UsageError: the revision is not a commit.
         InfrastructureError: the forge refused a request.
     """
     job.settings(revision)
-    return _show_end(job, result, revision, newest_runs())
-
-
-def newest_runs() -> list[Path]:
-    """Return the newest runs in the directory of artifacts, the oldest of them first."""
-    return layout.runs(places.artifacts())[-_MOST_REPORTS:]
-
-
-def reports(directories: Sequence[Path]) -> str:
-    """Return reports of runs as Markdown; empty if there is no run."""
-    shown = directories[-_MOST_REPORTS:]
-    limit = comment_texts.MOST_DETAILS // max(1, len(shown))
-    texts = []
-    for directory in shown:
-        try:
-            texts.append(github.render(run_reader.read(directory), limit=limit))
-        except Exception as error:  # noqa: BLE001  # code under test may have written the run
-            log.warning("there is no report of the run %s: %s", directory.name, describe(error))
-    return "\n\n".join(texts)
-
-
-def _unpassed(directories: Sequence[Path]) -> list[EarlierRun] | None:
-    """Return what did not pass in the runs; None if there is no run, or if one cannot be read."""
-    try:
-        runs = [earlier_runs.of(run_reader.read(directory)) for directory in directories]
-    except Exception as error:  # noqa: BLE001  # code under test may have written the run
-        log.warning("/retest will not know what did not pass: %s", describe(error))
-        return None
-    return [run for run in runs if run is not None] if runs else None
+    return _show_end(job, result, revision, _ended_runs.newest())
 
 
 @contextmanager
@@ -149,6 +134,23 @@ def _never_fatal() -> Iterator[None]:
 
 
 def _show_end(job: Job, result: str, revision: str | None, directories: Sequence[Path]) -> str:
-    address = job.publish(comment_texts.ended(job.part, result, reports(directories), _unpassed(directories)))
-    job.set_status(revision, *comment_texts.status(result))
-    return address
+    runs = _ended_runs.read(directories)
+    unpassed = _ended_runs.unpassed(runs) if len(runs) == len(directories) else None
+    report, labels = _ended_runs.markdown(runs), job.workflow.result_labels
+    lines = _ended_runs.named_lines(runs, _files(job, revision))
+    end = RunEnd(job.part, result, revision, report, lines, labels, unpassed)
+    try:
+        return run_end.publish(job, end)
+    except MissingToken as error:
+        log.warning("%s\n  the comment, the status and the check run are written into files", error)
+        return str(run_end.write((job.artifact_dir or places.artifacts()) / "pull_request_report", end))
+
+
+def _files(job: Job, revision: str | None) -> RepositoryFiles:
+    """Return the files of the tested revision, of which failures may name lines."""
+    if revision is None:
+        return RepositoryFiles(())
+    with suppress(MissingToken):
+        if job.event.pull_request is not None and isinstance(job.pull_requests, ReportingPullRequests):
+            return _repository_files.on_forge(job.pull_requests, revision)
+    return _repository_files.of_revision(revision)

@@ -31,6 +31,7 @@ from toolbox.system import environ, places, redaction
 if TYPE_CHECKING:
     from toolbox.ci.comment_job import Job
     from toolbox.config.contracts.ci import Contract
+    from toolbox.config.contracts.ci import Workflow as WorkflowBlock
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +162,9 @@ class Ci:
         block = configuration.block("ci", Contract)
         for job in (*block.jobs, *block.named_jobs.values(), *block.clusters.values()):
             request.configure(RunRequest(project, job.presets))  # raises if a preset does not exist
+        for name, item in block.workflows.items():
+            if item.progress:
+                _refuse_local_cells(project, name, item)
         for field in {item.revision for item in block.workflows.values() if item.revision}:
             _check_field(configuration, field)
         directory = configuration.block("secrets", Secrets).dir
@@ -199,10 +203,12 @@ class Ci:
         forge: Forge = None,
     ) -> str:
         """
-        Show how a workflow ended: by the reports of its runs in its comment, and by a status of the tested commit.
+        Show how a workflow ended: by the reports of its runs in its comment, and on the tested commit.
 
         A workflow run has one comment, which `ci pin` creates, on the pull request whose comment started this job. The
-        reports are those of the newest runs in the directory of artifacts.
+        reports are those of the newest runs in the directory of artifacts. On GitHub, the commit also gets a check run
+        with annotations of the lines that failures name. Without a token, the same is written into files, and their
+        directory is printed.
 
         Args:
             result: the result of the job that ran the project.
@@ -224,7 +230,7 @@ class Ci:
             result: the result of the job that ran the workflow.
         """
         from toolbox.ci import comment_job, current_forge, failure_issue
-        from toolbox.commands import _pull_requests
+        from toolbox.commands import _ended_runs
         from toolbox.github import github_api
 
         api = github_api.from_environment()
@@ -235,7 +241,7 @@ class Ci:
             failure_issue.Result(result),
             part.url,
             environ.get("GITHUB_SHA") or "an unknown revision",
-            _pull_requests.reports(_pull_requests.newest_runs()),
+            _ended_runs.markdown(_ended_runs.read(_ended_runs.newest())),
         )
         return failure_issue.update(api, run)
 
@@ -327,6 +333,13 @@ def _check_matrix(project: str, presets: list[str]) -> None:
             f"{configuration.source}: shards divide the cells of a matrix, but there is no block `{plan.BLOCK}`:\n"
             "  leave out --shards, or set `shards: 1` for the workflow"
         )
+
+
+def _refuse_local_cells(project: str, name: str, workflow: WorkflowBlock) -> None:
+    """Raise if a workflow shows its progress, and its cells may run on the runner."""
+    from toolbox.commands import _progress
+
+    _progress.refuse_local_cells(project, name, workflow.presets)
 
 
 def _check_field(configuration: Configuration, field: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from toolbox.commands import _bounds_update, _costs, _exported_runs, _results, _run_directories
+from toolbox.commands import _bounds_update, _costs, _exported_runs, _repository_files, _results, _run_directories
 from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
@@ -436,7 +436,7 @@ class Results:
         run = summary.write(run_dir or _run_directories.newest())
         match kind:
             case "annotations":  # printed here, because `_invoke` makes such commands harmless
-                for line in workflow_annotations.lines(run):
+                for line in workflow_annotations.lines(run, _repository_files.of_run(run)):
                     print(line)
                 return None
             case "github":

@@ -9,7 +9,7 @@ variables of its jobs. `discovery.py` finds the modules, and `loading.py` create
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
@@ -19,7 +19,15 @@ from pydantic import BaseModel
 from toolbox.model.cases import CaseReport
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.model.forge_data import CiRun, Commenters, CommentEvent, CommitStatus, PostedComment
+from toolbox.model.forge_data import (
+    CiRun,
+    Commenters,
+    CommentEvent,
+    CommitReport,
+    CommitStatus,
+    PostedComment,
+    ResultLabel,
+)
 from toolbox.model.generations import Generation, Mismatch
 from toolbox.model.notifications import Notification
 from toolbox.model.prices import Rental
@@ -335,8 +343,25 @@ class PullRequests(Protocol):
     def replace_comment(self, number: int, comment: PostedComment, text: str) -> str:
         """Replace the text of a comment, and return its address."""
 
+    def delete_comment(self, number: int, comment: PostedComment) -> None:
+        """Delete a comment."""
+
     def set_status(self, revision: str, status: CommitStatus) -> None:
         """Show a status on a commit."""
+
+
+@runtime_checkable
+class ReportingPullRequests(PullRequests, Protocol):
+    """The pull requests of a forge that also shows reports with annotated lines, and labels."""
+
+    def files(self, revision: str) -> Collection[str]:
+        """Return the paths of all files of a revision."""
+
+    def show_report(self, report: CommitReport) -> None:
+        """Show a report on a commit."""
+
+    def set_label(self, number: int, label: ResultLabel) -> None:
+        """Label a pull request with a result, and remove the label for the other result."""
 
 
 class Forge(Protocol):

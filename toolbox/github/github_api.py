@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
-from toolbox.model.errors import InfrastructureError, RefusedRequest, UsageError
+from toolbox.model.errors import InfrastructureError, MissingToken, RefusedRequest, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.system import environ, extras
@@ -164,6 +164,16 @@ ACTIONS_BOT: Final = "github-actions[bot]"
 """The account of the tokens of jobs of GitHub Actions."""
 
 
+def tokens() -> list[str]:
+    """Return the tokens in the environment."""
+    return [value for name in _TOKENS if (value := environ.get(name))]
+
+
+def forget_token() -> None:
+    """Remove the token from the environment, so that programs that a run starts do not get it."""
+    environ.remove(*_TOKENS)
+
+
 def from_environment(repository: str | None = None, token_variable: str | None = None) -> GitHubApi:
     """Return the API of a repository, with a token of the environment.
 
@@ -178,7 +188,7 @@ def from_environment(repository: str | None = None, token_variable: str | None =
     names = _TOKENS if token_variable is None else (token_variable,)
     token = next((value for name in names if (value := environ.get(name))), None)
     if token is None:
-        raise UsageError(f"${names[0]} is not set: in GitHub Actions, pass `${{{{ github.token }}}}` to the step")
+        raise MissingToken(f"${names[0]} is not set: in GitHub Actions, pass `${{{{ github.token }}}}` to the step")
     name = repository or environ.get("GITHUB_REPOSITORY") or ""
     return GitHubApi(name, token, environ.get("GITHUB_API_URL") or _PUBLIC_API)
 
@@ -208,7 +218,7 @@ def _requester(token: str, url: str, *, repeats_all: bool) -> Requester:
         total=_TRIES,
         read=None if repeats_all else False,
         status_forcelist=[HTTPStatus.TOO_MANY_REQUESTS, *(_FAULTS if repeats_all else ())],
-        allowed_methods={"GET", "PATCH", _CREATES},
+        allowed_methods={"GET", "PATCH", "DELETE", _CREATES},
         backoff_factor=_FIRST_PAUSE,
         retry_after_max=int(_LONGEST_WAIT),
     )

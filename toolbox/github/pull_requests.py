@@ -15,12 +15,20 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from toolbox.github import github_api
+from toolbox.github import check_runs, github_api, repository_tree, result_labels
 from toolbox.github.github_api import Api, mapping, segment
 from toolbox.model import owners_file
 from toolbox.model.errors import RefusedRequest, UsageError
 from toolbox.model.foreign_text import clean
-from toolbox.model.forge_data import CommentAction, Commenters, CommentEvent, CommitStatus, PostedComment
+from toolbox.model.forge_data import (
+    CommentAction,
+    Commenters,
+    CommentEvent,
+    CommitReport,
+    CommitStatus,
+    PostedComment,
+    ResultLabel,
+)
 from toolbox.model.text import abbreviated
 from toolbox.system import environ
 
@@ -151,6 +159,39 @@ class GitHubPullRequests:
         """
         del number
         return _address(self._api.send("PATCH", f"issues/comments/{comment.id}", {"body": text}))
+
+    def delete_comment(self, number: int, comment: PostedComment) -> None:
+        """Delete a comment.
+
+        Raises:
+            InfrastructureError: GitHub refused the request.
+        """
+        del number
+        self._api.send("DELETE", f"issues/comments/{comment.id}", {})
+
+    def files(self, revision: str) -> frozenset[str]:
+        """Return the paths of all files of a revision.
+
+        Raises:
+            InfrastructureError: GitHub refused the request.
+        """
+        return repository_tree.paths(self._api, revision)
+
+    def show_report(self, report: CommitReport) -> None:
+        """Show a report as a check run with annotations.
+
+        Raises:
+            InfrastructureError: GitHub refused a request.
+        """
+        check_runs.publish(self._api, report)
+
+    def set_label(self, number: int, label: ResultLabel) -> None:
+        """Label a pull request with a result, and remove the label for the other result.
+
+        Raises:
+            InfrastructureError: GitHub refused a request.
+        """
+        result_labels.apply(self._api, number, label)
 
     def set_status(self, revision: str, status: CommitStatus) -> None:
         """Show a status on a commit.

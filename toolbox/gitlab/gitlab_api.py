@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from toolbox.model.errors import InfrastructureError, RefusedRequest, UsageError
+from toolbox.model.errors import InfrastructureError, MissingToken, RefusedRequest, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.system import environ, extras
@@ -92,6 +92,14 @@ class GitLabApi:
         """
         return self._call(method, path, body=body or {}).json()
 
+    def delete(self, path: str) -> None:
+        """Delete an object.
+
+        Raises:
+            InfrastructureError: the request failed.
+        """
+        self._call("DELETE", path)
+
     def _call(
         self,
         method: str,
@@ -134,7 +142,9 @@ def from_environment() -> GitLabApi:
         raise UsageError("$CI_PROJECT_ID must be a number: GitLab CI sets this variable")
     token = environ.get(TOKEN)
     if token is None:
-        raise UsageError(f"${TOKEN} is not set: make a project access token with the role Developer and the scope api")
+        raise MissingToken(
+            f"${TOKEN} is not set: make a project access token with the role Developer and the scope api"
+        )
     return GitLabApi(int(values["CI_PROJECT_ID"]), token, values["CI_API_V4_URL"])
 
 

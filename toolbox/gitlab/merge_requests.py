@@ -137,6 +137,14 @@ class GitLabMergeRequests:
         note = self._api.send("PUT", f"merge_requests/{number}/notes/{comment.id}", {"body": text})
         return self._address(number, note)
 
+    def delete_comment(self, number: int, comment: PostedComment) -> None:
+        """Delete a note.
+
+        Raises:
+            InfrastructureError: GitLab refused the request.
+        """
+        self._api.delete(f"merge_requests/{number}/notes/{comment.id}")
+
     def set_status(self, revision: str, status: CommitStatus) -> None:
         """Show a status on a commit.
 

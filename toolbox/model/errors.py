@@ -74,6 +74,10 @@ class InfrastructureError(ToolboxError):
     """A machine, a network or another program failed."""
 
 
+class MissingToken(UsageError):
+    """The environment has no token for a forge."""
+
+
 class RefusedRequest(InfrastructureError):
     """A forge answered a request with an error.
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+from toolbox.model.text import counted, first_of
+
+_MOST_STEPS: Final = 3  # names of steps in a text
 
 
 class CommentAction(StrEnum):
@@ -103,3 +109,66 @@ class CiRun:
 
     id: str
     url: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLine:
+    """A line of the repository that a failure names.
+
+    Args:
+        path: the path of the file, relative to the repository.
+        text: the line of the log or of the message that names it.
+        steps: the names of the steps whose failures name it.
+        is_failure: whether one of the steps failed the run.
+    """
+
+    path: str
+    line: int
+    text: str
+    steps: tuple[str, ...]
+    is_failure: bool
+
+    @property
+    def title(self) -> str:
+        """The steps whose failures name the line."""
+        return f"{counted(len(self.steps), 'failed step')}: {', '.join(first_of(self.steps, _MOST_STEPS))}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """A report about a run that a forge shows on the tested commit.
+
+    Args:
+        revision: the tested commit.
+        name: the name of the report, which differs from that of the commit status.
+        key: identifies the run.
+        title: how the run ended, in a few words.
+        result: the result of the job that ran the project: `success`, `failure`, `cancelled` or `skipped`.
+        text: the report as Markdown; empty if there is none.
+        url: the page of the run.
+        lines: the lines of the repository that failures name.
+    """
+
+    revision: str
+    name: str
+    key: str
+    title: str
+    result: str
+    text: str
+    url: str
+    lines: Sequence[NamedLine] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLabel:
+    """The label of a pull request for the result of its latest run.
+
+    Args:
+        name: the label to add.
+        is_pass: whether the run passed.
+        other: the label for the other result, which is removed.
+    """
+
+    name: str
+    is_pass: bool
+    other: str

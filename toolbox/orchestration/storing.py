@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract as Results
+from toolbox.matrix import plan
 from toolbox.model.errors import describe
 from toolbox.model.secrets import Secret
 from toolbox.runs.layout import RunDirectory
@@ -76,11 +77,12 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
 
 def record(configuration: Configuration, directory: Path) -> None:
     """Copy the results of a finished run into the store, unless its configuration has `results.record: false`."""
-    if not configuration.block(BLOCK, Results).record:
-        return
+    is_recorded = configuration.block(BLOCK, Results).record
     try:
-        # An earlier session of the run has written the file for its own results.
-        RunDirectory(directory).since_last_run.unlink(missing_ok=True)
+        # An earlier session of the run may have written the file for its own results.
+        _write(directory, "the store cannot be used" if is_recorded else "it is not recorded (`results.record: false`)")
+        if not is_recorded:
+            return
         # These modules are slow to import, and most commands do not need them.
         with modules.gc_frozen_imports():
             from toolbox.results import recording
@@ -100,19 +102,28 @@ def _compare(store: Store, row: int, directory: Path) -> None:
     Args:
         row: the id of the row of the run in the store.
     """
-    from toolbox.results import earlier_results, since_last_run
+    from toolbox.results import run_comparison, since_last_run
 
     try:
+        bounds = plan.frozen_bounds(directory)
         with store.reading() as connection:
-            comparison = earlier_results.since_last_run(connection, row, _planned_cells(directory))
+            comparison = run_comparison.of(connection, row, _planned_cells(directory), bounds)
         since_last_run.write(directory, comparison)
     except Exception as error:  # noqa: BLE001  # an error here must not change the verdict of the run
         log.warning("the run is not compared with earlier runs: %s", describe(error))
 
 
+def _write(directory: Path, reason: str) -> None:
+    """Write why a run is not compared into its directory; nothing if the run has no matrix."""
+    from toolbox.results import since_last_run
+
+    has_matrix = bool(RunDirectory(directory).read_plan())
+    since_last_run.write(directory, since_last_run.NotCompared(reason) if has_matrix else None)
+
+
 def _planned_cells(directory: Path) -> set[str] | None:
     """Return the ids of all cells of the matrix of a run; None if the run selected some of them."""
-    request, plan = RunDirectory(directory).read_request(), RunDirectory(directory).read_plan()
-    if not plan or request.get("cells") is not None or request.get("shard") is not None:
+    request, planned = RunDirectory(directory).read_request(), RunDirectory(directory).read_plan()
+    if not planned or request.get("cells") is not None or request.get("shard") is not None:
         return None
-    return {str(cell["id"]) for cell in plan["cells"]}
+    return {str(cell["id"]) for cell in planned["cells"]}

@@ -18,7 +18,7 @@ from toolbox.model.text import truncate
 from toolbox.reports import _links
 from toolbox.runs.evidence_files import PIECE
 from toolbox.runs.layout import AttemptDirectory, StepDirectory, attempt_name
-from toolbox.runs.run_state import StepState
+from toolbox.runs.run_state import RunState, StepState
 from toolbox.system import redaction
 
 _AROUND: Final = 6  # lines before and after a line of evidence
@@ -87,7 +87,7 @@ class Excerpts:
         if self.characters <= 0:
             self.is_cut = self.is_cut or is_bad
             return []
-        parts = (step.step, attempt_name(step.attempts[-1].attempt)) if step.attempts else (step.step,)
+        parts = _parts(step)
         judged = [check for check in step.checks if check.passed is False] if is_bad else step.checks
         evidence = [check for check in judged if check.file and check.line]
         excerpts = list(self._evidence(parts, evidence, _AROUND if is_bad else _AROUND_PASSED))
@@ -101,7 +101,7 @@ class Excerpts:
         for check in checks[:_MOST_EVIDENCE]:
             lines.setdefault(check.file, set()).add(check.line or 0)
         for file, evidence in lines.items():
-            path = self._file(*parts, file)
+            path = self.file(*parts, file)
             if path is None:
                 continue
             for window in _windows(self._read(path, evidence, around)):
@@ -124,7 +124,8 @@ class Excerpts:
             return []
         return lines if any(line.is_evidence for line in lines) else []
 
-    def _file(self, *parts: str) -> Path | None:
+    def file(self, *parts: str) -> Path | None:
+        """Return the path of a file of the run; None if it may not be shown."""
         path = _links.inside(self.root, *parts)
         is_readable = path is not None and path.is_file() and str(PurePosixPath(*parts)) not in self.withheld
         return path if is_readable else None
@@ -136,11 +137,25 @@ class Excerpts:
             with_evidence: the addresses of the logs that contain evidence.
         """
         for name in _LOGS:
-            path = self._file(*parts, name)
+            path = self.file(*parts, name)
             if path is not None and (address := _links.href(self.root, path)) not in with_evidence:
                 lines = _end(path)
                 if lines:
                     yield Excerpt(f"the end of {name}", address, tuple(lines))
+
+
+def ends_of(summary: RunState, step: StepState) -> Iterator[list[str]]:
+    """Yield the lines at the ends of the logs of a step, without secrets. Logs with a secret are left out."""
+    excerpts = Excerpts(summary.directory, withheld=summary.secrets_left)
+    parts = _parts(step)
+    for name in _LOGS:
+        if (path := excerpts.file(*parts, name)) is not None:
+            yield [redaction.current()(line) for line in _tail(path)[0]]
+
+
+def _parts(step: StepState) -> tuple[str, ...]:
+    """Return the directory of the logs of a step."""
+    return (step.step, attempt_name(step.attempts[-1].attempt)) if step.attempts else (step.step,)
 
 
 def _windows(lines: list[Line]) -> Iterator[list[Line]]:
@@ -151,17 +166,23 @@ def _windows(lines: list[Line]) -> Iterator[list[Line]]:
 
 def _end(path: Path) -> list[Line]:
     """Return the last lines of a log, with their numbers if the log is short."""
+    lines, is_whole = _tail(path)
+    first = max(0, len(lines) - _LAST)
+    end = [Line(first + index + 1 if is_whole else None, _masked(line)) for index, line in enumerate(lines[first:])]
+    return end if any(line.text.strip() for line in end) else []
+
+
+def _tail(path: Path) -> tuple[list[str], bool]:
+    """Return the lines in the last bytes of a log, and whether they are the whole log; no lines if it is unreadable."""
     try:
         with path.open("rb") as log:
             begin = max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES)
             log.seek(begin)
             text = log.read(_TAIL_BYTES).decode("utf-8", errors="replace")
     except OSError:
-        return []
+        return [], True
     lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
-    first = max(0, len(lines) - _LAST)
-    end = [Line(None if begin else first + index + 1, _masked(line)) for index, line in enumerate(lines[first:])]
-    return end if any(line.text.strip() for line in end) else []
+    return lines, not begin
 
 
 def _masked(line: str) -> str:

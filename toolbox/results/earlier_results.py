@@ -24,7 +24,14 @@ from sqlalchemy.orm import aliased
 from toolbox.model.cases import FAIL_ON
 from toolbox.model.events import StepKind
 from toolbox.model.verdicts import UNEXPECTED, Verdict
-from toolbox.results.since_last_run import SinceLastRun, VerdictChange, change_of_cell, change_of_test
+from toolbox.results.since_last_run import (
+    Kind,
+    SinceLastRun,
+    VerdictChange,
+    change_of_cell,
+    change_of_test,
+    is_known_failure,
+)
 from toolbox.results.tables import Case, CaseCount, CaseResult, Cell, Result, Run
 
 _EXECUTED: Final = UNEXPECTED | {Verdict.PASSED, Verdict.XFAILED}
@@ -59,8 +66,17 @@ def since_last_run(connection: Connection, row: int, planned: Collection[str] | 
         row: the id of the row of the run.
         planned: the ids of all cells of the matrix, to count the cells that are gone; None if the ids are unknown.
     """
+    return _compared(connection, row, comparable(connection, row), planned)
+
+
+def comparable(connection: Connection, row: int) -> list[EarlierRun]:
+    """Return the comparable runs before a run, the newest first; at most `_MOST_RUNS`.
+
+    Args:
+        row: the id of the row of the run.
+    """
     run = connection.execute(select(Run).where(Run.id == row)).one()
-    return _compared(connection, row, list(itertools.islice(_comparable(connection, run), _MOST_RUNS)), planned)
+    return list(itertools.islice(_comparable(connection, run), _MOST_RUNS))
 
 
 def between(connection: Connection, before: EarlierRun, after: int) -> SinceLastRun | None:
@@ -166,7 +182,9 @@ def _cell_changes(
 ) -> Iterator[VerdictChange]:
     for cell, old in before.items():
         new = now[cell]
-        if (kind := change_of_cell((old.verdict, old.cause), (new.verdict, new.cause))) is not None:
+        results = (old.verdict, old.cause), (new.verdict, new.cause)
+        kind = Kind.KNOWN_FAILURE if is_known_failure(*results) else change_of_cell(*results)
+        if kind is not None:
             yield VerdictChange(
                 kind,
                 *names[cell],
@@ -185,12 +203,14 @@ def _test_changes(
     names: Mapping[int, tuple[str, str]],
     runs: Mapping[int, EarlierRun],
 ) -> Iterator[VerdictChange]:
-    """Yield the changes of test cases that both results of a cell have."""
+    """Yield the changes of test cases that both results of a cell have, and those that fail in both."""
     failing = _with_failures(connection, [each.id for cell in before for each in (now[cell], before[cell])])
     pairs = [(now[cell], old) for cell, old in before.items() if failing & {now[cell].id, old.id}]
     earlier = {old.cell_id: runs[old.run_id].run for _, old in pairs}
     for row in _outcomes(connection, [(new.id, old.id) for new, old in pairs]):
-        if (kind := change_of_test(row.before, row.after)) is not None:
+        is_known = row.before in FAIL_ON and row.after in FAIL_ON
+        kind = Kind.KNOWN_FAILURE if is_known else change_of_test(row.before, row.after)
+        if kind is not None:
             yield VerdictChange(
                 kind,
                 *names[row.cell_id],

@@ -7,7 +7,7 @@ from typing import Final
 
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.results import flakiness
-from toolbox.results.flakiness import Observation
+from toolbox.results.flakiness import Flakiness, Observation
 from toolbox.results.records import AttemptRow, ResultRow
 from toolbox.runs import attribution, failures
 from toolbox.runs.attribution import Case, Finding
@@ -57,7 +57,12 @@ def in_common(results: Iterable[ResultRow], *, flaky: Collection[str] = ()) -> l
 
 def known_flaky(results: Iterable[ResultRow]) -> set[str]:
     """Return the ids of the flaky cells among these results."""
-    return {cell.cell for cell in flakiness.assess(of(results)) if cell.state is flakiness.State.FLAKY}
+    return {cell.cell for cell in flaky(results)}
+
+
+def flaky(results: Iterable[ResultRow]) -> list[Flakiness]:
+    """Return the flaky cells among these results."""
+    return [cell for cell in flakiness.assess(of(results)) if cell.state is flakiness.State.FLAKY]
 
 
 def _passed(attempt: AttemptRow, *, is_confirmed: bool) -> bool | None:

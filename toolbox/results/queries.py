@@ -20,6 +20,7 @@ from toolbox.model.verdicts import Verdict
 from toolbox.results import observations
 from toolbox.results.charges import Purpose
 from toolbox.results.cost import Kind
+from toolbox.results.flakiness import Flakiness
 from toolbox.results.records import AttemptRow, CaseRow, ResultRow, RunRow, Spending
 from toolbox.results.series import RunReference, Series
 from toolbox.results.tables import Attempt, Case, CaseCount, CaseResult, Cell, Check, Result, Run, Sample
@@ -241,8 +242,13 @@ def reusable(
 
 def flaky_cells(connection: Connection, project: str, until: datetime) -> set[str]:
     """Return the ids of the cells that were flaky in the baseline in the 90 days before `until`."""
+    return {cell.cell for cell in flakiness_of(connection, project, until)}
+
+
+def flakiness_of(connection: Connection, project: str, until: datetime) -> list[Flakiness]:
+    """Return the flakiness of the cells that were flaky in the baseline in the 90 days before `until`."""
     lately = Filter(project=project, since=until - _LATELY, until=until, baseline=True)
-    return observations.known_flaky(results(connection, lately, with_metrics=False))
+    return observations.flaky(results(connection, lately, with_metrics=False))
 
 
 def series(connection: Connection, where: Filter) -> list[Series]:
@@ -353,7 +359,10 @@ def _values(
     """
     query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed)
     query = query.where(Sample.accepted, Sample.value.is_not(None))
-    rows = list(_batched(connection, query, Sample.series_id, named))
+    if len(index_of) < len(named):  # read the values of a few runs, not of the whole history
+        rows = [row for row in _batched(connection, query, Sample.run_id, index_of) if row.series_id in named]
+    else:
+        rows = list(_batched(connection, query, Sample.series_id, named))
     if not rows:
         return
     identities, run_ids, values, confirmed = (np.array(column) for column in zip(*rows, strict=True))

@@ -1,6 +1,6 @@
-"""The changes since the last run: the cells and test cases that newly fail or newly pass.
+"""The changes since the last run: what newly fails, newly passes, fails as before or is flaky, and metrics that moved.
 
-`earlier_results` compares a run with the store when the run ends, and `write` freezes the comparison in the run
+`run_comparison` compares a run with the store when the run ends, and `write` freezes the comparison in the run
 directory. So a report that is written again later still compares the run with the run before it, and an archived run
 keeps its comparison. `read` validates the file, because a run directory may come from another machine.
 """
@@ -12,32 +12,41 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
 
 from toolbox.model.cases import FAIL_ON, CaseOutcome
-from toolbox.model.text import counted
+from toolbox.model.text import counted, truncate
 from toolbox.model.verdicts import UNEXPECTED, Verdict
+from toolbox.results.baseline_findings import FlakyCell, MetricChange
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 
 MOST_LISTED: Final = 1000  # changes of cells, and changes of test cases; all are counted
 _MOST_BYTES: Final = 16 << 20
+_LONGEST_REASON: Final = 500
 _GOOD: Final = frozenset({Verdict.PASSED, Verdict.XFAILED})
+_METRIC_WORDS: Final = ("worse", "changed", "better")
 
 
 class Kind(StrEnum):
     """How the result of a cell or of a test case changed.
 
     OTHER_FAILURE: it failed before and fails now, with another verdict or another cause.
+    KNOWN_FAILURE: it fails as before. This is not a change.
     """
 
     NEWLY_FAILING = "newly failing"
     NEWLY_PASSING = "newly passing"
     OTHER_FAILURE = "failing for another cause"
+    KNOWN_FAILURE = "failing as before"
+
+
+CHANGES: Final = (Kind.NEWLY_FAILING, Kind.NEWLY_PASSING, Kind.OTHER_FAILURE)
+"""The kinds that are changes, in the order of reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,11 @@ class SinceLastRun:
         tests: the changes of test cases, with the same limit and order.
         cell_counts: the number of all changes of cells, by kind.
         test_counts: the number of all changes of test cases, by kind.
+        known: the cells and test cases that fail as before, at most `MOST_LISTED` of each.
+        flaky: the cells whose results may be random, at most `MOST_LISTED`.
+        metrics: the metrics that moved, those that became worse first; at most `MOST_LISTED`.
+        flaky_count: the number of all flaky cells.
+        metric_counts: the number of all metrics that moved, by how they moved.
     """
 
     run: str
@@ -98,6 +112,11 @@ class SinceLastRun:
     tests: Sequence[VerdictChange]
     cell_counts: Mapping[Kind, int]
     test_counts: Mapping[Kind, int]
+    known: Sequence[VerdictChange] = ()
+    flaky: Sequence[FlakyCell] = ()
+    metrics: Sequence[MetricChange] = ()
+    flaky_count: int = 0
+    metric_counts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -108,13 +127,16 @@ class SinceLastRun:
         The changes may be very many: only those that are listed are kept in memory.
         """
         of_cells, of_tests = Counter[Kind](), Counter[Kind]()
+        some_cells = heapq.nsmallest(MOST_LISTED, _counting(cells, of_cells), key=_rank)
+        some_tests = heapq.nsmallest(MOST_LISTED, _counting(tests, of_tests), key=_rank)
         return cls(
             run=run,
             started=started,
-            cells=heapq.nsmallest(MOST_LISTED, _counting(cells, of_cells), key=_rank),
-            tests=heapq.nsmallest(MOST_LISTED, _counting(tests, of_tests), key=_rank),
+            cells=[change for change in some_cells if change.kind is not Kind.KNOWN_FAILURE],
+            tests=[change for change in some_tests if change.kind is not Kind.KNOWN_FAILURE],
             cell_counts=of_cells,
             test_counts=of_tests,
+            known=tuple(change for change in (*some_cells, *some_tests) if change.kind is Kind.KNOWN_FAILURE),
             **numbers,
         )
 
@@ -138,17 +160,34 @@ class SinceLastRun:
             new=sum(part.new for part in parts),
             gone=None,
         )
-        return replace(listed, cell_counts=of_cells, test_counts=of_tests)
+        flaky = [cell for part in parts for cell in part.flaky]
+        metrics = [change for part in parts for change in part.metrics]
+        return replace(listed, cell_counts=of_cells, test_counts=of_tests).with_findings(flaky, metrics)
+
+    def with_findings(self, flaky: Sequence[FlakyCell], metrics: Sequence[MetricChange]) -> Self:
+        """Return the comparison with the flaky cells and the metrics that moved."""
+        return replace(
+            self,
+            flaky=tuple(flaky[:MOST_LISTED]),
+            metrics=tuple(metrics[:MOST_LISTED]),
+            flaky_count=len(flaky),
+            metric_counts=Counter(change.word for change in metrics),
+        )
 
     @property
     def has_changes(self) -> bool:
         """Whether the result of a cell or of a test case changed."""
-        return any(self.cell_counts.values()) or any(self.test_counts.values())
+        return any(counts.get(kind) for kind in CHANGES for counts in (self.cell_counts, self.test_counts))
 
     @property
     def has_news(self) -> bool:
         """Whether something changed, or a cell is new or gone."""
         return self.has_changes or bool(self.new or self.gone)
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether there is news, or a cell is flaky, or a metric moved."""
+        return self.has_news or bool(self.flaky_count or any(self.metric_counts.values()))
 
     @property
     def earlier(self) -> str:
@@ -164,6 +203,15 @@ class SinceLastRun:
         parts += [f"{counted(self.new, 'cell')} without an earlier result"] if self.new else []
         parts += [f"{counted(self.gone, 'cell')} not in the matrix any more"] if self.gone else []
         return "; ".join(parts) or "no verdict has changed"
+
+    @property
+    def remarks(self) -> str:
+        """What else a reader must know to judge the failures: `3 cells failing as before; 1 flaky cell`."""
+        known = ((self.cell_counts, "cell"), (self.test_counts, "test"))
+        parts = [text for counts, noun in known for text in _counted(counts, noun, [Kind.KNOWN_FAILURE])]
+        parts += [counted(self.flaky_count, "flaky cell")] if self.flaky_count else []
+        moved = [(self.metric_counts.get(word, 0), word) for word in _METRIC_WORDS]
+        return "; ".join([*parts, *(f"{counted(count, 'metric')} {word}" for count, word in moved if count)])
 
     def newly_failing(self) -> set[str]:
         """Return the ids of the cells that newly fail, or that have a test case that newly fails."""
@@ -182,6 +230,11 @@ class SinceLastRun:
             "test_counts": dict(self.test_counts),
             "cells": [_change_json(change) for change in self.cells],
             "tests": [_change_json(change) for change in self.tests],
+            "known": [_change_json(change) for change in self.known],
+            "flaky": [asdict(cell) for cell in self.flaky],
+            "metrics": [change.as_json() for change in self.metrics],
+            "flaky_count": self.flaky_count,
+            "metric_counts": dict(self.metric_counts),
         }
 
     @classmethod
@@ -204,7 +257,27 @@ class SinceLastRun:
             tests=[_change(each) for each in content["tests"][:MOST_LISTED]],
             cell_counts={Kind(kind): int(count) for kind, count in content["cell_counts"].items()},
             test_counts={Kind(kind): int(count) for kind, count in content["test_counts"].items()},
+            # Earlier versions have written files without the following fields.
+            known=tuple(_change(each) for each in content.get("known", ())[: 2 * MOST_LISTED]),
+            flaky=tuple(FlakyCell.from_json(each) for each in content.get("flaky", ())[:MOST_LISTED]),
+            metrics=tuple(MetricChange.from_json(each) for each in content.get("metrics", ())[:MOST_LISTED]),
+            flaky_count=int(content.get("flaky_count", 0)),
+            metric_counts={str(word): int(count) for word, count in content.get("metric_counts", {}).items()},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """A run that could not be compared with the baseline.
+
+    Args:
+        reason: why, as a part of a sentence: `the baseline has no earlier run of training`.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not compared with the baseline: {self.reason}"
 
 
 def change_of_cell(before: tuple[str, str | None], after: tuple[str, str | None]) -> Kind | None:
@@ -225,6 +298,11 @@ def change_of_cell(before: tuple[str, str | None], after: tuple[str, str | None]
     return Kind.OTHER_FAILURE if new in UNEXPECTED and old in UNEXPECTED and before != after else None
 
 
+def is_known_failure(before: tuple[str, str | None], after: tuple[str, str | None]) -> bool:
+    """Return whether a cell fails with the same verdict and the same cause as before."""
+    return before == after and Verdict(after[0]) in UNEXPECTED
+
+
 def change_of_test(before: str, after: str) -> Kind | None:
     """Return how the outcome of a test case changed; None if it did not change.
 
@@ -235,22 +313,32 @@ def change_of_test(before: str, after: str) -> Kind | None:
     return Kind.NEWLY_PASSING if before in FAIL_ON and after != CaseOutcome.SKIPPED else None
 
 
-def write(directory: Path, comparison: SinceLastRun | None) -> None:
+def write(directory: Path, comparison: SinceLastRun | NotCompared | None) -> None:
     """Write a comparison into the directory of its run. If there is no comparison, remove an earlier file."""
     file = RunDirectory(directory).since_last_run
     if comparison is None:
         file.unlink(missing_ok=True)
         return
-    filesystem.write_derived(file, lambda: json.dumps(comparison.as_json(), indent=1, ensure_ascii=False) + "\n")
+    content = {"reason": comparison.reason} if isinstance(comparison, NotCompared) else comparison.as_json()
+    filesystem.write_derived(file, lambda: json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def read(directory: Path) -> SinceLastRun | None:
-    """Return the comparison of a run; None if the file is missing or damaged."""
+    """Return the comparison of a run; None if there is none, or if the file is missing or damaged."""
+    found = find(directory)
+    return found if isinstance(found, SinceLastRun) else None
+
+
+def find(directory: Path) -> SinceLastRun | NotCompared | None:
+    """Return the comparison of a run, or why there is none; None if the file is missing or damaged."""
     file = RunDirectory(directory).since_last_run
     try:
         if filesystem.size(file) > _MOST_BYTES:
             return None
-        return SinceLastRun.from_json(filesystem.read_json(file))
+        content = filesystem.read_json(file)
+        if "reason" in content:
+            return NotCompared(truncate(str(content["reason"]), _LONGEST_REASON))
+        return SinceLastRun.from_json(content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
@@ -265,8 +353,8 @@ def _counting(changes: Iterable[VerdictChange], counts: Counter[Kind]) -> Iterat
         yield change
 
 
-def _counted(counts: Mapping[Kind, int], noun: str) -> list[str]:
-    return [f"{counted(counts[kind], noun)} {kind}" for kind in Kind if counts.get(kind)]
+def _counted(counts: Mapping[Kind, int], noun: str, kinds: Iterable[Kind] = CHANGES) -> list[str]:
+    return [f"{counted(counts[kind], noun)} {kind}" for kind in kinds if counts.get(kind)]
 
 
 def _change_json(change: VerdictChange) -> dict[str, str]:

@@ -62,6 +62,12 @@ def everything() -> dict[str, str]:
     return dict(os.environ)
 
 
+def remove(*names: str) -> None:
+    """Remove variables, so that processes that are started later do not get them."""
+    for name in names:
+        os.environ.pop(name, None)
+
+
 def state_directory() -> Path:
     """Return the directory for files of this user that outlive a run.
 

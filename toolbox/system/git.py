@@ -1,4 +1,4 @@
-"""Asks git which commit a revision of a repository is. Nothing here changes a repository.
+"""Asks git which commit a revision of a repository is, and which files it has. Nothing here changes a repository.
 
 The address of a repository and the revision may come from a comment on a pull request. They are validated, so that git
 cannot mistake them for options, for other transports (`ext::`), or for several revisions.
@@ -24,6 +24,7 @@ _REVISION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")  # `git check-ref
 _SCP = re.compile(r"(?:\w[\w.-]*@)?\w[\w.-]*:[^\s:][^\s]*", re.ASCII)
 _OF_REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 _MOST_LINES: Final = 100
+_MOST_FILES: Final = 200_000
 _MOST_SECONDS: Final = 120.0
 _SCHEMES: Final = ("https", "ssh", "git+ssh")
 _VARIABLE: Final = "TOPGALLANT_GIT_TOKEN"
@@ -102,6 +103,24 @@ def commit_of(repository: str, revision: str, *, token: Secret | None = None) ->
     return next(iter(commits.values()))
 
 
+def files_of(directory: Path, commit: str) -> frozenset[str]:
+    """Return the paths of the files of a commit, if the repository that contains a directory has the commit.
+
+    The result is empty without git, without a repository, and without the commit. Paths that git must quote, because
+    they have control characters or quotation marks, are left out.
+    """
+    if not _COMMIT.fullmatch(commit):
+        return frozenset()
+    options = ["-C", str(directory), "-c", "core.quotePath=false"]
+    try:
+        output = _git(
+            [*options, "ls-tree", "-r", "--full-tree", "--name-only", commit], str(directory), most=_MOST_FILES
+        )
+    except (ConfigurationError, InfrastructureError):
+        return frozenset()
+    return frozenset(line for line in output.split("\n") if line and not line.startswith('"'))
+
+
 def _expected(text: str) -> str:
     return f"must be an HTTPS or SSH URL, USER@HOST:PATH or an absolute path, not {abbreviated(text)}"
 
@@ -135,8 +154,13 @@ def _credentials(repository: str, token: Secret | None) -> tuple[list[str], dict
     return ["-c", f"{origin}.helper=", "-c", f"{origin}.helper={helper}"], {_VARIABLE: token.reveal()}
 
 
-def _git(arguments: list[str], repository: str, variables: Mapping[str, str] | None = None) -> str:
+def _git(
+    arguments: list[str], repository: str, variables: Mapping[str, str] | None = None, *, most: int = _MOST_LINES
+) -> str:
     """Return the output of git.
+
+    Args:
+        most: the maximum number of lines.
 
     Raises:
         ConfigurationError: git is not installed.
@@ -149,8 +173,8 @@ def _git(arguments: list[str], repository: str, variables: Mapping[str, str] | N
     errors: deque[str] = deque(maxlen=_MOST_LINES)
 
     def collect(line: str) -> None:
-        if len(lines) == _MOST_LINES:
-            raise InfrastructureError(f"{repository} cannot be read: git printed more than {_MOST_LINES} lines")
+        if len(lines) == most:
+            raise InfrastructureError(f"{repository} cannot be read: git printed more than {most} lines")
         lines.append(line)
 
     try:

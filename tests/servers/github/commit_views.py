@@ -83,6 +83,33 @@ def content_directory(site: Site, repository: Repository, ref: str, files: Mappi
     ]
 
 
+def tree(site: Site, repository: Repository, commit: Commit, *, most: int) -> Json:
+    """Return all files and directories of a commit: the schema `git-tree`.
+
+    Args:
+        most: the number of entries after which the list is truncated.
+    """
+    directories = {parent for path in commit.files for parent in _parents(path)}
+    entries = [_tree_entry(site, repository, path, commit.files.get(path)) for path in {*directories, *commit.files}]
+    entries.sort(key=lambda entry: str(entry["path"]))
+    url = f"{site.repository(repository)}/git/trees/{tree_id(commit)}"
+    return {"sha": tree_id(commit), "url": url, "tree": entries[:most], "truncated": len(entries) > most}
+
+
+def _parents(path: str) -> Sequence[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _tree_entry(site: Site, repository: Repository, path: str, content: bytes | None) -> Json:
+    kind = "tree" if content is None else "blob"
+    sha = object_id(kind, path.encode() if content is None else content)
+    mode = "040000" if content is None else "100644"
+    url = f"{site.repository(repository)}/git/{kind}s/{sha}"
+    size = {} if content is None else {"size": len(content)}
+    return {"path": path, "mode": mode, "type": kind, "sha": sha, "url": url, **size}
+
+
 def _content_facts(site: Site, repository: Repository, ref: str, path: str, sha: str, kind: str) -> Json:
     url = f"{site.repository(repository)}/contents/{path}?ref={ref}"
     git = f"{site.repository(repository)}/git/blobs/{sha}"

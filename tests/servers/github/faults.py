@@ -25,6 +25,7 @@ class Fault:
         status: the status of the answer; None means that the endpoint answers.
         content: the JSON of the answer, or its text.
         takes_effect: whether the endpoint carries out the request although the answer is another one.
+        is_late: whether the effect comes late: just before the endpoint answers the next request of the same method.
         drops_connection: whether the connection ends by a TCP reset instead of an answer.
         truncates: whether the connection ends in the middle of the answer.
         delay: seconds before the answer. The wait ends early when the server stops.
@@ -34,17 +35,18 @@ class Fault:
     content: Mapping[str, Any] | str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     takes_effect: bool = False
+    is_late: bool = False
     drops_connection: bool = False
     truncates: bool = False
     delay: float = 0.0
 
 
-def server_error(status: int = HTTPStatus.BAD_GATEWAY, *, takes_effect: bool = False) -> Fault:
+def server_error(status: int = HTTPStatus.BAD_GATEWAY, *, takes_effect: bool = False, is_late: bool = False) -> Fault:
     """Return an error of the server, whose answer is a page and not JSON for 502, 503 and 504."""
     content: Mapping[str, Any] | str = "<html><body><h1>Unicorn!</h1></body></html>"
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         content = {"message": "Server Error", "documentation_url": "https://docs.github.com/rest", "status": "500"}
-    return Fault(status, content, takes_effect=takes_effect)
+    return Fault(status, content, takes_effect=takes_effect, is_late=is_late)
 
 
 def dropped_connection(*, takes_effect: bool = False, truncates: bool = False) -> Fault:

@@ -80,6 +80,13 @@ class _HttpServer(ThreadingHTTPServer):
         self.is_stopping = threading.Event()
         self.failures: list[str] = []
         self._connections: set[Any] = set()
+        self.late: list[HttpRequest] = []
+
+    def take_late(self, method: str) -> list[HttpRequest]:
+        """Return the requests of a method whose effects are late, and forget them."""
+        taken = [request for request in self.late if request.method == method]
+        self.late = [request for request in self.late if request.method != method]
+        return taken
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection."""
@@ -128,6 +135,10 @@ class _Handler(BaseHTTPRequestHandler):
         request = HttpRequest(self.command, self.path, headers, self.rfile.read(length))
         fault = self.server.faults.take(request.method, request.path)
         self.server.is_stopping.wait(fault.delay)
+        for late in self.server.take_late(request.method):
+            self.server.api.answer(late)
+        if fault.is_late:
+            self.server.late.append(request)
         answer = self._answer(request, fault)
         if fault.drops_connection:
             self._reset()

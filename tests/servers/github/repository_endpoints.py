@@ -9,6 +9,7 @@ from tests.servers.github.endpoints import Answer, Call, check_permission, endpo
 from tests.servers.github.state import Issue, Role
 
 _MOST_FILES = 3000
+_MOST_TREE_ENTRIES = 100_000
 
 
 @endpoint("GET", "/user", "users/users#get-the-authenticated-user")
@@ -72,6 +73,15 @@ def get_contents(call: Call) -> Answer:
     if not files:
         raise refusals.not_found()
     return Answer(commit_views.content_directory(call.site, repository, ref, files))
+
+
+@endpoint("GET", "/repos/{owner}/{repo}/git/trees/{tree}", "git/trees#get-a-tree", "contents")
+def get_tree(call: Call) -> Answer:
+    """Return all files and directories of a commit; only the recursive list is modelled."""
+    commit = call.find_commit(call.parameters["tree"])
+    if commit is None or "recursive" not in call.query:
+        raise refusals.not_found()
+    return Answer(commit_views.tree(call.site, call.repository, commit, most=_MOST_TREE_ENTRIES))
 
 
 @endpoint("GET", "/repos/{owner}/{repo}/commits/{ref}", "commits/commits#get-a-commit", "contents")

@@ -309,6 +309,16 @@ def update_note(call: Call) -> Answer:
     return Answer(_shown_note(note, call.merge_request))
 
 
+@_endpoint("DELETE", "/projects/{project}/merge_requests/{iid}/notes/{note}")
+def delete_note(call: Call) -> Answer:
+    """Delete a note of the account."""
+    note = call.note
+    if note.author is not call.token.user:
+        raise _refusal(HTTPStatus.FORBIDDEN)
+    del call.merge_request.notes[note.id]
+    return Answer("", HTTPStatus.NO_CONTENT)
+
+
 @_endpoint("POST", "/projects/{project}/statuses/{sha}")
 def create_status(call: Call) -> Answer:
     """Set the status of a commit."""

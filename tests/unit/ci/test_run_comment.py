@@ -59,6 +59,34 @@ def test_an_answer_that_is_lost_makes_no_second_comment(
     assert bodies(server) == [f"{MARKER}\npassed"]
 
 
+def test_a_comment_that_is_created_late_is_deleted(server: github.Server, prs: GitHubPullRequests) -> None:
+    server.faults.add("POST", "*/comments", github.server_error(is_late=True))
+    run_comment.publish(prs, 1, PART, "will run")
+    assert len(server.requests("POST")) == 3
+    assert bodies(server) == [f"{MARKER}\nwill run"]
+
+
+def test_an_update_keeps_only_the_oldest_of_several_comments(server: github.Server, prs: GitHubPullRequests) -> None:
+    for text in ("first", "second", "third"):
+        prs.create_comment(1, f"{MARKER}\n{text}")
+    server.comment(1, "alice", f"{MARKER}\nmine")
+    oldest = server.comments(1)[0].id
+    run_comment.publish(prs, 1, PART, "passed")
+    assert bodies(server) == [f"{MARKER}\npassed", f"{MARKER}\nmine"]
+    assert server.comments(1)[0].id == oldest
+
+
+def test_a_copy_that_cannot_be_deleted_does_not_prevent_the_update(
+    server: github.Server, prs: GitHubPullRequests, caplog: pytest.LogCaptureFixture
+) -> None:
+    for text in ("first", "second"):
+        prs.create_comment(1, f"{MARKER}\n{text}")
+    server.faults.add("DELETE", "*", github.server_error(500), times=None)
+    run_comment.publish(prs, 1, PART, "passed")
+    assert bodies(server) == [f"{MARKER}\npassed", f"{MARKER}\nsecond"]
+    assert "a second comment on the pull request could not be deleted" in caplog.text
+
+
 def test_a_server_that_never_creates_the_comment_is_an_error(server: github.Server, prs: GitHubPullRequests) -> None:
     server.faults.add("POST", "*/comments", github.server_error(), times=None)
     with pytest.raises(InfrastructureError, match="GitHub refused POST"):

@@ -141,7 +141,7 @@ def test_no_job_can_write_to_github_and_run_tests(texts: dict[str, str]) -> None
     writers = {name: job["permissions"] for _, name, job in jobs(texts) if "write" in job["permissions"].values()}
     assert writers["issue"] == {"contents": "read", "issues": "write"}
     commenting = {"contents": "read", "pull-requests": "write", "statuses": "write"}
-    assert writers["report"] == commenting
+    assert writers["report"] == commenting | {"checks": "write"}
     assert writers["gate"] == {"actions": "write", **commenting}
 
 

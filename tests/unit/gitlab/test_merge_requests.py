@@ -148,6 +148,16 @@ def test_an_answer_that_is_lost_makes_no_second_note(
     assert note.body.endswith("\npassed")
 
 
+def test_only_the_oldest_of_several_notes_of_a_run_is_kept(
+    server: gitlab.Server, requests: GitLabMergeRequests
+) -> None:
+    part = WorkflowPart("small", "on_comment", "77", "")
+    for text in ("first", "second"):
+        requests.create_comment(1, run_comment.body_of(part, text))
+    run_comment.publish(requests, 1, part, "passed")
+    assert [note.body for note in server.notes(1)] == [run_comment.body_of(part, "passed")]
+
+
 def test_a_status_can_be_repeated_and_changed(server: gitlab.Server, requests: GitLabMergeRequests) -> None:
     sha = server.head(1)
     for state in (CommitState.PENDING, CommitState.PENDING, CommitState.FAILURE, CommitState.PENDING):

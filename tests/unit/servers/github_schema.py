@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from tests.servers.github.api import Recorded
 
 _PACKAGE: Final = "githubkit_schemas.v2022_11_28"
-_CATEGORIES: Final = ("actions", "checks", "issues", "pulls", "reactions", "repos", "teams", "users")
+_CATEGORIES: Final = ("actions", "checks", "git", "issues", "pulls", "reactions", "repos", "teams", "users")
 _REQUEST: Final = re.compile(
     r'url = f?"(?P<url>[^"]+)"(?:(?!url = ).)*?'
     r'self\._github\.request\(\s*"(?P<method>[A-Z]+)",(?P<rest>.*?)\n        \)',

@@ -138,3 +138,22 @@ def test_the_variables_of_a_git_hook_do_not_name_another_repository(
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "another"))
     assert git.commit_of(str(repository), "main") == (repository / ".git/refs/heads/main").read_text().strip()
+
+
+def test_the_files_of_a_commit_are_listed(repository: Path) -> None:
+    for name in ("a.py", "b/é.py", "c\nd.py", "b/e/f.py"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text("x")
+    options = ["-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["add", "."], ["commit", "-q", "-m", "files"]):
+        subprocess.run(["git", *options, *command], check=True)
+    assert git.files_of(repository / "b", head(repository)) == {"a.py", "b/é.py", "b/e/f.py"}
+
+
+@pytest.mark.parametrize("commit", ["f" * 40, "HEAD", "--help", "", "main"])
+def test_an_unknown_commit_has_no_files(repository: Path, commit: str) -> None:
+    assert git.files_of(repository, commit) == frozenset()
+
+
+def test_a_directory_without_a_repository_has_no_files(tmp_path: Path) -> None:
+    assert git.files_of(tmp_path, "f" * 40) == frozenset()

@@ -121,6 +121,19 @@ class _Job(_Model):
         return secrets
 
 
+class ResultLabels(_Model):
+    """The labels that a pull request gets for the result of its latest run."""
+
+    passed: Label = Field(description="the label after a run that passed")
+    failed: Label = Field(description="the label after any other run")
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.passed.lower() == self.failed.lower():  # GitHub ignores case
+            raise ValueError("`passed` and `failed` must be different labels")
+        return self
+
+
 class Workflow(_Job):
     """One workflow file, which runs the project when one of its triggers fires."""
 
@@ -154,6 +167,15 @@ class Workflow(_Job):
         description="keep an issue open while the workflow fails; default: true if the workflow has a schedule",
     )
 
+    progress: bool = Field(
+        default=False,
+        description="the comment also shows milestones during the run. The job that runs the cells then has a token "
+        "that can write comments",
+    )
+    result_labels: ResultLabels | None = Field(
+        default=None, description="the labels that a pull request gets for the result of a comment"
+    )
+
     @property
     def has_other_triggers(self) -> bool:
         """Whether the workflow has a trigger besides `comment`."""
@@ -180,6 +202,13 @@ class Workflow(_Job):
             raise ValueError(
                 "`comment`, and `label` with `google`, secrets or `environment`, need `revision`: the field that gets"
                 " the tested revision. Without it, the code of the pull request would run with the rights of the branch"
+            )
+        for name in ("result_labels", "progress"):
+            if getattr(self, name) and not self.comment:
+                raise ValueError(f"`{name}` needs `comment`")
+        if self.progress and self.has_other_triggers:
+            raise ValueError(
+                "`progress` needs a workflow without other triggers, because its job gets a token that writes"
             )
         if self.issue and not (self.schedule or self.dispatch):
             raise ValueError("`issue` needs `schedule` or `dispatch`")
@@ -316,6 +345,10 @@ class Contract(BaseModel):
             raise ValueError("`reap` is not a name of a workflow: the field `ci.reap` describes this workflow file")
         if len(commented := [name for name, item in self.workflows.items() if item.comment]) > 1:
             raise ValueError(f"only one workflow may have `comment`, but there are {' and '.join(commented)}")
+        results = [item.result_labels for item in self.workflows.values() if item.result_labels]
+        labels_used = {label.lower() for each in results for label in (each.passed, each.failed)}
+        if started := [name for name, item in self.workflows.items() if (item.label or "").lower() in labels_used]:
+            raise ValueError(f"a label of `result_labels` must not start a workflow, but it is `label` of {started[0]}")
         longest = max((item.timeout for item in self.workflows.values()), default=0) + OVERTIME_SECONDS
         if self.reap is not None and self.reap.older_than is not None and self.reap.older_than < longest:
             raise ValueError(

@@ -16,18 +16,18 @@ from urllib.parse import quote
 
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.evidence import Metric
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import LONGEST_LINE, duration, tally, truncate, without_middle
+from toolbox.model.text import duration, tally
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
+from toolbox.reports.forge import baseline_section
+from toolbox.reports.forge.markup import code, preformatted, size
 from toolbox.results import run_cost
 from toolbox.runs.run_state import RunState, State, StepState
 
 STEP_SUMMARY_BYTES: Final = 1 << 20  # GitHub does not show a longer summary of a step
 COMMENT_CHARACTERS: Final = 1 << 16  # GitHub refuses a longer comment
 FEWEST_BYTES: Final = 1 << 13  # room for the blocks that are never omitted
-_MOST_LINES: Final = 20  # lines of a message
 _MOST_REMARKS: Final = 30
 _MOST_METRICS: Final = 6
 _MOST_ROWS: Final = 30  # rows of a table that is not folded
@@ -64,9 +64,10 @@ def render(summary: RunState, *, limit: int, artifacts_url: str = "") -> str:
     page.add(_head(summary))
     page.add(preformatted(summary.damage_warning.splitlines()))
     page.add(_attribution(summary))
+    page.add(baseline_section.render(summary.directory, page.room // 4))
     rows = list(page.rows(summary))
     # The failures and remarks leave at least a quarter of the room to the table of the cells.
-    reserved = min(page.room // 4, sum(map(_size, rows)))
+    reserved = min(page.room // 4, sum(map(size, rows)))
     page.add_failures(summary, reserved)
     page.add_remarks(summary, reserved)
     page.add_cells(rows, summary)
@@ -95,10 +96,10 @@ class _Page:
         Args:
             reserved: how many bytes must remain.
         """
-        fits = bool(block) and _size(block) + 1 <= self.room - reserved
+        fits = bool(block) and size(block) + 1 <= self.room - reserved
         if fits:
             self._blocks.append(f"{block}\n")
-            self.room -= _size(block) + 2
+            self.room -= size(block) + 2
         return fits
 
     def add_failures(self, summary: RunState, reserved: int) -> None:
@@ -107,7 +108,7 @@ class _Page:
         failures = summary.failures
         for index, step in enumerate(failures):
             left = f"<p>and {len(failures) - index} more steps that did not pass</p>"
-            room = reserved + (_size(left) + 2 if index + 1 < len(failures) else 0)
+            room = reserved + (size(left) + 2 if index + 1 < len(failures) else 0)
             if not (self.add(self._failure(step, excerpts), room) or self.add(self._brief(step), room)):
                 self.add(left, reserved)
                 break
@@ -119,7 +120,7 @@ class _Page:
         remarks = _remarks.of(summary)
         for index, step in enumerate(remarks):
             left = f"<p>and {len(remarks) - index} more remarks</p>"
-            room = reserved + (_size(left) + 2 if index + 1 < len(remarks) else 0)
+            room = reserved + (size(left) + 2 if index + 1 < len(remarks) else 0)
             title = f"<p>{_standing(step, step.cause)}: {self._place(step, step.name)}</p>"
             lines = preformatted(_remarks.text(step).splitlines(), longest=_LONGEST_FINDING)
             block = "\n".join(["<h3>Remarks</h3>"] * (index == 0) + [title] + [lines] * bool(lines))
@@ -140,7 +141,7 @@ class _Page:
                 self._place(step, step.name),
                 verdict,
                 html.escape(step.cause or ""),
-                _code(attempt.target) if attempt else "",
+                code(attempt.target) if attempt else "",
                 str(len(step.attempts) or ""),
                 duration(step.seconds),
                 *([html.escape(step.tests)] if has_tests else []),
@@ -152,16 +153,16 @@ class _Page:
         """Add the table of the cells, with as many rows as there is room for."""
         metrics = _metrics(summary)
         tests = ["tests"] if _has_tests(summary) else []
-        names = ["verdict", "cause", "target", "attempts", "time", *tests, *map(_code, metrics[:_MOST_METRICS])]
+        names = ["verdict", "cause", "target", "attempts", "time", *tests, *map(code, metrics[:_MOST_METRICS])]
         what = "cell" if summary.cells else "command"
         head = f"<tr>{''.join(f'<th>{name}</th>' for name in (what, *names))}</tr>"
         begin, end = ["<table>", head], ["</table>"]
         if len(rows) > _MOST_ROWS:
             begin, end = [f"<details><summary>{len(rows)} {what}s</summary>", *begin], [*end, "</details>"]
         left = f'<tr><td colspan="{1 + len(names)}">and {len(rows)} more</td></tr>'
-        room = self.room - sum(_size(line) + 1 for line in (*begin, *end, left)) - 1
+        room = self.room - sum(size(line) + 1 for line in (*begin, *end, left)) - 1
         count = 0
-        while count < len(rows) and (room := room - _size(rows[count]) - 1) >= 0:
+        while count < len(rows) and (room := room - size(rows[count]) - 1) >= 0:
             count += 1
         more = [left.replace(f"and {len(rows)} more", f"and {len(rows) - count} more")] if count < len(rows) else []
         if rows:
@@ -174,7 +175,7 @@ class _Page:
         parts = [f"<details><summary>{_title(step)}</summary>", preformatted(step.message.splitlines())]
         for excerpt in excerpts.of(step, is_bad=True):
             lines = list(map(str, excerpt.lines))
-            parts += [f"<p>{_code(excerpt.title)}</p>", preformatted(lines, most=len(lines))]
+            parts += [f"<p>{code(excerpt.title)}</p>", preformatted(lines, most=len(lines))]
         return "\n".join([*filter(None, parts), f"<p>look at {self._place(step, step.step)}</p>", "</details>"])
 
     def _brief(self, step: StepState) -> str:
@@ -183,23 +184,23 @@ class _Page:
     def _place(self, step: StepState, text: str) -> str:
         """Return text as a link to the directory of a step, or as code if the address of the run is unknown."""
         if not self._url:
-            return _code(text)
+            return code(text)
         address = f"{self._url}/{quote(step.step, errors='replace')}"
-        return f'<a href="{html.escape(address)}">{_code(text)}</a>'
+        return f'<a href="{html.escape(address)}">{code(text)}</a>'
 
 
 def _head(summary: RunState) -> str:
     end = summary.finished
     verdict = _words(end.verdict if end else None, end.cause if end else None, summary.state)
-    lines = [f"<h2>{verdict}: {_code(summary.project, _LONGEST_NAME)}</h2>"]
+    lines = [f"<h2>{verdict}: {code(summary.project, _LONGEST_NAME)}</h2>"]
     counts = Counter(_standing(step, None, summary.state) for step in _cases(summary))
     missing = (summary.planned_cells or 0) - len(summary.cells)
     what = "cells" if summary.cells or missing > 0 else "commands"
-    presets = f" with {_code(', '.join(summary.presets))}" if summary.presets else ""
+    presets = f" with {code(', '.join(summary.presets))}" if summary.presets else ""
     took = f" in {duration(end.seconds)}" if end else ""
     cost = run_cost.of(summary)
-    paid = f"<br>cost: {_code(str(cost), _LONGEST_NAME)}" if cost is not None else ""
-    of_run = f"run {_code(summary.run, _LONGEST_NAME)}{presets}{took}{paid}"
+    paid = f"<br>cost: {code(str(cost), _LONGEST_NAME)}" if cost is not None else ""
+    of_run = f"run {code(summary.run, _LONGEST_NAME)}{presets}{took}{paid}"
     lines.append(f"<p>{what}: {tally(counts, missing) or 'none'}<br>{of_run}</p>")
     if end is not None and end.message and (not summary.failures or end.verdict is Verdict.CANCELLED):
         lines.append(preformatted(end.message.splitlines()))
@@ -211,7 +212,7 @@ def _attribution(summary: RunState) -> str:
         return f"<p>{_remarks.NOTHING_IN_COMMON}</p>"
     if not summary.attribution:
         return ""
-    findings = "".join(f"<li>{_code(str(finding), _LONGEST_FINDING)}</li>" for finding in summary.attribution)
+    findings = "".join(f"<li>{code(str(finding), _LONGEST_FINDING)}</li>" for finding in summary.attribution)
     return f"<p>Failed cells have in common:</p>\n<ul>{findings}</ul>"
 
 
@@ -229,8 +230,8 @@ def _has_tests(summary: RunState) -> bool:
 
 def _title(step: StepState) -> str:
     message = next((line for line in step.message.splitlines() if line.strip()), "")
-    title = f"{_words(step.verdict, step.cause, State.DEAD)}: {_code(step.name)}"
-    return f"{title} {_code(message)}" if message else title
+    title = f"{_words(step.verdict, step.cause, State.DEAD)}: {code(step.name)}"
+    return f"{title} {code(message)}" if message else title
 
 
 def _words(verdict: Verdict | None, cause: str | None, state: State) -> str:
@@ -253,21 +254,4 @@ def _why_uncounted(step: StepState) -> str:
 def _metric(metric: MetricMeasured | None) -> str:
     if metric is None:
         return ""
-    return _code(str(Metric(metric.metric, metric.value, metric.unit, metric.fault)), _LONGEST_NAME)
-
-
-def _code(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return text from outside as one line of code, truncated if it is long."""
-    line = " ".join(clean(text).split())
-    return f"<code>{html.escape(truncate(line, longest))}</code>"
-
-
-def preformatted(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
-    """Return lines from outside as a block. Line breaks are character references, so that no line ends the block."""
-    kept = without_middle(lines, most)
-    text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in kept)
-    return f"<pre>{text}</pre>" if text else ""
-
-
-def _size(text: str) -> int:
-    return len(text.encode())
+    return code(str(Metric(metric.metric, metric.value, metric.unit, metric.fault)), _LONGEST_NAME)

@@ -38,21 +38,37 @@ class VerdictChanges:
     Args:
         earlier: the run with which this run is compared.
         more: the number of rows for which the page has no room.
+        remarks: the number of known failures, flaky cells, and metrics that moved, as text; empty if there are none.
+        findings: a line for each flaky cell and each metric that moved.
     """
 
     earlier: str
     tally: str
     rows: Sequence[ChangeRow]
     more: int
+    remarks: str
+    findings: Sequence[str]
 
 
 def make(directory: Path, cards: Iterable[StepCard]) -> VerdictChanges | None:
     """Return the changes since the last run; None if the run was not compared, or if nothing changed."""
     comparison = since_last_run.read(directory)
-    if comparison is None or not comparison.has_news:
+    if comparison is None or not comparison.is_notable:
         return None
     rows = _rows(comparison, {card.step.identity: card for card in cards})
-    return VerdictChanges(comparison.earlier, comparison.tally, rows[:_MOST_ROWS], max(0, len(rows) - _MOST_ROWS))
+    return VerdictChanges(
+        comparison.earlier,
+        comparison.tally,
+        rows[:_MOST_ROWS],
+        max(0, len(rows) - _MOST_ROWS),
+        comparison.remarks,
+        first_of(_findings(comparison), _MOST_ROWS),
+    )
+
+
+def _findings(comparison: SinceLastRun) -> list[str]:
+    flaky = [f"flaky: {cell.name}: {cell.reason}" for cell in comparison.flaky]
+    return [*flaky, *(f"{change.name}: {change} {change.sparkline}" for change in comparison.metrics)]
 
 
 def _rows(comparison: SinceLastRun, cards: Mapping[str, StepCard]) -> list[ChangeRow]:

@@ -17,6 +17,7 @@ from toolbox.model.text import counted, duration, tally, truncate
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
 from toolbox.results import run_cost, since_last_run
+from toolbox.results.since_last_run import NotCompared
 from toolbox.runs import cell_owners
 from toolbox.runs.evidence_files import last_line
 from toolbox.runs.layout import RunDirectory
@@ -184,11 +185,19 @@ def _paused(summary: RunState, session: RunPaused) -> Iterator[Text]:
 
 
 def _since_last_run(summary: RunState) -> Iterator[Text]:
-    """Yield a line with the number of cells and tests that newly fail or newly pass, if there are any."""
-    comparison = since_last_run.read(summary.directory)
-    if comparison is not None and comparison.has_changes:
-        line = " ".join(clean(f"since {comparison.earlier}: {comparison.tally}").split())
-        yield Text(truncate(line, _LONGEST_LINE), style="bold")
+    """Yield the lines that compare the run with the baseline, or that say why it is not compared."""
+    found = since_last_run.find(summary.directory)
+    if isinstance(found, NotCompared):
+        yield Text(_line(str(found)), style="dim")
+    elif found is not None:
+        if found.has_changes:
+            yield Text(_line(f"since {found.earlier}: {found.tally}"), style="bold")
+        if found.remarks:
+            yield Text(_line(f"against the baseline: {found.remarks}"))
+
+
+def _line(text: str) -> str:
+    return truncate(" ".join(clean(text).split()), _LONGEST_LINE)
 
 
 def _remaining_resources(summary: RunState) -> Iterator[Text]:
