@@ -223,7 +223,7 @@ class CommentersBlock(_Model):
     @model_validator(mode="after")
     def _has_a_rule(self) -> Self:
         if not (self.write_access or self.teams or self.owners_file):
-            raise ValueError("allows nobody: add `write_access: true`, `teams` or `owners_file`")
+            raise ValueError("no account may start runs: add `write_access: true`, `teams` or `owners_file`")
         return self
 
 
