@@ -210,7 +210,7 @@ class CommentersBlock(_Model):
     """Whose comments may start runs."""
 
     write_access: bool = Field(default=True, description="people who may push to the repository")
-    teams: list[Annotated[str, StringConstraints(pattern=r"^[\w.-]+(/[\w.-]+)*$", max_length=200)]] = Field(
+    teams: list[Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*(/\w[\w.-]*)*$", max_length=200)]] = Field(
         default=[], description="the members of these teams: `ORGANIZATION/TEAM` on GitHub, groups on GitLab"
     )
     owners_file: Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]*(/[\w-][\w.-]*)*$", max_length=200)] | None = (
