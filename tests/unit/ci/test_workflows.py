@@ -20,6 +20,7 @@ from tests.fakes import github_expressions
 from toolbox.ci import workflows
 from toolbox.config.contracts.ci import Contract
 from toolbox.model.errors import UsageError
+from toolbox.model.forge_data import Commenters
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = Path(sys.executable).parent
@@ -390,3 +391,26 @@ def test_the_diff_shows_changed_and_removed_files(texts: dict[str, str], tmp_pat
     text = workflows.diff(workflows.compare(changed, tmp_path, "tpu_ci"))
     assert "-      contents: read\n+      contents: write\n" in text
     assert "-name: tpu_ci reap\n" in text
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"write_access": False}, "no account may start runs"),
+        ({"teams": ["../x"]}, "pattern"),
+        ({"teams": ["acme/a b"]}, "pattern"),
+        ({"owners_file": "/etc/passwd"}, "pattern"),
+        ({"owners_file": "../OWNERS"}, "pattern"),
+        ({"members_token": "x}} ${{"}, "pattern"),
+    ],
+)
+def test_a_wrong_list_of_commenters_is_refused(block: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Contract.model_validate({"commenters": block})
+
+
+def test_people_with_write_access_may_comment_by_default() -> None:
+    assert Contract.model_validate({}).allowed_commenters == Commenters()
+    block = {"write_access": False, "teams": ["acme/performance"], "owners_file": "ci/OWNERS"}
+    allowed = Contract.model_validate({"commenters": block}).allowed_commenters
+    assert allowed == Commenters(write_access=False, teams=("acme/performance",), owners_file="ci/OWNERS")

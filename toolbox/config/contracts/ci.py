@@ -271,7 +271,7 @@ class CommentersBlock(_Model):
     """Whose comments may start runs."""
 
     write_access: bool = Field(default=True, description="people who may push to the repository")
-    teams: list[Annotated[str, StringConstraints(pattern=r"^[\w.-]+(/[\w.-]+)*$", max_length=200)]] = Field(
+    teams: list[Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*(/\w[\w.-]*)*$", max_length=200)]] = Field(
         default=[], description="the members of these teams: `ORGANIZATION/TEAM` on GitHub, groups on GitLab"
     )
     owners_file: Annotated[str, StringConstraints(pattern=r"^[\w-][\w.-]*(/[\w-][\w.-]*)*$", max_length=200)] | None = (
@@ -284,7 +284,7 @@ class CommentersBlock(_Model):
     @model_validator(mode="after")
     def _has_a_rule(self) -> Self:
         if not (self.write_access or self.teams or self.owners_file):
-            raise ValueError("allows nobody: add `write_access: true`, `teams` or `owners_file`")
+            raise ValueError("no account may start runs: add `write_access: true`, `teams` or `owners_file`")
         return self
 
 
