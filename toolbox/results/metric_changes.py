@@ -1,7 +1,9 @@
 """Finds the metrics of a run that differ from the baseline.
 
 The value of the run is compared with the latest values of the current level of the baseline by the test of
-`comparison`, which limits the share of false alarms among all metrics of the run.
+`comparison`, which limits the share of false alarms among all metrics of the run. The test needs the level and the
+noise of the baseline, which take milliseconds per metric. So a value between the smallest and the largest of the latest
+values is not tested, but is counted among the tests.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from sqlalchemy import Connection, select
 from toolbox.model.bounds import Bound
 from toolbox.results import changes, comparison, histories, queries
 from toolbox.results.baseline_findings import MOST_VALUES, MetricChange
-from toolbox.results.comparison import Change, Comparison
+from toolbox.results.comparison import FALSE_DISCOVERIES, Change, Comparison
 from toolbox.results.earlier_results import EarlierRun
 from toolbox.results.queries import Filter
+from toolbox.results.segmentation import SHORTEST
 from toolbox.results.series import Series
 from toolbox.results.tables import Run
 
@@ -56,21 +59,22 @@ def of(
     """
     run: Any = connection.execute(select(Run.project, Run.started).where(Run.id == row)).one()
     now = {_key(each): each for each in queries.series(connection, Filter(run.project, run=row))}
-    earlier = _histories(connection, run, runs[:MOST_RUNS], now) if now and runs else {}
+    before = _before(connection, run, runs[:MOST_RUNS], now) if now and runs else {}
+    earlier = {key: _history(whole) for key, whole in before.items() if _is_unusual(now[key], whole)}
     compared = comparison.compare(
         [history.latest for history in earlier.values()],
         [now[key] for key in earlier],
         [history.earlier for history in earlier.values()],
     )
-    moved = [each for each in compared if each.change in _MOVED]
+    moved = [each for each in compared if each.change in _MOVED and _is_certain(each, len(before) / len(earlier))]
     found = [_change(each, earlier[_key(each.series)].whole, bounds) for each in moved]
     order = {id(change): _MOVED.index(each.change) for change, each in zip(found, moved, strict=True)}
     return sorted(found, key=lambda change: (order[id(change)], change.name, change.metric))
 
 
-def _histories(
+def _before(
     connection: Connection, run: Any, runs: Sequence[EarlierRun], now: Mapping[_Key, Series]
-) -> dict[_Key, _History]:
+) -> dict[_Key, Series]:
     """Return the values of the metrics of a run in the baseline, without metrics that the baseline does not have."""
     names = {(each.run, each.started) for each in runs}
     oldest = min(each.started for each in runs)
@@ -79,8 +83,24 @@ def _histories(
     for series in queries.series(connection, selection):
         indices = [index for index, each in enumerate(series.runs) if (each.run, each.started) in names]
         if indices and (key := _key(series)) in now:
-            found[key] = _history(series.at(indices))
+            found[key] = series.at(indices)
     return found
+
+
+def _is_unusual(now: Series, before: Series) -> bool:
+    """Return whether the latest value is out of the range of the latest values of the shortest level."""
+    latest = before.values[-SHORTEST:]
+    return not latest.min() <= now.values[-1] <= latest.max()
+
+
+def _is_certain(compared: Comparison, share: float) -> bool:
+    """Return whether a change remains certain if all metrics are counted as tests.
+
+    Args:
+        share: the number of all metrics per metric that was tested.
+    """
+    p_value = compared.adjusted_p_value
+    return p_value is None or p_value * share <= FALSE_DISCOVERIES
 
 
 def _history(whole: Series) -> _History:

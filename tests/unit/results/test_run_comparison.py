@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,6 +137,23 @@ def test_a_metric_is_compared_with_the_current_level_of_the_baseline(nightly: Ni
     nightly.times(*NOISE, *(2 * value for value in NOISE))
     (change,) = nightly.compare(nightly.run({"x=a": Tried(metrics={"time": 1.0})}, **PULL_REQUEST)).metrics
     assert (change.word, round(change.before, 1)) == ("better", 2.0)
+
+
+def test_a_value_of_an_earlier_level_is_a_regression(nightly: Nightly) -> None:
+    nightly.times(*NOISE, *(value / 2 for value in NOISE[:6]))
+    (change,) = nightly.compare(nightly.run({"x=a": Tried(metrics={"time": 1.0})}, **PULL_REQUEST)).metrics
+    assert (change.word, round(change.before, 1)) == ("worse", 0.5)
+
+
+def test_among_many_metrics_noise_is_rarely_a_regression(nightly: Nightly) -> None:
+    random = np.random.default_rng(7)
+
+    def cells() -> dict[str, Tried]:
+        return {f"x={number}": Tried(metrics={"time": 1 + 0.01 * random.standard_normal()}) for number in range(300)}
+
+    for _ in range(15):
+        nightly.run(cells())
+    assert len(nightly.compare(nightly.run(cells(), **PULL_REQUEST)).metrics) <= 1
 
 
 def test_the_bound_in_force_is_shown(nightly: Nightly) -> None:
