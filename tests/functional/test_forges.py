@@ -551,7 +551,7 @@ def test_a_comment_cannot_change_the_pinned_revision(project: Workspace) -> None
     flags = [f"--project={PROJECT}", "--workflow=on_comment", f"--revision={'a' * 40}"]
     outcome = project.run("ci", "run", *flags, f"--text=/test {PROJECT}\n/var revision: {'b' * 40}")
     assert outcome.exit_code == 2, str(outcome)
-    assert "a comment may not change `revision`" in outcome.stderr
+    assert "a comment may never change `revision`" in outcome.stderr
     assert project.run("ci", "run", *flags, f"--text=/test {PROJECT}").exit_code == 0
     assert configuration(project)["revision"] == "a" * 40
 

@@ -125,8 +125,3 @@ def test_a_workflow_whose_cells_run_on_the_runner_cannot_show_its_progress(grid:
         "(target `far`)"
     ) in outcome.stderr
     assert not (grid.root / ".github").exists()
-
-
-def test_progress_needs_the_number_of_the_pull_request(grid: Grid) -> None:
-    outcome = configure(grid).workspace.run("ci", "run", "--text=/test grid", "--progress=on_demand")
-    assert (outcome.exit_code, "--progress needs --pull_request=NUMBER" in outcome.stderr) == (2, True)

@@ -108,11 +108,23 @@ def end(
     project: Workspace, server: github.Server | None, *, permissions: dict[str, str] | None = None, revision: str
 ) -> Outcome:
     """Call `ci comment` as the job `report` does; without a server, there is no token."""
-    variables = {"GITHUB_REPOSITORY": "owner/name", "GITHUB_RUN_ID": "77", "GH_TOKEN": ""}
+    author = {"user": {"login": "alice"}, "created_at": "2026-11-26T00:00:00Z"}
+    comment = {"id": 7, "body": "/test small", **author}
+    event = {"action": "created", "comment": comment, "issue": {"number": PULL_REQUEST, "pull_request": {}}}
+    file = project.directory / "event.json"
+    file.write_text(json.dumps(event))
+    variables = {
+        "GH_TOKEN": "",
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": "issue_comment",
+        "GITHUB_EVENT_PATH": str(file),
+        "GITHUB_REPOSITORY": "owner/name",
+        "GITHUB_RUN_ID": "77",
+    }
     if server is not None:
         granted = permissions or {"pull_requests": "write", "statuses": "write", "checks": "write"}
         variables |= {"GITHUB_API_URL": server.url, "GH_TOKEN": server.add_token(**granted)}
-    flags = ["--result=failure", f"--pull_request={PULL_REQUEST}", f"--revision={revision}"]
+    flags = ["--result=failure", f"--revision={revision}"]
     return project.run("ci", "comment", "small", "on_demand", *flags, env=variables)
 
 
@@ -174,7 +186,8 @@ def test_without_a_token_the_report_is_in_files(project: Workspace) -> None:
     directory = Path(outcome.stdout.strip())
     assert directory == project.artifacts / "pull_request_report"
     text = (directory / "comment.md").read_text()
-    assert text.startswith("<!-- topgallant-run: small/on_demand/77 -->\n**Topgallant**: `small` did not pass")
+    assert text.startswith("<!-- topgallant-run: small/on_demand/77 -->\n<!-- topgallant-retest")
+    assert "**Topgallant**: `small` did not pass" in text
     (created,) = json.loads((directory / "check_run.json").read_text())
     assert (created["head_sha"], created["conclusion"]) == ("5" * 40, "failure")
     assert json.loads((directory / "status.json").read_text())["state"] == "failure"
