@@ -340,6 +340,23 @@ def test_several_tests_of_a_comment_have_their_reports(project: Workspace, runne
     assert "<h2>passed" in text
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_the_description_of_a_pull_request_is_read_only_if_the_configuration_says_so(
+    project: Workspace, runner: Runner, *, is_read: bool
+) -> None:
+    file = project.directory / "config/small.yaml"
+    content = yaml.safe_load(file.read_text())
+    content["ci"]["read_description"] = is_read
+    file.write_text(yaml.safe_dump(content))
+    runner.server.issue(PULL_REQUEST).body = "Faster kernels.\n/var greeting: hello\n/skip post_cleanup"
+    jobs = run_comment(project, runner, "/test small\n")
+    assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
+    (run,) = (runner.home / "uploaded/1").glob("small/*")
+    assert (yaml.safe_load((run / "config.yaml").read_text())["greeting"] == "hello") == is_read
+    names = {status.context for status in runner.server.statuses(head(runner))}
+    assert names == ({"small on_demand (partial)"} if is_read else {"small on_demand"})
+
+
 def test_the_comment_shows_the_plan_before_anything_runs(project: Workspace, runner: Runner) -> None:
     runner.failing = ("google-github-actions/auth",)  # the run does not begin
     jobs = run_comment(project, runner, "/test small\n/var greeting: <b>hi</b>\n")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from toolbox.ci import comment_runs, comment_texts, refusals, retest_records, run_comment, slash
+from toolbox.ci import comment_runs, comment_texts, refusals, retest_records, run_comment
 from toolbox.ci.comment_job import Job
 from toolbox.ci.comment_runs import CommentRun, Settings
 from toolbox.ci.earlier_runs import EarlierRun
@@ -23,7 +23,6 @@ from toolbox.model.errors import InfrastructureError, UsageError, describe
 from toolbox.model.foreign_text import clean
 from toolbox.model.forge_data import CommentAction
 from toolbox.model.text import abbreviated
-from toolbox.system import places
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ def requested(job: Job, settings: Settings) -> list[CommentRun]:
     Raises:
         UsageError: the comment is wrong.
     """
-    comment, faults = slash.read(job.text, places.projects())
+    comment, faults = job.request
     if comment.retest and settings.earlier is None:
         raise UsageError("/retest needs what `ci pin` printed: pass it with --retest")
     return comment_runs.of(comment, settings, faults)
@@ -74,7 +73,7 @@ def admit(job: Job, override_files: Sequence[Path] = ()) -> Admission:
     if job.event.action is not CommentAction.CREATED:
         log.info("the comment was %s: nothing runs", job.event.action.value)
         return Admission(Decision.IGNORE)
-    comment, faults = slash.read(job.text, places.projects())
+    comment, faults = job.request
     if not _concerns(comment, job.part.project, job.text, has_faults=bool(faults)):
         log.info("the comment does not request the project %s", job.part.project)
         return Admission(Decision.IGNORE)

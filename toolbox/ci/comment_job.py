@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from toolbox.ci import addressed_commands, comment_files, run_comment
+from toolbox.ci import addressed_commands, comment_files, run_comment, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.earlier_runs import EarlierRun
+from toolbox.ci.refusals import Fault
 from toolbox.ci.run_comment import WorkflowPart
+from toolbox.ci.slash import CommentRequest
 from toolbox.config.contracts.ci import Contract, Workflow
 from toolbox.extensions.protocols import Forge, PullRequests
 from toolbox.model.errors import UsageError
@@ -24,6 +26,7 @@ from toolbox.model.text import abbreviated
 from toolbox.orchestration import projects
 from toolbox.orchestration import request as run_requests
 from toolbox.orchestration.request import RunRequest
+from toolbox.system import places
 
 _MOST_EVENTS: Final = 20
 _URL_CHARACTERS: Final = ":/?#@!$&*+,;=%~"  # without brackets, which would end a link of Markdown
@@ -80,6 +83,25 @@ class Job:
         event = self.event
         return event.text if event.job is None else addressed_commands.for_job(event.text, event.job)
 
+    @cached_property
+    def request(self) -> tuple[CommentRequest, list[Fault]]:
+        """What the comment requests, and its faults.
+
+        Raises:
+            UsageError: the comment or the description is too large.
+        """
+        return slash.read(self.text, places.projects(), self.description)
+
+    @property
+    def status_part(self) -> WorkflowPart:
+        """The workflow, with what its commit status must say."""
+        return replace(self.part, is_partial=self.request[0].is_partial)
+
+    @property
+    def description(self) -> str:
+        """The description of the pull request; empty if the configuration does not say that it is read."""
+        return self.event.description if self.block.read_description else ""
+
     def settings(
         self,
         revision: str | None,
@@ -131,7 +153,7 @@ class Job:
             InfrastructureError: the forge refused the request.
         """
         if self.event.pull_request is not None and revision is not None:
-            run_comment.set_status(self.pull_requests, revision, self.part, state, description)
+            run_comment.set_status(self.pull_requests, revision, self.status_part, state, description)
 
 
 def of_events(

@@ -40,12 +40,15 @@ class WorkflowPart:
         workflow: the name of the workflow in the configuration.
         run: the id of the run of the CI system, which is the same in all its attempts.
         url: the page of the run; empty if there is none.
+        is_partial: whether the run leaves out a part of the tests. Its commit status has another name, so that a
+            partial run never fulfils a required check.
     """
 
     project: str
     workflow: str
     run: str
     url: str
+    is_partial: bool = False
 
     @property
     def marker(self) -> str:
@@ -124,7 +127,8 @@ def set_status(
 
 def status_of(part: WorkflowPart, state: CommitState, description: str) -> CommitStatus:
     """Return the commit status of a workflow."""
-    return CommitStatus(state, f"{part.project} {part.workflow}", description, part.url)
+    name = f"{part.project} {part.workflow}{' (partial)' if part.is_partial else ''}"
+    return CommitStatus(state, name, description, part.url)
 
 
 def marker_of(comment: PostedComment) -> str:

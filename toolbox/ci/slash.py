@@ -22,7 +22,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final
 
 import yaml
@@ -35,6 +36,7 @@ from toolbox.model.nearest import did_you_mean, nearest
 from toolbox.model.text import abbreviated
 
 COMMANDS: Final = ("test", "var", "skip", "only", "cells", "cluster", "quarantine", "retest", "cancel", "help")
+_DESCRIBED: Final = frozenset({"var", "skip", "only", "cells", "cluster"})
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nEach")[0]
 _LONGEST: Final = 1 << 16  # the largest number of characters in a comment
 _MOST_COMMANDS: Final = 200
@@ -126,6 +128,11 @@ class CommentRequest:
     cancel: bool = False
     help: bool = False
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether a run leaves out phases or cells, or does not count the verdicts of some cells."""
+        return bool(self.retest) or any(test.skip or test.only or test.cells or test.quarantine for test in self.tests)
+
 
 def parse(text: str, projects: Collection[str]) -> CommentRequest:
     """Parse the slash commands of a comment.
@@ -141,15 +148,21 @@ def parse(text: str, projects: Collection[str]) -> CommentRequest:
     return request
 
 
-def read(text: str, projects: Collection[str]) -> tuple[CommentRequest, list[Fault]]:
+def read(text: str, projects: Collection[str], description: str = "") -> tuple[CommentRequest, list[Fault]]:
     """Return the slash commands of a comment without the wrong ones, and the faults of the wrong ones.
 
+    Args:
+        description: the description of the pull request. Its commands from /var to /cluster apply to every test of the
+            comment, unless the comment says something else. Its other commands are ignored.
+
     Raises:
-        UsageError: the comment is too large.
+        UsageError: the comment or the description is too large.
     """
-    if len(text) > _LONGEST:
-        raise UsageError(f"the comment has {len(text)} characters, but at most {_LONGEST} are allowed")
+    for name, content in (("comment", text), ("description", description)):
+        if len(content) > _LONGEST:
+            raise UsageError(f"the {name} has {len(content)} characters, but at most {_LONGEST} are allowed")
     reader = _Reader(projects)
+    reader.read_description(description)
     for count, line in enumerate(_lines(text), start=1):
         if count > _MOST_COMMANDS:
             raise UsageError(f"the comment has more than {_MOST_COMMANDS} commands: write several comments")
@@ -200,11 +213,24 @@ class _Reader:
     def __init__(self, projects: Collection[str]) -> None:
         self.faults: list[Fault] = []
         self._projects = projects
+        self._described = _Details()
+        self._faults_of_description: list[Fault] = []
         self._common = _Details()
         self._current = self._common
         self._tests: list[_Test] = []
         self._retests: dict[RetestRequest, None] = {}
         self._cancel = self._help = False
+
+    def read_description(self, text: str) -> None:
+        """Read the commands of the description of a pull request. Their faults belong to no line of the comment."""
+        self._current = self._described
+        for line in islice(_lines(text), _MOST_COMMANDS):
+            if line.name in _DESCRIBED:
+                try:
+                    self._read_detail(replace(line, number=0))
+                except ValueError as error:
+                    self._faults_of_description.append(Fault(0, f"the description of the pull request: {error}"))
+        self._current = self._common
 
     def read(self, line: Line) -> None:
         """Read one command, or raise a `ValueError` that says what is wrong with it."""
@@ -231,6 +257,8 @@ class _Reader:
         if self._current is self._common and self._common.lines:
             (command, _), number = min(self._common.lines.items(), key=lambda item: item[1])
             self.faults.append(Fault(number, f"/{command} applies to a /test, but there is none: add /test PROJECT"))
+        if self._tests:
+            self.faults += self._faults_of_description
         tests = tuple(self._request_of(test) for test in self._tests)
         return CommentRequest(tests, tuple(self._retests), self._cancel, self._help)
 
@@ -293,7 +321,7 @@ class _Reader:
         details.lines |= {(line.name, argument): line.number for argument in arguments}
 
     def _request_of(self, test: _Test) -> TestRequest:
-        details = test.details.over(self._common)
+        details = test.details.over(self._common).over(self._described)
         if details.skip and details.only:
             number = max(details.lines["skip", ""], details.lines["only", ""])
             self.faults.append(Fault(number, "/skip and /only cannot be used together"))

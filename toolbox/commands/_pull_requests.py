@@ -138,7 +138,7 @@ def _show_end(job: Job, result: str, revision: str | None, directories: Sequence
     unpassed = _ended_runs.unpassed(runs) if len(runs) == len(directories) else None
     report, labels = _ended_runs.markdown(runs), job.workflow.result_labels
     lines = _ended_runs.named_lines(runs, _files(job, revision))
-    end = RunEnd(job.part, result, revision, report, lines, labels, unpassed)
+    end = RunEnd(job.status_part, result, revision, report, lines, labels, unpassed)
     try:
         return run_end.publish(job, end)
     except MissingToken as error:

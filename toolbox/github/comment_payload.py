@@ -29,6 +29,7 @@ class _Comment(BaseModel):
 class _Issue(BaseModel):
     number: _Number
     pull_request: dict[str, object] | None = None
+    body: Annotated[str, Field(max_length=1 << 20)] | None = None
 
 
 class Payload(BaseModel):
@@ -56,5 +57,6 @@ def read(variable: str) -> list[CommentEvent]:
         id=comment.id,
         created=comment.created_at,
         action=payload.action,
+        description=payload.issue.body or "",
     )
     return [event]

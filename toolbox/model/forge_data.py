@@ -34,6 +34,7 @@ class CommentEvent:
         revision: the revision that the CI system has pinned for the job; None if it pins no revision.
         job: the name by which `/test JOB` addresses this job, if the comment may also contain commands for other jobs
             and programs; None if all of its commands are for this job.
+        description: the description of the pull request at the time of the event; empty if the event does not have it.
     """
 
     text: str
@@ -44,6 +45,7 @@ class CommentEvent:
     action: CommentAction = CommentAction.CREATED
     revision: str | None = None
     job: str | None = None
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from toolbox.github.pull_requests import GitHubPullRequests
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.forge_data import CommentEvent, NamedLine
 
-PART = WorkflowPart("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
+PART = WorkflowPart("training_e2e", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
 LABELS = ResultLabels(passed="good", failed="bad")
 
 
@@ -40,7 +40,8 @@ class JobForge(Forge):
 
 def job(server: github.Server, **permissions: str) -> Job:
     token = server.add_token(**{"pull_requests": "write", "statuses": "write", "checks": "write", **permissions})
-    return Job(JobForge(GitHubApi("owner/name", token, server.url)), CommentEvent("/test small", "alice", 1), PART)
+    event = CommentEvent("/test training_e2e", "alice", 1)
+    return Job(JobForge(GitHubApi("owner/name", token, server.url)), event, PART)
 
 
 def revision(server: github.Server) -> str:
@@ -52,7 +53,7 @@ def test_the_end_is_shown_in_four_ways(server: github.Server) -> None:
     address = run_end.publish(job(server), end)
     (comment,) = server.comments(1)
     assert str(comment.id) in address
-    assert "`small` did not pass" in (comment.body or "")
+    assert "`training_e2e` did not pass" in (comment.body or "")
     assert [status.state for status in server.statuses(revision(server))] == ["failure"]
     assert [run.conclusion for run in server.check_runs(revision(server))] == ["failure"]
     assert [label.name for label in server.issue(1).labels] == ["bad"]

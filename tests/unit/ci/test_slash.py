@@ -144,6 +144,44 @@ def test_fenced_blocks_are_ignored(text: str) -> None:
     assert parse(text) == CommentRequest()
 
 
+DESCRIPTION = "Faster kernels.\n/var a: 1\n/cells x=1\n/test q\n/cancel\n/quarantine y broken"
+
+
+def test_a_description_applies_to_every_test_unless_the_comment_says_otherwise() -> None:
+    request, faults = slash.read("/test p\n/cells x=2\n/test p fast", ["p"], DESCRIPTION)
+    assert not faults
+    first, second = request.tests
+    assert (first.overrides, first.cells, first.quarantine) == ({"a": 1}, ("x=2",), ())
+    assert (second.overrides, second.cells) == ({"a": 1}, ("x=1",))
+    assert not request.cancel
+
+
+def test_a_description_does_not_matter_to_a_comment_without_a_test() -> None:
+    assert slash.read("/cancel", ["p"], "/var a\n/cells x") == (CommentRequest(cancel=True), [])
+
+
+def test_a_fault_of_the_description_is_named() -> None:
+    _, faults = slash.read("/test p", ["p"], "/var a")
+    assert [str(fault) for fault in faults] == ["the description of the pull request: /var: 'a' is not `path: value`"]
+    with pytest.raises(UsageError, match="the description has 70000 characters"):
+        slash.read("/test p", ["p"], "x" * 70_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_partial"),
+    [
+        ("/test p\n/var a: 1", False),
+        ("/test p\n/skip test", True),
+        ("/test p\n/only test", True),
+        ("/cells x\n/test p", True),
+        ("/test p\n/quarantine x broken", True),
+        ("/retest p", True),
+    ],
+)
+def test_a_comment_may_request_a_part_of_the_tests(text: str, *, is_partial: bool) -> None:
+    assert slash.parse(text, ["p"]).is_partial == is_partial
+
+
 @pytest.mark.parametrize("mark", ["    ```", "\u00a0```", "\v```"])
 def test_a_line_that_markdown_does_not_read_as_a_fence_closes_no_block(mark: str) -> None:
     assert not slash.parse(f"```\n{mark}\n/test p\n```", ["p"]).tests

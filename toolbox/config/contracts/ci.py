@@ -318,6 +318,11 @@ class Contract(BaseModel):
         default={}, description="the clusters that `/cluster NAME` of a comment may select, by name"
     )
     commenters: CommentersBlock = CommentersBlock()
+    read_description: bool = Field(
+        default=False,
+        description="whether the commands from /var to /cluster in the description of a pull request apply to every "
+        "/test in its comments",
+    )
     github: GitHub = GitHub()
     workflows: dict[WorkflowName, Workflow] = Field(default={}, description="the workflow files by name")
     export: Export = Export()
