@@ -125,3 +125,9 @@ def test_a_workflow_whose_cells_run_on_the_runner_cannot_show_its_progress(grid:
         "(target `far`)"
     ) in outcome.stderr
     assert not (grid.root / ".github").exists()
+
+
+def test_a_workflow_with_shards_cannot_show_its_progress(grid: Grid) -> None:
+    outcome = configure(grid).workspace.run("ci", "workflows", "grid", "--shards=2")
+    assert outcome.exit_code == 2, str(outcome)
+    assert "ci.workflows.on_demand: `progress` shows the run of one job: set `shards: 1`" in outcome.stderr

@@ -26,7 +26,7 @@ from toolbox.model.text import abbreviated
 from toolbox.orchestration import projects
 from toolbox.orchestration import request as run_requests
 from toolbox.orchestration.request import RunRequest
-from toolbox.system import places
+from toolbox.system import places, redaction
 
 _MOST_EVENTS: Final = 20
 _URL_CHARACTERS: Final = ":/?#@!$&*+,;=%~"  # without brackets, which would end a link of Markdown
@@ -122,9 +122,8 @@ class Job:
             raise UsageError(f"{abbreviated(clean(revision))} is not a full commit: use what `ci pin` printed")
         trusted = {field: revision} if field is not None and revision is not None else {}
         presets, choices = self.workflow.presets, self.workflow.comment_presets
-        return Settings(
-            self.part.project, presets, choices, override_files, trusted, self.artifact_dir, earlier, self.shard
-        )
+        places_and_parts = (self.artifact_dir, earlier, self.shard, self.event.created)
+        return Settings(self.part.project, presets, choices, override_files, trusted, *places_and_parts)
 
     def is_allowed(self) -> bool:
         """Return whether the author of the comment may start runs. The CI system decides about jobs started by hand.
@@ -142,6 +141,7 @@ class Job:
         Raises:
             InfrastructureError: the forge refused a request.
         """
+        text = redaction.current()(text)
         if self.event.pull_request is None:
             return str(comment_files.write(self.part, text, self.artifact_dir))
         return run_comment.publish(self.pull_requests, self.event.pull_request, self.part, text)

@@ -52,6 +52,7 @@ class Settings:
         artifact_dir: the directory of the runs; None for the default directory.
         earlier: what `/retest` repeats; None to repeat what did not pass in the newest run in the directory.
         shard: the part of the cells of each run; None for all cells.
+        time: when the comment was created; None for now.
     """
 
     project: str | None = None
@@ -62,6 +63,7 @@ class Settings:
     artifact_dir: Path | None = None
     earlier: Sequence[EarlierRun] | None = None
     shard: tuple[int, int] | None = None
+    time: dt.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,9 @@ def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault
         if len(faults) > _MOST_FAULTS:
             break
     for retest in comment.retest:
-        runs += _Checker(retest.line, settings, faults).retest(retest)
+        for run in _Checker(retest.line, settings, faults).retest(retest):
+            if run is None or all(run.request != other.request for other in runs if other is not None):
+                runs.append(run)
     refusals.raise_for(faults)
     return [_placed(run, position, settings) for position, run in enumerate(runs, start=1) if run is not None]
 
@@ -118,6 +122,7 @@ class _Checker:
         self._line = line
         self._settings = settings
         self._faults = faults
+        self._ids: dict[tuple[str, str], frozenset[str]] = {}
 
     def test(self, test: TestRequest) -> CommentRun | None:
         """Return the run that a test requests; None if it has faults."""
@@ -157,6 +162,8 @@ class _Checker:
         except UsageError as error:
             self._add(str(error))
             return []
+        if retest.project is not None:
+            runs = [past for past in runs if past.project == retest.project]
         if not runs:
             self._add("/retest: everything passed in the newest run, so there is nothing to repeat: use /test")
         return [self._repeated(past) for past in runs]
@@ -333,17 +340,24 @@ class _Checker:
         if len(matching) > _MOST_QUARANTINED:
             self._add(f"/quarantine: {len(matching)} cells match, but at most {_MOST_QUARANTINED} are allowed", line)
             return []
-        expires = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=_QUARANTINE_DAYS)
+        began = self._settings.time or dt.datetime.now(dt.UTC)  # the same for all shards, also if one is repeated
+        expires = began.astimezone(dt.UTC).date() + dt.timedelta(days=_QUARANTINE_DAYS)
         ids = {combination.id for combination in matching}
         entries = []
-        others = {tuple(other.labels.items()) for other in combinations if other.id not in ids}
         for combination in matching:
             when = dict(combination.labels)
-            if tuple(combination.labels.items()) in others:
+            if set(self._with_labels(when, combinations)) - ids:
                 self._add(f"/quarantine: other cells have the same labels as `{combination.name}`", line)
                 return []
             entries.append({"when": when, "reason": quarantine.reason, "owner": _OWNER, "expires": expires})
         return entries
+
+    def _with_labels(self, when: Mapping[str, str], combinations: Sequence[Combination]) -> Iterable[str]:
+        """Return the ids of the combinations that match labels. Each label is compared with each combination once."""
+        for axis, label in when.items() - self._ids.keys():
+            self._ids[axis, label] = frozenset(each.id for each in combinations if axes.matches({axis: label}, each))
+        sets = [self._ids[item] for item in when.items()]
+        return frozenset.intersection(*sets) if sets else frozenset()
 
 
 def _presets(known: Configuration) -> list[str]:

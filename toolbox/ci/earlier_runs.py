@@ -118,12 +118,14 @@ def of(state: RunState) -> EarlierRun | None:
     Raises:
         DamagedFile: the request of the run cannot be read.
     """
-    cells = RunDirectory(state.directory).read_plan().get("cells")
-    if not isinstance(cells, list):
+    plan = RunDirectory(state.directory).read_plan()
+    cells, lost = plan.get("cells"), plan.get("lost", [])
+    if not isinstance(cells, list) or not isinstance(lost, list):
         has_passed = state.finished is not None and state.finished.verdict.is_pass
         return None if has_passed else EarlierRun(state.directory.name, RunRequest.read(state.directory), None)
     passed = {step.identity for step in state.cells if step.verdict is not None and step.verdict.is_pass}
-    unpassed = tuple(identity for identity in _ids(cells) if identity not in passed)
+    planned = (*_ids(cells), *_ids([{"id": identity} for identity in lost]))  # a lost shard has run no cell
+    unpassed = tuple(identity for identity in planned if identity not in passed)
     return EarlierRun(state.directory.name, RunRequest.read(state.directory), unpassed) if unpassed else None
 
 

@@ -23,6 +23,7 @@ from toolbox.system import filesystem
 LONGEST: Final = 12_000
 """The largest number of characters of a record."""
 _UNFINISHED: Final = "null"
+_TOO_LARGE: Final = '"too large"'
 _LINE = re.compile(r"<!-- topgallant-retest: (?P<json>.*) -->")
 _MOST_RUNS: Final = 20
 # These characters could end the Markdown comment.
@@ -53,7 +54,7 @@ def line(runs: Sequence[EarlierRun] | None) -> str:
         runs: what did not pass; None if the runs have not ended.
     """
     text = _UNFINISHED if runs is None else encoded(runs)
-    return f"<!-- topgallant-retest: {text if len(text) <= LONGEST else _UNFINISHED} -->"
+    return f"<!-- topgallant-retest: {text if len(text) <= LONGEST else _TOO_LARGE} -->"
 
 
 def encoded(runs: Sequence[EarlierRun]) -> str:
@@ -76,6 +77,8 @@ def decoded(text: str) -> list[EarlierRun]:
     """
     if text == _UNFINISHED:
         raise UsageError("/retest: the newest run has not ended, or left no results: use /test")
+    if text == _TOO_LARGE:
+        raise UsageError("/retest: too many cells of the newest run did not pass: use /test")
     try:
         return [_decoded(run) for run in _RUNS.validate_json(text)]
     except (ValidationError, ValueError):

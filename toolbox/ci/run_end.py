@@ -1,6 +1,6 @@
 """Shows how a workflow run ended: by its comment, a commit status, a check run and labels; or by files with the same.
 
-Only the comment is necessary. If the forge refuses something else, a warning says so, and the rest is shown.
+The status and the comment are necessary. If the forge refuses something else, a warning says so, and the rest is shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from toolbox.extensions.protocols import ReportingPullRequests
 from toolbox.github import check_runs
 from toolbox.model.errors import InfrastructureError, describe
 from toolbox.model.forge_data import CommitReport, NamedLine, ResultLabel
-from toolbox.system import filesystem
+from toolbox.system import filesystem, redaction
 
 log = logging.getLogger(__name__)
 
@@ -69,15 +69,15 @@ class RunEnd:
         if self.revision is None:
             return None
         part, title = self.part, f"{self.part.project} {comment_texts.status(self.result)[1]}"
-        name = f"{part.project} {part.workflow} report"
+        name = f"{part.project} {part.workflow} report{' (partial)' if part.is_partial else ''}"
         return CommitReport(
             self.revision, name, part.marker, title, self.result, self.report, part.url, tuple(self.lines)
         )
 
     @property
     def label(self) -> ResultLabel | None:
-        """The label that the pull request gets; None if it gets none."""
-        if self.labels is None:
+        """The label that the pull request gets; None if it gets none, as after a partial run that passed."""
+        if self.labels is None or (self.part.is_partial and self.has_passed):
             return None
         names = (self.labels.passed, self.labels.failed)
         added, other = names if self.has_passed else reversed(names)
@@ -89,10 +89,10 @@ def publish(job: Job, end: RunEnd) -> str:
 
     Raises:
         UsageError: the forge needs something that the environment does not have.
-        InfrastructureError: the forge refused the comment or the status.
+        InfrastructureError: the forge refused the status or the comment.
     """
+    job.set_status(end.revision, *comment_texts.status(end.result))  # first, because a branch may require the status
     address = job.publish(end.comment)
-    job.set_status(end.revision, *comment_texts.status(end.result))
     number = job.event.pull_request
     if number is None or not isinstance(pull_requests := job.pull_requests, ReportingPullRequests):
         return address
@@ -115,7 +115,8 @@ def write(directory: Path, end: RunEnd) -> Path:
     if (label := end.label) is not None:
         contents[LABELS] = {"add": [label.name], "remove": [label.other]}
     filesystem.make_directory(directory)
-    filesystem.write_text(directory / COMMENT, run_comment.body_of(end.part, end.comment))
+    comment = redaction.current()(end.comment)
+    filesystem.write_text(directory / COMMENT, run_comment.body_of(end.part, comment))
     for name, content in contents.items():
         filesystem.write_text(directory / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return directory

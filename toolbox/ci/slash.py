@@ -36,11 +36,12 @@ from toolbox.model.nearest import did_you_mean, nearest
 from toolbox.model.text import abbreviated
 
 COMMANDS: Final = ("test", "var", "skip", "only", "cells", "cluster", "quarantine", "retest", "cancel", "help")
+_MATRIX: Final = re.compile(r"\s*matrix\b")  # an override of the matrix may leave out cells
 _DESCRIBED: Final = frozenset({"var", "skip", "only", "cells", "cluster"})
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nEach")[0]
 _LONGEST: Final = 1 << 16  # the largest number of characters in a comment
 _MOST_COMMANDS: Final = 200
-_MOST_TESTS: Final = 20
+MOST_TESTS: Final = 20
 _MOST_PATTERNS: Final = 100  # of cells, in a test: each pattern is compared with each cell
 _LONGEST_WORD: Final = 300
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
@@ -130,8 +131,11 @@ class CommentRequest:
 
     @property
     def is_partial(self) -> bool:
-        """Whether a run leaves out phases or cells, or does not count the verdicts of some cells."""
-        return bool(self.retest) or any(test.skip or test.only or test.cells or test.quarantine for test in self.tests)
+        """Whether a run may leave out phases or cells, or not count the verdicts of some cells."""
+        return bool(self.retest) or any(
+            test.skip or test.only or test.cells or test.quarantine or any(map(_MATRIX.match, test.overrides))
+            for test in self.tests
+        )
 
 
 def parse(text: str, projects: Collection[str]) -> CommentRequest:
@@ -264,8 +268,8 @@ class _Reader:
 
     def _read_test(self, line: Line) -> None:
         self._current = _Details(lines={("test", ""): line.number})
-        if len(self._tests) == _MOST_TESTS:
-            raise ValueError(f"a comment may have at most {_MOST_TESTS} tests: write another comment")
+        if len(self._tests) == MOST_TESTS:
+            raise ValueError(f"a comment may have at most {MOST_TESTS} tests: write another comment")
         words = _words(line, "the name of a project")
         job = self._job(words)
         first = 1 if job is None else 2
@@ -321,7 +325,11 @@ class _Reader:
         details.lines |= {(line.name, argument): line.number for argument in arguments}
 
     def _request_of(self, test: _Test) -> TestRequest:
-        details = test.details.over(self._common).over(self._described)
+        details = test.details.over(self._common)
+        described = self._described
+        if details.skip or details.only:
+            described = replace(described, skip=(), only=())
+        details = details.over(described)
         if details.skip and details.only:
             number = max(details.lines["skip", ""], details.lines["only", ""])
             self.faults.append(Fault(number, "/skip and /only cannot be used together"))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from toolbox.ci import comment_texts, earlier_runs
+from toolbox.ci import comment_texts, earlier_runs, slash
 from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.model.errors import describe
 from toolbox.model.forge_data import NamedLine
@@ -20,14 +20,14 @@ from toolbox.system import places
 
 log = logging.getLogger(__name__)
 
-_MOST_RUNS: Final = 6
+_MOST_SHOWN: Final = 6
 
 T = TypeVar("T")
 
 
 def newest() -> list[Path]:
     """Return the newest runs in the directory of artifacts, the oldest of them first."""
-    return layout.runs(places.artifacts())[-_MOST_RUNS:]
+    return layout.runs(places.artifacts())[-slash.MOST_TESTS :]
 
 
 def read(directories: Sequence[Path]) -> list[RunState]:
@@ -38,10 +38,15 @@ def read(directories: Sequence[Path]) -> list[RunState]:
 
 def markdown(runs: Sequence[RunState]) -> str:
     """Return the reports of runs as Markdown; empty if there is no run."""
-    shown = runs[-_MOST_RUNS:]
+    shown = sorted(runs, key=_has_passed)[:_MOST_SHOWN]
     limit = comment_texts.MOST_DETAILS // max(1, len(shown))
     texts = [_tried(run.run, partial(github.render, run, limit=limit)) for run in shown]
-    return "\n\n".join(text for text in texts if text is not None)
+    more = [f"and {len(runs) - len(shown)} more runs: see the run of the workflow"] if len(runs) > len(shown) else []
+    return "\n\n".join([*(text for text in texts if text is not None), *more])
+
+
+def _has_passed(run: RunState) -> bool:
+    return run.finished is not None and run.finished.verdict.is_pass
 
 
 def named_lines(runs: Sequence[RunState], files: RepositoryFiles) -> list[NamedLine]:

@@ -15,6 +15,7 @@ from toolbox.model.foreign_text import printable_json
 from toolbox.model.verdicts import ExitCode, worst_exit_code
 from toolbox.reports.terminal import live_view, run_table
 from toolbox.results import since_last_run
+from toolbox.results.since_last_run import NotCompared, SinceLastRun
 from toolbox.runs import layout, summary
 from toolbox.runs.run_state import RunState
 from toolbox.shards import merged_run, shard_run
@@ -68,15 +69,20 @@ def _groups(runs: Sequence[ShardRun]) -> list[list[ShardRun]]:
     return [shard_run.current(run for run in runs if run.request.position == position) for position in positions]
 
 
+def _comparison(parts: Sequence[SinceLastRun | NotCompared | None]) -> SinceLastRun | NotCompared | None:
+    """Return the comparison of the merged run: of the shards that were compared, or else why they were not."""
+    compared = [part for part in parts if isinstance(part, SinceLastRun)]
+    if compared:
+        return SinceLastRun.combined(compared)
+    return next((part for part in parts if part is not None), None)
+
+
 def _write(prepared: MergedRun) -> RunState:
     """Write a merged run and its reports, and return its state."""
     merged = merged_run.write(prepared)
     if merged.left_out:
         log.warning("%d files were left out: they are links or special files, or have unsafe names", merged.left_out)
-    earlier = [since_last_run.read(run.directory) for run in merged.runs]
-    since_last_run.write(
-        merged.directory, since_last_run.SinceLastRun.combined([each for each in earlier if each is not None])
-    )
+    since_last_run.write(merged.directory, _comparison([since_last_run.find(run.directory) for run in merged.runs]))
     state = summary.refresh(merged.directory)
     reports.write_all(state)
     return state

@@ -21,6 +21,7 @@ from toolbox.runs.recorder import Listener
 
 log = logging.getLogger(__name__)
 
+_LONGEST_UPDATE = 60.0  # seconds
 _THIS_MACHINE = "local"  # the backend whose workloads run beside the orchestrator
 
 
@@ -46,7 +47,8 @@ def shown(job: Job, runs: Sequence[CommentRun]) -> Iterator[list[Listener]]:
     try:
         yield [_listener(progress, job.part)]
     finally:
-        progress.finish()
+        if not progress.finish():
+            progress.finish(timeout=_LONGEST_UPDATE)  # a late update would replace the report
 
 
 def refuse_local_cells(project: str, name: str, presets: Sequence[str]) -> None:

@@ -29,7 +29,6 @@ _RESULTS: Final = {
     ExitCode.PASSED: "success",
     ExitCode.SIGINT: "cancelled",
     ExitCode.SIGTERM: "cancelled",
-    ExitCode.DEADLINE: "cancelled",
 }
 
 
@@ -86,8 +85,8 @@ def run(job: Job, flags: RunFlags) -> int:
     except ToolboxError as error:
         reason = describe(error)
         with _never_fatal():
-            job.publish(comment_texts.refused(job.part, reason))
             job.set_status(admission.revision, *comment_texts.status("failure"))
+            job.publish(comment_texts.refused(job.part, reason))
         raise
     with _never_fatal():
         result = _RESULTS.get(ExitCode(outcome.exit_code), "failure")
@@ -136,6 +135,7 @@ def _never_fatal() -> Iterator[None]:
 def _show_end(job: Job, result: str, revision: str | None, directories: Sequence[Path]) -> str:
     runs = _ended_runs.read(directories)
     unpassed = _ended_runs.unpassed(runs) if len(runs) == len(directories) else None
+    unpassed = unpassed or None if result != "success" else unpassed  # a run that never began has no directory
     report, labels = _ended_runs.markdown(runs), job.workflow.result_labels
     lines = _ended_runs.named_lines(runs, _files(job, revision))
     end = RunEnd(job.status_part, result, revision, report, lines, labels, unpassed)

@@ -1,4 +1,4 @@
-"""Run what comments on pull requests request, and write and serve the workflow files of GitHub Actions."""
+"""Run what comments on pull requests request, write the workflow files of GitHub Actions, and run their steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WORKFLOWS: Final = Path(".github/workflows")
 
 
 class Ci:
-    """Run what comments on pull requests request, and write and serve the workflow files of GitHub Actions."""
+    """Run what comments on pull requests request, write the workflow files of GitHub Actions, and run their steps."""
 
     def parse(self, text: str, *, format: Format[Literal["yaml", "json"]] = "yaml") -> str:  # noqa: A002
         """
@@ -165,6 +165,8 @@ class Ci:
         for name, item in block.workflows.items():
             if item.progress:
                 _refuse_local_cells(project, name, item)
+            if item.progress and workflows.shards_of(item, shards) > 1:
+                raise UsageError(f"ci.workflows.{name}: `progress` shows the run of one job: set `shards: 1`")
         for field in {item.revision for item in block.workflows.values() if item.revision}:
             _check_field(configuration, field)
         directory = configuration.block("secrets", Secrets).dir
@@ -183,7 +185,7 @@ class Ci:
 
     def pin(self, project: Project, workflow: Workflow, *, forge: Forge = None) -> str | None:
         """
-        Decide whether the comment that started this job may run a project, and print `revision=...`: what to test.
+        Check the comment that started this job, and print `revision=...`: the revision to test.
 
         The author must be allowed to start runs, and the branch must not have changed since the comment. A comment on
         the pull request shows what will run, or why nothing runs. If the comment does not request the project, nothing

@@ -7,6 +7,7 @@ docs/forges.md. The variables of Jenkins are on https://www.jenkins.io/doc/book/
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from toolbox.extensions.protocols import PullRequests
@@ -42,7 +43,8 @@ class Forge:
         if environ.get(EVENT_PATH) is None:
             text = environ.get(_COMMENT)
             return [] if text is None else [CommentEvent(text)]
-        return comment_payload.read(EVENT_PATH) if _event_forge() == _GITHUB else note_payload.read(EVENT_PATH)
+        events = comment_payload.read(EVENT_PATH) if _event_forge() == _GITHUB else note_payload.read(EVENT_PATH)
+        return [replace(event, description="") for event in events]  # nothing says that the webhook is not forged
 
     def run(self) -> CiRun:
         """Return the build."""

@@ -82,7 +82,7 @@ class GitHubPullRequests:
             raise UsageError("the comment was deleted: nothing runs") from None
         same_pull_request = str(comment.get("issue_url")).endswith(f"/issues/{event.pull_request}")
         same_author = mapping(comment.get("user")).get("login") == event.author
-        same_time = _time(comment.get("created_at")) == event.created
+        same_time = event.created == _time(comment.get("created_at")) == _time(comment.get("updated_at"))
         if not (same_pull_request and same_author and same_time and comment.get("body") == event.text):
             raise UsageError("the comment was edited: nothing runs. Write a new comment")
 

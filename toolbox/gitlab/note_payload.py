@@ -45,7 +45,6 @@ class _Note(BaseModel):
 
 class _MergeRequest(BaseModel):
     iid: _Number
-    description: Annotated[str, Field(max_length=1 << 20)] | None = None
 
 
 class Payload(BaseModel):
@@ -76,6 +75,5 @@ def read(variable: str) -> list[CommentEvent]:
         id=note.id,
         created=note.created_at,
         action=_ACTIONS.get(note.action, CommentAction.EDITED),
-        description=payload.merge_request.description or "",
     )
     return [comment]

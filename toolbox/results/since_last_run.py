@@ -160,9 +160,10 @@ class SinceLastRun:
             new=sum(part.new for part in parts),
             gone=None,
         )
+        known = tuple(change for part in parts for change in part.known)[: 2 * MOST_LISTED]
         flaky = [cell for part in parts for cell in part.flaky]
         metrics = [change for part in parts for change in part.metrics]
-        return replace(listed, cell_counts=of_cells, test_counts=of_tests).with_findings(flaky, metrics)
+        return replace(listed, cell_counts=of_cells, test_counts=of_tests, known=known).with_findings(flaky, metrics)
 
     def with_findings(self, flaky: Sequence[FlakyCell], metrics: Sequence[MetricChange]) -> Self:
         """Return the comparison with the flaky cells and the metrics that moved."""

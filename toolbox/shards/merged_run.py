@@ -177,7 +177,9 @@ def _write_records(merged: MergedRun, directory: Path) -> None:
 
 
 def _plan(runs: Sequence[ShardRun]) -> dict[str, Any]:
-    """Return the plan of the merged run: the cells of all shards that have a run, in the order of the matrix."""
+    """Return the plan of the merged run: the cells of all shards that have a run, and the ids of the others, in the
+    order of the matrix.
+    """
     cells = {str(cell["id"]): cell for run in runs for cell in run.plan.cells}
     first = runs[0].plan
     return {
@@ -186,6 +188,7 @@ def _plan(runs: Sequence[ShardRun]) -> dict[str, Any]:
         "targets": _united(run.plan.targets for run in runs),
         "files": _united(run.plan.files for run in runs),
         "cells": [cells[cell.id] for cell in first.shards if cell.id in cells],
+        "lost": [cell.id for cell in first.shards if cell.id not in cells],
     }
 
 

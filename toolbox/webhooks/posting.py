@@ -148,14 +148,15 @@ def _retry_after(text: str | None) -> float | None:
 
 
 async def _excerpt(reply: httpx.Response) -> str:
-    """Return the beginning of an answer as one line."""
+    """Return the beginning of an answer as one line. The caller masks the URL before it truncates the text."""
     content = b""
     async for piece in reply.aiter_raw():
         content += piece
-        if len(content) >= _LARGEST_EXCERPT:
+        if len(content) > _LARGEST_EXCERPT:
             break
-    text = clean(content[:_LARGEST_EXCERPT].decode("utf-8", "replace"))
-    return " ".join(text.split())[:_LONGEST_FAULT]
+    if len(content) > _LARGEST_EXCERPT:  # a part of the URL at the end of the excerpt would not be masked
+        content = content[: _LARGEST_EXCERPT - len(str(reply.url))]
+    return " ".join(clean(content.decode("utf-8", "replace")).split())
 
 
 def _client(address: httpx.URL) -> httpx.AsyncClient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,19 @@ def test_files_have_what_would_be_sent(server: github.Server, tmp_path: Path) ->
 def test_without_labels_there_is_no_file_for_them(server: github.Server, tmp_path: Path) -> None:
     directory = run_end.write(tmp_path, ended(server, labels=None))
     assert sorted(file.name for file in directory.iterdir()) == ["check_run.json", "comment.md", "status.json"]
+
+
+def test_a_partial_run_that_passed_has_no_label_and_a_report_with_another_name(server: github.Server) -> None:
+    part = replace(PART, is_partial=True)
+    end = replace(ended(server), part=part, result="success")
+    assert end.label is None
+    assert end.commit_report is not None
+    assert end.commit_report.name == "training_e2e on_demand report (partial)"
+    assert replace(end, result="failure").label is not None
+
+
+def test_the_status_is_set_even_if_the_comment_is_refused(server: github.Server) -> None:
+    server.faults.add("*", "*/comments", github.Fault(403, {"message": "locked"}), times=None)
+    with pytest.raises(InfrastructureError):
+        run_end.publish(job(server), ended(server))
+    assert [status.state for status in server.statuses(revision(server))] == ["failure"]

@@ -156,6 +156,14 @@ def test_a_description_applies_to_every_test_unless_the_comment_says_otherwise()
     assert not request.cancel
 
 
+@pytest.mark.parametrize("command", ["/only test", "/skip prepare"])
+def test_phases_of_a_comment_replace_those_of_the_description(command: str) -> None:
+    request, faults = slash.read(f"/test p\n{command}", ["p"], "/skip pre_cleanup")
+    assert not faults
+    assert (request.tests[0].skip, request.tests[0].only) != (("pre_cleanup",), ())
+    assert "pre_cleanup" not in request.tests[0].skip
+
+
 def test_a_description_does_not_matter_to_a_comment_without_a_test() -> None:
     assert slash.read("/cancel", ["p"], "/var a\n/cells x") == (CommentRequest(cancel=True), [])
 
@@ -176,6 +184,8 @@ def test_a_fault_of_the_description_is_named() -> None:
         ("/cells x\n/test p", True),
         ("/test p\n/quarantine x broken", True),
         ("/retest p", True),
+        ("/test p\n/var matrix.axes.x: [1]", True),
+        ("/test p\n/var matrix: {}", True),
     ],
 )
 def test_a_comment_may_request_a_part_of_the_tests(text: str, *, is_partial: bool) -> None:

@@ -311,6 +311,14 @@ def test_the_comparisons_of_shards_are_combined(nightly: Nightly) -> None:
     assert SinceLastRun.combined([]) is None
 
 
+def test_combined_comparisons_list_what_fails_as_before(nightly: Nightly) -> None:
+    nightly.run({"x=a": FAILED, "x=b": FAILED})
+    parts = [nightly.run({"x=a": FAILED}), nightly.run({"x=b": FAILED})]
+    combined = SinceLastRun.combined([part for part in parts if part is not None])
+    assert combined is not None
+    assert [change.name for change in combined.known] == ["x=a", "x=b"]
+
+
 def test_combined_comparisons_count_also_changes_that_are_not_listed(nightly: Nightly) -> None:
     nightly.run({"x=a": PASSED})
     part = nightly.run({"x=a": FAILED})

@@ -116,6 +116,12 @@ def test_a_server_that_refuses_connections_is_reported_without_the_url() -> None
     assert TOKEN not in text
 
 
+@pytest.mark.parametrize("size", [*range(200, 320, 7), *range(4000, 4200, 7)])
+def test_a_url_is_masked_also_where_an_answer_is_truncated(server: Server, size: int) -> None:
+    server.usual = Answer(404, f"{'x' * size} {server.url}".encode())
+    assert TOKEN[:12] not in fault(server.url)
+
+
 @pytest.mark.parametrize("echo", [PATH, TOKEN, f"Cannot POST http://127.0.0.1{PATH}?x=1"])
 def test_an_answer_that_repeats_the_url_is_masked(server: Server, echo: str) -> None:
     server.usual = Answer(404, echo.encode())
