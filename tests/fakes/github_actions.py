@@ -77,7 +77,7 @@ class Runner:
         self.summary = home / "summary"
         self.secrets = {"DATABASE": "secret-of-the-database"}
         self._artifacts: dict[str, Path] = {}
-        self._event = {"name": "workflow_dispatch", "payload": "{}"}
+        self._event = {"name": "workflow_dispatch", "payload": "{}", "workflow": ""}
         self._names: dict[str, str] = {}  # the artifacts of the workflow run: numbers by name
         home.mkdir(exist_ok=True)
 
@@ -114,7 +114,8 @@ class Runner:
             "run_attempt": 1,
             **github,
         }
-        self._event.update(name=event, payload=json.dumps(facts["event"]))
+        ref = f"{REPOSITORY}/.github/workflows/{workflow.name}@{facts['ref']}"
+        self._event.update(name=event, payload=json.dumps(facts["event"]), workflow=ref)
         jobs: dict[str, Job] = {}
         again = set[str]()
         for name, job in content["jobs"].items():
@@ -235,6 +236,7 @@ class Runner:
                 "GITHUB_SERVER_URL": "https://github.com",
                 "GITHUB_RUN_ID": str(run_id),
                 "GITHUB_SHA": revision,
+                "GITHUB_WORKFLOW_REF": self._event["workflow"],
                 "GITHUB_STEP_SUMMARY": str(self.summary),
                 "RUNNER_TEMP": str(self.home / "temp"),
                 **{name: str(file) for name, file in files.items()},

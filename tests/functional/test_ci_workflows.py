@@ -554,7 +554,7 @@ def test_a_command_in_a_code_block_is_ignored(project: Workspace, runner: Runner
 
 def test_a_comment_cancels_the_runs_of_the_pull_request(project: Workspace, runner: Runner) -> None:
     runner.failing = ("google-github-actions/auth",)
-    running = runner.server.start_workflow("small on_demand", "issue_comment", "alice")
+    running = runner.server.start_workflow("small-on_demand", "issue_comment", "alice")
     for number, text in ((running, "/test small"), (78, "/cancel\n")):
         jobs = runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, text), run_id=number)
     assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"], jobs["gate"].output

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from toolbox.github import comment_payload, github_api, pull_requests
+from toolbox.github.github_api import mapping
 from toolbox.github.pull_requests import GitHubPullRequests
 from toolbox.model.errors import RefusedRequest, UsageError
 from toolbox.model.forge_data import CiRun, CommentEvent
@@ -46,13 +47,27 @@ class Forge:
         return pull_requests.from_environment()
 
     def cancel(self, run: str) -> bool:
-        """Cancel a workflow run. GitHub interrupts it, kills it after ten seconds, and executes its cleanup steps."""
+        """Cancel a run of the workflow of this job.
+
+        GitHub interrupts the run, kills it after ten seconds, and executes its cleanup steps.
+        """
         if not _NUMBER.fullmatch(run):
             return False
+        api = github_api.from_environment()
         try:
-            github_api.from_environment().send("POST", f"actions/runs/{run}/cancel", {})
+            # The number comes from a comment of the bot, which other workflows write too.
+            path = str(mapping(api.get(f"actions/runs/{run}")).get("path")).partition("@")[0]
+            if path != _workflow_file():
+                return False
+            api.send("POST", f"actions/runs/{run}/cancel", {})
         except RefusedRequest as refusal:
             if refusal.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:  # it has ended, or was deleted
                 raise
             return False
         return True
+
+
+def _workflow_file() -> str:
+    """Return the path of the workflow file of this job: `.github/workflows/NAME.yml`."""
+    reference = environ.get("GITHUB_WORKFLOW_REF") or ""  # OWNER/NAME/.github/workflows/NAME.yml@refs/heads/BRANCH
+    return "/".join(reference.partition("@")[0].split("/")[2:])

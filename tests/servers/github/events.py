@@ -161,7 +161,7 @@ def workflow_dispatch(
     """Return the event of a workflow that a person started by hand."""
     with server.state.lock:
         ref = f"refs/heads/{server.repository.default_branch}"
-        facts = {"inputs": dict(inputs or {}), "ref": ref, "workflow": f".github/workflows/{workflow}.yaml"}
+        facts = {"inputs": dict(inputs or {}), "ref": ref, "workflow": f".github/workflows/{workflow}.yml"}
         return _on_default_branch(server, "workflow_dispatch", facts, server.state.account(by))
 
 

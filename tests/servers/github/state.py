@@ -275,7 +275,7 @@ class WorkflowRun:
     @property
     def path(self) -> str:
         """The path of the workflow file."""
-        return f".github/workflows/{self.workflow}.yaml"
+        return f".github/workflows/{self.workflow}.yml"
 
 
 @dataclass(slots=True, eq=False)

@@ -109,6 +109,7 @@ def test_cancelling_ends_the_runs_of_the_workflow_that_are_going_on(
     monkeypatch.setenv("GH_TOKEN", server.add_token(pull_requests="write", actions="write"))
     monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
     monkeypatch.setenv("GITHUB_API_URL", server.url)
+    monkeypatch.setenv("GITHUB_WORKFLOW_REF", "owner/name/.github/workflows/small.yml@refs/heads/main")
     bot = Forge().pull_requests()
     for number in (ended, running):
         run_comment.publish(bot, 1, replace(PART, run=str(number)), "will run")
@@ -117,6 +118,17 @@ def test_cancelling_ends_the_runs_of_the_workflow_that_are_going_on(
     assert run_comment.cancel(Forge(), bot, 1, PART) == [str(running)]
     states = {number: server.repository.workflow_runs[number].conclusion for number in (ended, running, other)}
     assert states == {ended: "success", running: "cancelled", other: None}
+
+
+def test_a_run_of_another_workflow_is_not_cancelled(server: github.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = server.start_workflow("deploy", "push", "alice")
+    monkeypatch.setenv("GH_TOKEN", server.add_token(pull_requests="write", actions="write"))
+    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
+    monkeypatch.setenv("GITHUB_API_URL", server.url)
+    monkeypatch.setenv("GITHUB_WORKFLOW_REF", "owner/name/.github/workflows/small.yml@refs/heads/main")
+    assert not Forge().cancel(str(deployment))
+    assert not Forge().cancel("\u0665")
+    assert server.repository.workflow_runs[deployment].conclusion is None
 
 
 def test_a_commit_status_has_a_name_a_link_and_a_short_description(
