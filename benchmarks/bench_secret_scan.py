@@ -32,7 +32,7 @@ def _log(size: int) -> bytes:
 
 def _digest(file: Path) -> str:
     digest = hashlib.sha256()
-    for block in secret_scan.blocks(file):
+    for block in secret_scan.blocks(file.parent, file.name):
         digest.update(block)
     return digest.hexdigest()
 

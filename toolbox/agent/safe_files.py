@@ -12,6 +12,7 @@ import shutil
 import stat
 
 _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PRIVATE = 0o600
 
 
@@ -21,7 +22,30 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     Raises:
         OSError: the file is missing, or is not a regular file.
     """
-    descriptor = os.open(path, flags | _SAFE_FLAGS, _PRIVATE)
+    return _checked(os.open(path, flags | _SAFE_FLAGS, _PRIVATE), path)
+
+
+def open_below(directory: str, name: str) -> int:
+    """Open a regular file below a directory, and return its descriptor. Links along the way are not followed.
+
+    Args:
+        name: the path of the file, relative to the directory, without `..`.
+
+    Raises:
+        OSError: the file is missing, is not a regular file, or a folder along the way is a link.
+    """
+    *folders, last = name.split("/")
+    opened = [os.open(directory, _FOLDER_FLAGS)]
+    try:
+        for folder in folders:
+            opened.append(os.open(folder, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=opened[-1]))
+        return _checked(os.open(last, os.O_RDONLY | _SAFE_FLAGS, dir_fd=opened[-1]), name)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _checked(descriptor: int, path: str) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", path)

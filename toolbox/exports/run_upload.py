@@ -115,7 +115,7 @@ def _verified(root: Path, name: str, expected: ExportedFile) -> Iterator[bytes]:
     """Yield the content of a file. Raise at its end if the content is not the searched content."""
     digest = hashlib.sha256()
     try:
-        for block in secret_scan.blocks(root / name):
+        for block in secret_scan.blocks(root, name):
             digest.update(block)
             yield block
     except OSError as error:

@@ -102,7 +102,7 @@ class Scanner:
             OSError: the file cannot be read.
         """
         digest, size, search = hashlib.sha256(), 0, _Search(self._forms, self._overlap)
-        for block in blocks(root / name):
+        for block in blocks(root, name):
             digest.update(block)
             size += len(block)
             search.add(block)
@@ -112,9 +112,9 @@ class Scanner:
         return SearchedFile(name, size, digest.hexdigest(), findings)
 
 
-def blocks(file: Path) -> Iterator[bytes]:
+def blocks(root: Path, name: str) -> Iterator[bytes]:
     """Yield the content of a regular file in blocks. Links are not followed."""
-    with os.fdopen(safe_files.open_regular(str(file)), "rb", buffering=0) as stream:
+    with os.fdopen(safe_files.open_below(str(root), name), "rb", buffering=0) as stream:
         while block := stream.read(_BLOCK_BYTES):
             yield block
 

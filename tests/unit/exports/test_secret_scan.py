@@ -95,3 +95,14 @@ def test_a_link_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     with pytest.raises(OSError, match="symbolic links"):
         Scanner([]).search(tmp_path, "link")
+
+
+def test_a_link_in_place_of_a_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/file").write_text("x")
+    (tmp_path / "run/a").mkdir(parents=True)
+    (tmp_path / "run/a/link").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        Scanner([]).search(tmp_path / "run", "a/link/file")
+    (tmp_path / "run/a/file").write_text("y")
+    assert Scanner([]).search(tmp_path / "run", "a/file").size == 1
