@@ -16,7 +16,9 @@ from toolbox.ci.comment_runs import CommentRun
 from toolbox.ci.run_end import RunEnd
 from toolbox.commands import _comment_runs, _ended_runs, _progress, _repository_files
 from toolbox.extensions.protocols import ReportingPullRequests
+from toolbox.github import github_api
 from toolbox.github.pull_requests import MEMBERS_TOKEN
+from toolbox.gitlab import gitlab_api
 from toolbox.model.errors import MissingToken, ToolboxError, UsageError, describe
 from toolbox.model.verdicts import ExitCode
 from toolbox.reports.forge.source_locations import RepositoryFiles
@@ -24,7 +26,7 @@ from toolbox.system import environ, places, redaction
 
 log = logging.getLogger(__name__)
 
-_TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN", MEMBERS_TOKEN)
+_TOKENS: Final = (*github_api.TOKENS, gitlab_api.TOKEN, MEMBERS_TOKEN)
 _RESULTS: Final = {
     ExitCode.PASSED: "success",
     ExitCode.SIGINT: "cancelled",

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _LONGEST_ERROR: Final = 400
 _PUBLIC_API: Final = "https://api.github.com"
-_TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
+TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
+"""The environment variables with a token, in the order in which they are looked up."""
 _TRIES: Final = 4
 _FIRST_PAUSE: Final = 1.0  # seconds; each later pause is twice as long
 _LONGEST_WAIT: Final = 300.0  # seconds for a rate limit to end
@@ -164,16 +165,6 @@ ACTIONS_BOT: Final = "github-actions[bot]"
 """The account of the tokens of jobs of GitHub Actions."""
 
 
-def tokens() -> list[str]:
-    """Return the tokens in the environment."""
-    return [value for name in _TOKENS if (value := environ.get(name))]
-
-
-def forget_token() -> None:
-    """Remove the token from the environment, so that programs that a run starts do not get it."""
-    environ.remove(*_TOKENS)
-
-
 def from_environment(repository: str | None = None, token_variable: str | None = None) -> GitHubApi:
     """Return the API of a repository, with a token of the environment.
 
@@ -185,7 +176,7 @@ def from_environment(repository: str | None = None, token_variable: str | None =
         UsageError: a variable is missing or wrong.
         ConfigurationError: PyGithub is not installed.
     """
-    names = _TOKENS if token_variable is None else (token_variable,)
+    names = TOKENS if token_variable is None else (token_variable,)
     token = next((value for name in names if (value := environ.get(name))), None)
     if token is None:
         raise MissingToken(f"${names[0]} is not set: in GitHub Actions, pass `${{{{ github.token }}}}` to the step")
