@@ -80,7 +80,7 @@ def test_a_second_run_names_the_holder_and_starts_when_the_first_run_ends(
         wait(lambda: first.lines == ["begin"], "the start of the first run")
         with second.start() as waiter:
             line = waiter.wait_for("waiting for the lease of sut: held by ")
-            assert f"for 'nightly' (run {first.workspace.run_directory().name}) since" in line
+            assert f"for 'team: nightly' (run {first.workspace.run_directory().name}) since" in line
             assert "it expires 3 s after its last heartbeat (waiting 1 min 0 s at most)" in line
             time.sleep(4)  # longer than a lease lasts without a heartbeat
             assert second.lines == []
