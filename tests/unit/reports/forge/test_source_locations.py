@@ -20,7 +20,7 @@ from toolbox.reports.forge.source_locations import RepositoryFiles
 from toolbox.runs.run_state import RunState
 
 FILES = RepositoryFiles(
-    frozenset({"model.py", "src/kernel.c", "tests/test_loss.py", "yaml/__init__.py"}), ("/work/it",)
+    frozenset({"model.py", "src/kernel.c", "tests/test_loss.py", "yaml/__init__.py"}), ("/builds/it",)
 )
 
 
@@ -45,7 +45,7 @@ def named(run: RunState) -> list[tuple[str, int]]:
         ("E   (tests/test_loss.py:7)", ("tests/test_loss.py", 7)),
         ("src/kernel.c:3:5: error: expected ';'", ("src/kernel.c", 3)),
         ("./src/kernel.c:3:5: error: expected ';'", ("src/kernel.c", 3)),
-        ("/work/it/model.py:9: DeprecationWarning", ("model.py", 9)),
+        ("/builds/it/model.py:9: DeprecationWarning", ("model.py", 9)),
         ("see model.py:5, please", ("model.py", 5)),
     ],
 )
@@ -60,7 +60,7 @@ def test_the_form_of_each_tool_is_read(tmp_path: Path, text: str, place: tuple[s
         "/etc/passwd:1: x",
         "../model.py:1: x",
         "src/../model.py:1: x",
-        "/work/it/../model.py:1: x",
+        "/builds/it/../model.py:1: x",
         "/somewhere/else/model.py:1: x",
         "/venv/lib/python3.12/site-packages/yaml/__init__.py:4: x",
         "https://evil.example/src/kernel.c:3",
@@ -85,7 +85,7 @@ def test_the_lines_of_failed_test_cases_are_named(tmp_path: Path) -> None:
 
 
 def test_the_innermost_frame_of_a_traceback_is_first(tmp_path: Path) -> None:
-    log = 'File "/work/it/model.py", line 1\n  f()\nFile "/work/it/src/kernel.c", line 2\nValueError: x\n'
+    log = 'File "/builds/it/model.py", line 1\n  f()\nFile "/builds/it/src/kernel.c", line 2\nValueError: x\n'
     assert named(failing(tmp_path, log=log)) == [("src/kernel.c", 2), ("model.py", 1)]
 
 
