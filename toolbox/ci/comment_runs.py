@@ -346,13 +346,13 @@ class _Checker:
         entries = []
         for combination in matching:
             when = dict(combination.labels)
-            if set(self._with_labels(when, combinations)) - ids:
+            if self._with_labels(when, combinations) - ids:
                 self._add(f"/quarantine: other cells have the same labels as `{combination.name}`", line)
                 return []
             entries.append({"when": when, "reason": quarantine.reason, "owner": _OWNER, "expires": expires})
         return entries
 
-    def _with_labels(self, when: Mapping[str, str], combinations: Sequence[Combination]) -> Iterable[str]:
+    def _with_labels(self, when: Mapping[str, str], combinations: Sequence[Combination]) -> frozenset[str]:
         """Return the ids of the combinations that match labels. Each label is compared with each combination once."""
         for axis, label in when.items() - self._ids.keys():
             self._ids[axis, label] = frozenset(each.id for each in combinations if axes.matches({axis: label}, each))
