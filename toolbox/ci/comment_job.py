@@ -69,7 +69,10 @@ class Job:
         workflows = self.block.workflows
         if self.part.workflow not in workflows:
             hint = did_you_mean(self.part.workflow, workflows, label="workflows")
-            raise UsageError(f"the project {self.part.project} has no workflow `{self.part.workflow}`: {hint}")
+            raise UsageError(
+                f"the project {self.part.project} has no workflow `{self.part.workflow}`: {hint}\n"
+                f"  config/{self.part.project}.yaml describes workflows in `ci.workflows`; see docs/forges.md"
+            )
         if not workflows[self.part.workflow].comment:
             raise UsageError(
                 f"comments do not start the workflow {self.part.workflow}: add `comment: true` and `revision` to "
