@@ -22,9 +22,12 @@ _ACCESS: Final[Mapping[str, Any]] = {
 }
 
 Work = Callable[[Objects, Mapping[str, Any]], Mapping[str, Any]]
+Keep = Callable[[Mapping[str, Any]], None]
 
 
-def run(ansible_module: Callable[..., Any], specification: Mapping[str, Any], work: Work) -> None:
+def run(
+    ansible_module: Callable[..., Any], specification: Mapping[str, Any], work: Work, *, keep: Keep | None = None
+) -> None:
     """Run a module.
 
     Args:
@@ -32,10 +35,13 @@ def run(ansible_module: Callable[..., Any], specification: Mapping[str, Any], wo
         specification: the `argument_spec` of the module, without the options for the access to the cluster.
         work: does the work of the module, and returns the module's result. If `work` raises a `ToolboxError`, the task
             fails.
+        keep: called first, with the arguments of the module. It writes evidence that does not need the cluster.
     """
     module = ansible_module(argument_spec={**_ACCESS, **specification})
     params = module.params
     try:
+        if keep is not None:
+            keep(params)
         cluster = Cluster(Access(params["kubeconfig"] or None, params["context"] or None, params["namespace"] or None))
         result = work(Objects(cluster), params)
     except ToolboxError as error:

@@ -12,7 +12,9 @@ from toolbox.system import filesystem
 
 def without_secrets(obj: Json) -> Json:
     """Return an object without `managedFields`. If the object is a Secret, its values are masked."""
-    meta = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "managedFields"}
+    metadata = obj.get("metadata")
+    meta = dict(metadata) if isinstance(metadata, dict) else {}  # a manifest that was not checked may have no metadata
+    meta.pop("managedFields", None)
     if obj.get("kind") != "Secret":
         return {**obj, "metadata": meta}
     # Mask all annotations, because `kubectl apply` and other programs store a copy of the object in an annotation.

@@ -14,7 +14,8 @@ The module has these options, and `kubeconfig`, `context` and `namespace`:
 - `force`: delete objects also in namespaces that Topgallant did not create, and Jobs of runs that may be active.
   Objects in system namespaces are never deleted.
 - `timeout`: the number of seconds to wait until the objects are deleted.
-- `directory`: the directory for `before.yaml`, which contains the objects before their deletion.
+- `directory`: the directory for `before.yaml`, which contains the objects before their deletion, and for
+  `deleted.json`, which contains the returned `deleted` and `notes`.
 
 The module returns the `deleted` objects, and `notes` about the kinds that could not be listed.
 """
@@ -36,6 +37,7 @@ from toolbox.kubernetes.api.objects import LEASE, MANAGED_BY, MANAGER, NAMESPACE
 from toolbox.kubernetes.lease_objects import record_of
 from toolbox.leases.leases import now
 from toolbox.model.errors import ConfigurationError, InfrastructureError
+from toolbox.system import filesystem
 
 _OPTIONS: Final = {
     "run": {"type": "str"},
@@ -67,7 +69,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     if refusal:
         raise ConfigurationError(refusal)
     if namespace is None:
-        return {"changed": False, "deleted": [], "notes": [], "warnings": [f"there is no namespace {name}"]}
+        return _result(params, [], [], [f"there is no namespace {name}"])
     notes: list[str] = []
     selector = None if params["delete_namespace"] else _selector(params["run"])
     objs = list(_objects_in(objects, name, selector, notes))
@@ -83,7 +85,15 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
         names.append(f"Namespace {name}")
     if params["run"] and not names:
         warnings.append(f"nothing in namespace {name} belongs to the run {params['run']}")
-    return {"changed": bool(names), "deleted": names, "notes": notes, "warnings": warnings}
+    return _result(params, names, notes, warnings)
+
+
+def _result(
+    params: Mapping[str, Any], deleted: Sequence[str], notes: Sequence[str], warnings: Sequence[str]
+) -> dict[str, Any]:
+    """Write `deleted.json`, and return the result of the module."""
+    filesystem.write_json(Path(params["directory"]) / "deleted.json", {"deleted": deleted, "notes": notes})
+    return {"changed": bool(deleted), "deleted": deleted, "notes": notes, "warnings": warnings}
 
 
 def _refusal(name: str, namespace: Json | None, params: Mapping[str, Any]) -> str:

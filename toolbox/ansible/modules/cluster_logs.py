@@ -14,6 +14,8 @@ The module has these options, and `kubeconfig`, `context` and `namespace`:
 - `since`: save only lines of the last `30s`, `10m`, `2h` or `1d`.
 - `previous`: save also the log of each container before its last restart.
 - `about`: the names of further objects whose events are saved.
+- `fetched`: a JSON file for the returned `files` and `missing`.
+- `ended`: a JSON file for the returned `pods` and `missing`.
 
 The module returns the paths of the new `files`, a message for each of the `missing` logs, and for each of the `pods`
 its name, its phase, and how its containers ended.
@@ -34,6 +36,7 @@ from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import POD, Objects, Query
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
+from toolbox.system import filesystem
 
 _OPTIONS: Final = {
     "selector": {"type": "str"},
@@ -42,6 +45,8 @@ _OPTIONS: Final = {
     "since": {"type": "str"},
     "previous": {"type": "bool", "default": True},
     "about": {"type": "list", "elements": "str", "default": []},
+    "fetched": {"type": "path"},
+    "ended": {"type": "path"},
 }
 _AGE = re.compile(r"(?P<count>\d+)\s*(?P<unit>[smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -62,6 +67,10 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     files, missing = _logs.save(cluster, pods, directory / "logs", selection)
     warnings = [] if params["about"] else list(_absent(objects, pods, params))
     ends = list(map(_ending, pods))
+    if params["fetched"]:
+        filesystem.write_json(Path(params["fetched"]), {"files": files, "missing": missing})
+    if params["ended"]:
+        filesystem.write_json(Path(params["ended"]), {"pods": ends, "missing": missing})
     return {"changed": False, "files": files, "missing": missing, "pods": ends, "warnings": warnings}
 
 

@@ -21,7 +21,9 @@ The module has these options, and `kubeconfig`, `context` and `namespace` (for m
 - `wait_for`: `ready`, or `images` to wait until each pod has all its images.
 - `secret_files`, `secret_data`: files and texts with the values of a Secret, by key. The module then needs exactly one
   manifest, which must be the manifest of the Secret.
-- `keep`: a file for a copy of the manifests, without the values of Secrets.
+- `obsolete`: manifests of objects to delete after the other manifests have been applied.
+- `keep`: a file for a copy of the manifests, without the values of Secrets. It is written before anything else, even if
+  the cluster cannot be reached.
 - `seen`: a file for the final state of the objects, without the values of Secrets.
 
 The module returns the `objects`. For each object, `changed` tells whether the module changed it.
@@ -50,6 +52,7 @@ _OPTIONS: Final = {
     "state": {"type": "str", "choices": ["applied", "created", "absent"], "default": "applied"},
     "manifests": {"type": "list", "elements": "dict", "default": []},
     "files": {"type": "list", "elements": "path", "default": []},
+    "obsolete": {"type": "list", "elements": "dict", "default": []},
     "force": {"type": "bool", "default": False},
     "only_ours": {"type": "bool", "default": False},
     "replace": {"type": "bool", "default": False},
@@ -96,15 +99,24 @@ class Manifest:
         return f"{self.kind.name} {self.name}{where}"
 
 
+def keep(params: Mapping[str, Any]) -> None:
+    """Write the copy of the manifests, if one is requested.
+
+    Raises:
+        ToolboxError: a file of manifests cannot be read.
+    """
+    if params["keep"]:
+        _evidence.write(Path(params["keep"]), [*params["manifests"], *_bodies_in_files(params)])
+
+
 def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     """Apply, create or delete the objects, and return the result of the module.
 
     Raises:
         ToolboxError: an object cannot be changed, or is not ready or deleted in time.
     """
-    bodies = [*map(checked, params["manifests"]), *(body for path in params["files"] for body in read(Path(path)))]
-    if params["keep"]:
-        _evidence.write(Path(params["keep"]), bodies)
+    prefix = f"{params['keep']}: " if params["keep"] else ""
+    bodies = [*(checked(body, prefix) for body in params["manifests"]), *_bodies_in_files(params)]
     if params["state"] == "absent":
         return _remove(objects, bodies, params)
     bodies = [with_secrets(body, params["secret_files"], params["secret_data"]) for body in bodies]
@@ -123,7 +135,16 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
     finally:
         if params["seen"]:
             _evidence.write(Path(params["seen"]), _current(objects, objs))
-    return {"changed": any(changed), "objects": list(map(_summary, objs, changed))}
+    removed = _remove(objects, list(map(checked, params["obsolete"])), params)
+    return {
+        "changed": any(changed) or removed["changed"],
+        "objects": [*map(_summary, objs, changed), *removed["objects"]],
+    }
+
+
+def _bodies_in_files(params: Mapping[str, Any]) -> Iterator[Json]:
+    for path in params["files"]:
+        yield from read(Path(path))
 
 
 def read(path: Path) -> Iterator[Json]:
@@ -312,4 +333,4 @@ def _summary(obj: Json, changed: bool) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    _entry.run(AnsibleModule, _OPTIONS, work)
+    _entry.run(AnsibleModule, _OPTIONS, work, keep=keep)

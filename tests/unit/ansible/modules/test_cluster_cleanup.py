@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def test_an_unfinished_job_is_kept_unless_its_run_is_named(server: ApiServer, cl
     with pytest.raises(ConfigurationError, match="the runs r-1 have unfinished Jobs"):
         clean(cluster, tmp_path, None)
     assert server.count("DELETE", f"{JOBS}/j") == 0
+    assert not (tmp_path / "deleted.json").exists()
 
 
 def test_an_account_that_may_not_list_leases_is_warned_that_the_run_may_be_alive(
@@ -56,3 +58,11 @@ def test_an_account_that_may_not_list_leases_is_warned_that_the_run_may_be_alive
     done = clean(cluster, tmp_path, "r-1")
     assert done["warnings"] == ["this account may not list leases: r-1 may be active"]
     assert server.count("DELETE", f"{JOBS}/j") == 1
+    assert json.loads((tmp_path / "deleted.json").read_text()) == {"deleted": ["Job j"], "notes": []}
+
+
+def test_a_missing_namespace_has_nothing_to_delete(server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
+    server.answers("GET", "/api/v1/namespaces/tests", failure(404))
+    done = clean(cluster, tmp_path, None)
+    assert (done["changed"], done["warnings"]) == (False, ["there is no namespace tests"])
+    assert json.loads((tmp_path / "deleted.json").read_text()) == {"deleted": [], "notes": []}

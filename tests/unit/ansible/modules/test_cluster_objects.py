@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from tests.fakes.api_server import ApiServer, failure
 from toolbox.ansible.modules import cluster_objects
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.api.objects import Objects
 from toolbox.model.errors import ConfigurationError
 
 ONE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"
@@ -100,3 +104,62 @@ def test_a_probe_of_the_same_kind_is_left_to_the_server(before: dict[str, Any] |
 
 def test_an_object_without_containers_has_no_probes() -> None:
     assert cluster_objects.changed_probes({"kind": "ConfigMap"}, {"kind": "ConfigMap"}) == []
+
+
+def options(**given: Any) -> dict[str, Any]:
+    """Return the arguments of the module, with its defaults."""
+    return {name: option.get("default") for name, option in cluster_objects._OPTIONS.items()} | given
+
+
+def config_map(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
+
+
+def test_the_manifests_are_kept_before_they_are_checked(tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(ONE)
+    wrong = {"apiVersion": "v1", "kind": 5, "metadata": {}}
+    kept = tmp_path / "kept.yaml"
+    cluster_objects.keep(options(manifests=[wrong], files=[str(file)], keep=str(kept)))
+    assert list(yaml.safe_load_all(kept.read_text())) == [wrong, yaml.safe_load(ONE)]
+
+
+def test_an_invalid_manifest_is_named_with_the_file_that_keeps_it(cluster: Cluster) -> None:
+    wrong = options(manifests=[{"apiVersion": "v1", "kind": "Pod"}], keep="src/job.yaml")
+    with pytest.raises(ConfigurationError, match=r"^src/job\.yaml: Pod has no `metadata\.name`"):
+        cluster_objects.work(Objects(cluster), wrong)
+
+
+OURS = {"app.kubernetes.io/managed-by": "topgallant"}
+
+
+@pytest.fixture(name="server")
+def _server(server: ApiServer) -> ApiServer:
+    """Return a server with the ConfigMaps `old` of Topgallant and `foreign` of another program, and `new` to apply."""
+    path = "/api/v1/namespaces/tests/configmaps"
+    kind = {"name": "configmaps", "kind": "ConfigMap", "namespaced": True, "verbs": []}
+    server.answers("GET", "/api/v1", {"resources": [kind]})
+    server.answers("GET", f"{path}/old", config_map("old", **OURS))
+    server.answers("GET", f"{path}/foreign", config_map("foreign"))
+    server.answers("GET", f"{path}/new", config_map("new", **OURS))
+    server.answers("PATCH", f"{path}/new", config_map("new", **OURS))
+    server.answers("GET", f"{path}/gone", failure(404))
+    server.answers("DELETE", f"{path}/old", {})
+    return server
+
+
+@pytest.mark.parametrize(("obsolete", "changed"), [("old", True), ("gone", False)])
+def test_an_obsolete_object_is_deleted_after_the_others_are_applied(
+    server: ApiServer, cluster: Cluster, obsolete: str, changed: bool
+) -> None:
+    given = options(manifests=[config_map("new")], obsolete=[config_map(obsolete)], only_ours=True)
+    assert cluster_objects.work(Objects(cluster), given)["changed"] is changed
+    methods = [request.method for request in server.requests if request.method != "GET"]
+    assert methods == ["PATCH", *["DELETE"] * changed]
+
+
+def test_an_obsolete_object_of_another_program_is_not_deleted(server: ApiServer, cluster: Cluster) -> None:
+    given = options(obsolete=[config_map("foreign")], only_ours=True)
+    with pytest.raises(ConfigurationError, match="ConfigMap foreign of namespace tests was not created by Topgallant"):
+        cluster_objects.work(Objects(cluster), given)
+    assert not any(request.method == "DELETE" for request in server.requests)

@@ -30,6 +30,11 @@ def test_an_empty_secret_is_not_an_error() -> None:
     assert _evidence.without_secrets(empty) == {"kind": "Secret", "metadata": {"annotations": {}}, "data": {}}
 
 
+def test_the_values_of_a_secret_without_valid_metadata_are_masked() -> None:
+    masked = {"kind": "Secret", "metadata": {}, "data": {"word": "***"}}
+    assert _evidence.without_secrets({"kind": "Secret", "metadata": "x", "data": {"word": "c2VzYW1l"}}) == masked
+
+
 def test_another_object_is_kept_without_managed_fields() -> None:
     found = {"kind": "Pod", "metadata": {"name": "one", "managedFields": [{}]}, "status": {"phase": "Running"}}
     assert _evidence.without_secrets(found) == {**found, "metadata": {"name": "one"}}

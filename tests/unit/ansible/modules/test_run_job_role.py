@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.fakes import pod_security
 from tests.fakes.api_server import ApiServer, failure, listing
@@ -97,3 +99,25 @@ def test_a_job_that_names_an_account_has_its_token(server: ApiServer) -> None:
     spec = applied(server)["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == "trainer"
     assert "automountServiceAccountToken" not in spec
+
+
+def step_of(tmp_path: Path) -> Path:
+    """Return the directory of the only step."""
+    (found,) = (tmp_path / "run").glob("*__kubernetes__run_job")
+    return found
+
+
+def test_the_job_is_applied_as_its_kept_manifest_and_its_end_is_written(server: ApiServer, tmp_path: Path) -> None:
+    env = {"COUNT": "1", "DAY": "2026-11-01", "TEXT": "{{ 7 * 6 }}"}
+    run_job(server, env=env)
+    kept = yaml.safe_load((step_of(tmp_path) / "src/job.yaml").read_text())
+    assert kept == applied(server)
+    (container,) = kept["spec"]["template"]["spec"]["containers"]
+    assert {each["name"]: each["value"] for each in container["env"]} == env
+    assert json.loads((step_of(tmp_path) / "artifacts/ended.json").read_text()) == {"missing": [], "pods": []}
+
+
+def test_the_manifest_is_kept_although_there_is_no_cluster(tmp_path: Path) -> None:
+    with pytest.raises(StepError, match="there is no kubeconfig"):
+        run.run_toolbox("kubernetes", "run_job", name="probe", image="i", kubeconfig=str(tmp_path / "nowhere"))
+    assert yaml.safe_load((step_of(tmp_path) / "src/job.yaml").read_text())["kind"] == "Job"
