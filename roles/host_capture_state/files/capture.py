@@ -10,6 +10,10 @@ and run on Python 3.8. The request is a JSON object, in the first argument or el
 The answer on stdout is `{"host": document, "raw": {file name: text}}`. If a probe fails, its value in the document is
 null, `errors` contains the reason, and the other probes continue. The names of keys contain units. The values of
 environment variables and the command lines of processes are never recorded, because both may contain secrets.
+
+    capture.py --write DIRECTORY < TEXTS
+
+On the controller, the role also uses this file to write the results: TEXTS is a JSON object, `{file name: text}`.
 """
 
 from __future__ import annotations
@@ -541,7 +545,18 @@ def capture(request: Mapping[str, object]) -> dict[str, object]:
     return {"host": {**host, "errors": run.errors}, "raw": run.raw}
 
 
+def write_files(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write private text files. The role checks the names, which come from a host."""
+    for name, text in texts.items():
+        descriptor = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.write(text)
+
+
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["--write"]:
+        write_files(Path(arguments[1]), json.load(sys.stdin))
+        return
     request = json.loads(arguments[0] if arguments else sys.stdin.read())
     json.dump(capture(request), sys.stdout)
 

@@ -306,5 +306,14 @@ def test_the_script_runs_from_standard_input_as_in_the_role() -> None:
     assert answer["host"]["python"]["executable"] == sys.executable
 
 
+def test_the_script_writes_private_files_with_exactly_the_given_text(tmp_path: Path) -> None:
+    texts = {"host.json": '{"a": 1}\n', "lscpu.txt": "one\r\ntwo\u00e9\ud800"}
+    subprocess.run([sys.executable, SCRIPT, "--write", tmp_path], input=json.dumps(texts).encode(), check=True)
+    assert {file.name for file in tmp_path.iterdir()} == texts.keys()
+    assert (tmp_path / "host.json").read_bytes() == b'{"a": 1}\n'
+    assert (tmp_path / "lscpu.txt").read_bytes() == "one\r\ntwo\u00e9\\ud800".encode()
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+
+
 def test_the_script_is_valid_python_3_8() -> None:
     ast.parse(SCRIPT.read_text(), feature_version=(3, 8))
