@@ -548,9 +548,12 @@ def capture(request: Mapping[str, object]) -> dict[str, object]:
 def write_files(directory: Path, texts: Mapping[str, str]) -> None:
     """Write private text files. The role checks the names, which come from a host."""
     for name, text in texts.items():
-        descriptor = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.write(text)
+        with open(directory / name, "wb", opener=private_opener) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def private_opener(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def main(arguments: list[str]) -> None:
