@@ -38,7 +38,7 @@ from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import filesystem
 
-_OPTIONS: Final = {
+_OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "selector": {"type": "str"},
     "directory": {"type": "path", "required": True},
     "containers": {"type": "list", "elements": "str"},

@@ -48,7 +48,7 @@ from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.text import abbreviated
 from toolbox.system import environ
 
-_OPTIONS: Final = {
+_OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "state": {"type": "str", "choices": ["applied", "created", "absent"], "default": "applied"},
     "manifests": {"type": "list", "elements": "dict", "default": []},
     "files": {"type": "list", "elements": "path", "default": []},
