@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from toolbox.ansible import warm
 from toolbox.config import presets
 from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
@@ -107,7 +108,7 @@ def is_open() -> bool:
 @contextmanager
 def opened(session: Session, top: Step) -> Iterator[Session]:
     """Make this session the current session, and `top` the current step, in the body."""
-    with _current.entered_by_process(session), steps.entered_by_process(top):
+    with warm.opened(), _current.entered_by_process(session), steps.entered_by_process(top):
         yield session
 
 
