@@ -33,7 +33,11 @@ GRACE_SECONDS = 5.0
 _STREAMS = (0, 1, 2)
 _POLL_SECONDS = 0.1
 # Python sets its own handlers for these signals at its start.
-_PYTHON_SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGPIPE: signal.SIG_IGN, signal.SIGXFSZ: signal.SIG_IGN}
+_PYTHON_SIGNALS: Dict[int, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGPIPE: signal.SIG_IGN,
+    signal.SIGXFSZ: signal.SIG_IGN,
+}
 
 
 class Fork(NamedTuple):
@@ -266,7 +270,7 @@ def _set_signals(ignored: List[int]) -> None:
     for number in signal.valid_signals():
         if number in (signal.SIGKILL, signal.SIGSTOP):
             continue
-        handler = signal.SIG_IGN if number in ignored else _PYTHON_SIGNALS.get(number, signal.SIG_DFL)  # type: ignore[call-overload]
+        handler = signal.SIG_IGN if number in ignored else _PYTHON_SIGNALS.get(number, signal.SIG_DFL)
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

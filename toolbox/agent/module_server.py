@@ -11,6 +11,7 @@ The module runs on targets too: it needs Linux and Python 3.8, and imports only 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import importlib.machinery
@@ -19,6 +20,7 @@ import re
 import shutil
 import sys
 import tempfile
+import traceback
 import types
 import zipimport
 from typing import Any, Dict, NoReturn, Optional, Sequence
@@ -49,7 +51,7 @@ def main() -> Optional[fork_server.Fork]:
     if fork is not None:
         _refuse_other_start(fork)
         fork.begin(mark)
-        sys.meta_path.insert(0, preloaded)  # type: ignore[arg-type]  # typeshed asks for more than Python
+        sys.meta_path.insert(0, preloaded)
     return fork
 
 
@@ -57,25 +59,27 @@ def execute(payload: bytes) -> NoReturn:
     """Execute a payload as the interpreter executes a program on its standard input, and raise `SystemExit`."""
     main_module = types.ModuleType("__main__")
     main_module.__dict__["__builtins__"] = __builtins__
-    main_module.__dict__["__annotations__"] = {}
+    main_module.__annotations__ = {}
     sys.modules["__main__"] = main_module
     sys.argv = [""]
     sys.path[0] = ""
     tempfile.tempdir = None
     try:
-        exec(compile(payload, "<stdin>", "exec"), main_module.__dict__)
+        exec(compile(payload, "<stdin>", "exec"), main_module.__dict__)  # noqa: S102  # what this server is for
     except SystemExit:
         raise
     except BaseException as error:
-        traceback = error.__traceback__
-        sys.excepthook(type(error), error, traceback.tb_next if traceback else None)
+        frames = error.__traceback__
+        sys.excepthook(type(error), error, frames.tb_next if frames else None)
         raise SystemExit(1) from None
     raise SystemExit(0)
 
 
 def _refuse_other_start(fork: fork_server.Fork) -> None:
     """Refuse a request for which a new interpreter would start in another way than this interpreter has started."""
-    theirs, ours = ({k: v for k, v in env.items() if _START_VARIABLES.match(k)} for env in (fork.message["env"], dict(os.environ)))
+    theirs, ours = (
+        {k: v for k, v in env.items() if _START_VARIABLES.match(k)} for env in (fork.message["env"], dict(os.environ))
+    )
     if theirs != ours:
         names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         fork.refuse(f"the interpreter was started with another value of {', '.join(names)}")
@@ -96,30 +100,40 @@ class _Preloaded:
         self._later = {name: os.path.join(directory, name) for name in later}
         self._modules: Dict[str, types.ModuleType] = {}
         self._sources: Dict[str, bytes] = {}
-        self._is_equal: Optional[bool] = None
+        self._is_loaded = False
+        self._is_equal: Optional[bool] = None  # whether the sources are equal to those of this fork's payload
 
     def load(self) -> None:
-        """Import the modules that a fork has imported."""
+        """Import the modules that a fork has imported. After an error, the forks import these modules themselves."""
+        try:
+            self._import_later()
+            if not self._is_loaded and os.path.exists(self._copy):
+                self._is_loaded = True
+                self._import_copy()
+        except Exception:
+            traceback.print_exc()
+
+    def _import_later(self) -> None:
         for name, file in list(self._later.items()):
             if os.path.exists(file):
                 del self._later[name]
                 importlib.import_module(name)
-        if self._modules or not os.path.exists(self._copy):
-            return
+
+    def _import_copy(self) -> None:
         path = sys.path[:]
         sys.path.insert(0, self._copy)
         try:
             for name in _PRELOADED:
-                try:
+                with contextlib.suppress(ModuleNotFoundError):  # not every version of ansible-core has every module
                     importlib.import_module(name)
-                except ModuleNotFoundError:
-                    continue
         finally:
             sys.path[:] = path
             modules = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "ansible"}
             sys.path_importer_cache.pop(self._copy, None)
         # `six` makes other modules, which it can make again.
-        archived = {name: module for name, module in modules.items() if isinstance(module.__loader__, zipimport.zipimporter)}
+        archived = {
+            name: module for name, module in modules.items() if isinstance(module.__loader__, zipimport.zipimporter)
+        }
         sources = {name: _source(module) for name, module in archived.items()}
         # A package without content is imported from the ZIP file of the payload.
         self._sources = {name: source for name, source in sources.items() if source}
@@ -127,7 +141,7 @@ class _Preloaded:
         gc.collect()
         gc.freeze()
 
-    def find_spec(self, name: str, path: Optional[Sequence[str]] = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: Optional[Sequence[str]] = None, _target: Any = None) -> Any:
         """Return the location of a module in the payload's ZIP file, with a loader that returns the imported module."""
         if name in self._later:
             open(self._later[name], "w").close()
@@ -146,7 +160,7 @@ class _Preloaded:
         stem = os.path.join(path[0], name.rpartition(".")[2])
         origin = os.path.join(stem, "__init__.py") if is_package else f"{stem}.py"
         loader = _Loader(importer, self._modules[name]) if name in self._modules else importer
-        spec = importlib.machinery.ModuleSpec(name, loader, origin=origin, is_package=is_package)  # type: ignore[arg-type]
+        spec = importlib.machinery.ModuleSpec(name, loader, origin=origin, is_package=is_package)  # type: ignore[arg-type]  # a loader
         spec.has_location = True
         if is_package:
             spec.submodule_search_locations = [stem]
@@ -174,7 +188,7 @@ class _Loader:
         self._loader = loader
         self._module = module
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+    def create_module(self, _spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         return self._module
 
     def exec_module(self, module: types.ModuleType) -> None:

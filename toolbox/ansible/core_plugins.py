@@ -18,7 +18,8 @@ def connection_plugin(name: str) -> ModuleType:
     """
     file = Path(connection.__file__).with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"{__name__}.{name}", file)
-    assert spec is not None and spec.loader is not None, "the path ends with .py"
+    assert spec is not None, "the path ends with .py"
+    assert spec.loader is not None, "the path names a file"
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -20,6 +20,7 @@ from typing import Any, Final
 from toolbox.ansible import unsafe_yaml, warm, warm_modules
 from toolbox.ansible.warm import Helpers
 from toolbox.system import environ, filesystem, processes
+from toolbox.system.fork_servers import ForkedProcess
 
 EventHandler = Callable[[dict[str, Any]], bool]
 
@@ -90,6 +91,10 @@ def run(play: Play, handler: EventHandler) -> int:
     # Each stream has its own decoder, because two threads read the streams. The decoders get parts of lines, because no
     # line break follows an event: with whole lines, the start of a task would be reported only at the end of the task.
     output, errors = (OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True) for _ in range(2))
+
+    def start() -> ForkedProcess | None:
+        return helpers.start_play(config.command, config.env, Path(config.cwd)) if helpers is not None else None
+
     completed = processes.run(
         config.command,
         env=config.env,
@@ -97,7 +102,7 @@ def run(play: Play, handler: EventHandler) -> int:
         on_line=output.write,
         on_error_line=errors.write,
         whole_lines=False,
-        start=lambda: helpers and helpers.start_play(config.command, config.env, Path(config.cwd)),
+        start=start,
     )
     output.close()
     errors.close()
@@ -110,6 +115,16 @@ def uses_cluster_modules(tasks: Path) -> bool:
     return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
+def _names_plugins(config: Path) -> bool:
+    """Return whether a configuration file of Ansible names folders of plugins, which our variables would replace."""
+    try:
+        return (
+            re.search(r"^\s*(connection|doc_fragment)_plugins\b", config.read_text("utf-8"), re.MULTILINE) is not None
+        )
+    except (OSError, UnicodeDecodeError):
+        return True
+
+
 def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     settings = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
     variables = processes.environment(play.step, settings)
@@ -118,11 +133,12 @@ def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     # Without this variable, Ansible would read a configuration file in the working directory or the home directory.
     empty = helpers.config if helpers is not None else filesystem.write_text(play.private / "ansible.cfg", "")
     variables["ANSIBLE_CONFIG"] = environ.get("ANSIBLE_CONFIG") or str(empty)
-    plugins = {"ANSIBLE_LIBRARY": _MODULES, **(warm.PLUGINS if helpers is not None else {})}
+    plugins = {"ANSIBLE_LIBRARY": _MODULES}
+    if helpers is not None and not _names_plugins(Path(variables["ANSIBLE_CONFIG"])):
+        plugins |= warm.PLUGINS
+        variables[warm_modules.SERVER] = str(helpers.module_socket)
     for name, folder in plugins.items():  # the plugins of the user take precedence over those of Topgallant
         variables[name] = os.pathsep.join(filter(None, [environ.get(name), str(folder)]))
-    if helpers is not None:
-        variables[warm_modules.SERVER] = str(helpers.module_socket)
     if (kubeconfig := environ.get("KUBECONFIG")) is not None:  # paths must be absolute: Ansible changes the directory
         paths = (str(environ.expanded(path).absolute()) for path in kubeconfig.split(os.pathsep) if path)
         variables["KUBECONFIG"] = os.pathsep.join(paths)

@@ -12,14 +12,18 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from toolbox.agent import fork_server
+from toolbox.system import environ
 from toolbox.system.processes import MARK
 
 # Variables that ansible-core, Python and the C library read when they start.
-_START_VARIABLES: Final = re.compile(r"(ANSIBLE_|PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|HOME$|NO_COLOR$|PAGER$|TERM$)")
+_START_VARIABLES: Final = re.compile(
+    r"(ANSIBLE_|PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|HOME$|NO_COLOR$|PAGER$|TERM$)"
+)
 _LOCAL_TEMP: Final = "ANSIBLE_LOCAL_TEMP"
 # Each play of our roles uses these plugins. To load a plugin, ansible-core parses its documentation, which is slow.
 _PLUGINS: Final = (
@@ -39,38 +43,51 @@ _PLUGINS: Final = (
 def main() -> None:
     """Serve until the standard input is closed. The only argument is the descriptor of the listening socket."""
     listener = fork_server.listener_from_arguments()
-    start = _start_variables(dict(os.environ))
-    from ansible import constants
-    from ansible.cli import playbook
-
-    if getattr(constants, "DEFAULT_LOG_PATH", None):
-        sys.exit("ANSIBLE_LOG_PATH is set: the lines of the log contain the process id of ansible-playbook")
-    shared_temp = Path(constants.DEFAULT_LOCAL_TMP)
-    _preload()
-    shared_temp.rmdir()  # each fork has its own
+    start = _start_settings(environ.everything())
+    try:
+        constants, run_playbook = _import()
+    except Exception as error:  # noqa: BLE001  # the modules of a later ansible-core may be different
+        sys.exit(f"ansible-core cannot be prepared: {type(error).__name__}: {error}")
     gc.freeze()
     fork = fork_server.serve(listener, 0)
     if fork is None:
         return
-    if _start_variables(fork.message["env"]) != start:
-        names = sorted(name for name, value in start.items() if fork.message["env"].get(name) != value)
-        fork.refuse(f"other settings of Ansible: {', '.join(names) or 'a new variable'}")
+    asked = _start_settings(fork.message["env"])
+    if asked != start:
+        names = sorted(name for name in {*asked, *start} if asked.get(name) != start.get(name))
+        fork.refuse(f"{', '.join(names)} changed after Topgallant was started")
     fork.begin(MARK)
-    constants.DEFAULT_LOCAL_TMP = _local_temp(shared_temp)
+    constants.DEFAULT_LOCAL_TMP = _local_temp()
     sys.argv = list(fork.message["args"])
     sys.path[0] = str(Path(sys.argv[0]).parent)
-    sys.exit(playbook.main())
+    sys.exit(run_playbook())
 
 
-def _start_variables(variables: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if _START_VARIABLES.match(name) and name != _LOCAL_TEMP}
+def _import() -> tuple[Any, Callable[[], int | None]]:
+    """Import ansible-core, and return its settings and the function of the program `ansible-playbook`."""
+    from ansible import constants
+    from ansible.cli import playbook
+
+    if constants.DEFAULT_LOG_PATH:
+        raise ValueError("ANSIBLE_LOG_PATH is set, and the log contains the process id of ansible-playbook")
+    _preload()
+    Path(constants.DEFAULT_LOCAL_TMP).rmdir()  # each fork has its own
+    return constants, playbook.main
 
 
-def _local_temp(shared: Path) -> str:
+def _start_settings(variables: dict[str, str]) -> dict[str, Any]:
+    """Return what ansible-core reads when it is imported: variables, and the state of its configuration file."""
+    file = Path(variables.get("ANSIBLE_CONFIG", os.devnull))
+    state = (file.stat().st_mtime_ns, file.stat().st_size) if file.exists() else None
+    settings = {name: value for name, value in variables.items() if _START_VARIABLES.match(name)}
+    return {**settings, _LOCAL_TEMP: None, "the configuration file": state}
+
+
+def _local_temp() -> str:
     """Create the directory for temporary files of one play, as ansible-core does when it is imported."""
     from ansible.config.manager import cleanup_tmp_file
 
-    parent = Path(os.environ[_LOCAL_TEMP])  # noqa: TID251  # the environment of the play
+    parent = Path(environ.everything()[_LOCAL_TEMP])
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = tempfile.mkdtemp(prefix=f"ansible-local-{os.getpid()}", dir=parent)
     atexit.register(cleanup_tmp_file, path, warn=True)
@@ -83,7 +100,7 @@ def _preload() -> None:
     from ansible.plugins import loader
     from ansible.utils.collection_loader import _collection_finder
 
-    parse = _collection_finder._meta_yml_to_dict
+    parse = _collection_finder._meta_yml_to_dict  # noqa: SLF001  # see below
     parsed: dict[Any, Any] = {}
 
     def parse_once(text: bytes, content_id: Any) -> Any:
@@ -92,7 +109,7 @@ def _preload() -> None:
         return parsed[text]
 
     # The documentation of this function allows another implementation, which may cache the result.
-    _collection_finder._meta_yml_to_dict = parse_once
+    _collection_finder._meta_yml_to_dict = parse_once  # noqa: SLF001
     runtime = Path(config.__file__).with_name("ansible_builtin_runtime.yml")
     parse_once(runtime.read_bytes(), ("ansible.builtin", "runtime.yml"))
     for loader_name, plugin in _PLUGINS:

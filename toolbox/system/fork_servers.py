@@ -38,7 +38,7 @@ class ForkServer:
         self.path = directory / SOCKET
         self._messages = directory / "messages.log"
         variables = {**env, fork_server.RESERVED: "x" * fork_server.RESERVED_BYTES}
-        with socket.socket(socket.AF_UNIX) as listener, open(self._messages, "wb") as messages:
+        with socket.socket(socket.AF_UNIX) as listener, self._messages.open("wb") as messages:
             listener.bind(str(self.path))
             listener.listen(socket.SOMAXCONN)
             number = listener.fileno()
@@ -50,7 +50,7 @@ class ForkServer:
         Raises:
             Refused: the server has ended, or cannot become the process.
         """
-        with ExitStack() as stack, open(os.devnull, "rb") as nothing:
+        with ExitStack() as stack, Path(os.devnull).open("rb") as nothing:
             streams = [nothing.fileno()]
             pipes = []
             for _ in ("stdout", "stderr"):
@@ -59,7 +59,9 @@ class ForkServer:
                 streams.append(write_end)
                 pipes.append(os.fdopen(read_end, "rb"))
             try:
-                return ForkedProcess(Connection(self.path, {**message, "env": dict(env), "cwd": str(cwd)}, b"", streams), *pipes)
+                return ForkedProcess(
+                    Connection(self.path, {**message, "env": dict(env), "cwd": str(cwd)}, b"", streams), *pipes
+                )
             except Refused as error:
                 for pipe in pipes:
                     pipe.close()

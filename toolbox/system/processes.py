@@ -43,8 +43,16 @@ class Process(Protocol):
 
     pid: int
     returncode: int | Any
-    stdout: IO[bytes] | None
-    stderr: IO[bytes] | None
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """The read end of the pipe with the standard output."""
+        ...
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        """The read end of the pipe with the standard error."""
+        ...
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end of the process, and return its exit status. Raise `TimeoutExpired` if the time is over."""
@@ -221,7 +229,9 @@ class Channel:
                 self._errors.append(line.decode("utf-8", "replace").rstrip())
 
 
-def start_server(args: Sequence[str], env: Mapping[str, str], errors: IO[bytes], *, keep: int) -> subprocess.Popen[bytes]:
+def start_server(
+    args: Sequence[str], env: Mapping[str, str], errors: IO[bytes], *, keep: int
+) -> subprocess.Popen[bytes]:
     """Start a program that serves this process until `stop_server` is called, or until this process ends in any way.
 
     The program must end when its standard input is closed.

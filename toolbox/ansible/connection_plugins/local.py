@@ -6,8 +6,6 @@ module of the same interpreter, without `become` and `environment`, goes to the 
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolbox.ansible import core_plugins, warm_modules
 
 DOCUMENTATION = """
@@ -19,7 +17,7 @@ extends_documentation_fragment: [connection_pipelining, topgallant_local]
 """
 
 
-class Connection(core_plugins.connection_plugin("local").Connection):
+class Connection(core_plugins.connection_plugin("local").Connection):  # type: ignore[misc]  # known at run time
     """A connection to this machine."""
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
@@ -29,4 +27,5 @@ class Connection(core_plugins.connection_plugin("local").Connection):
             ended = warm_modules.execute(cmd, in_data, self.cwd)
             if ended is not None:
                 return ended.result(ordinary)
-        return ordinary(cmd, in_data=in_data, sudoable=sudoable)
+        result: tuple[int, bytes, bytes] = ordinary(cmd, in_data=in_data, sudoable=sudoable)
+        return result
