@@ -29,6 +29,8 @@ from toolbox.agent import tree
 RESERVED = "TOPGALLANT_RESERVED"
 """A variable in the environment that the server is started with. It reserves memory for the mark of a fork."""
 RESERVED_BYTES = 8192
+CONFIRMATION = b"!"
+"""What the client sends after it has received the process id."""
 GRACE_SECONDS = 5.0
 _STREAMS = (0, 1, 2)
 _POLL_SECONDS = 0.1
@@ -79,7 +81,10 @@ class Fork(NamedTuple):
                 os.close(stream)
         except (OSError, ValueError) as error:
             self.refuse(f"{type(error).__name__}: {error}")
+        # The client may have given up. So the request is executed only after the client has confirmed it.
         _send(self.connection, {"pid": os.getpid()})
+        if self.connection.recv(1) != CONFIRMATION:
+            os._exit(1)
         self.connection.close()
 
 
@@ -299,3 +304,10 @@ def _show_environment(variables: Dict[str, str]) -> None:
 def listener_from_arguments() -> socket.socket:
     """Return the listening socket, whose descriptor is the last argument of a server program."""
     return socket.socket(fileno=int(sys.argv.pop()))
+
+
+def replace_script_folder(folder: str) -> None:
+    """Replace the folder of this server's program in the search path for modules, which Python puts there."""
+    own = os.path.dirname(os.path.abspath(sys.argv[0]))
+    if sys.path and sys.path[0] == own:
+        sys.path[0] = folder

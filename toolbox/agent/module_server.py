@@ -42,7 +42,7 @@ def main() -> Optional[fork_server.Fork]:
     """
     listener = fork_server.listener_from_arguments()
     mark, directory, *later = sys.argv[1:]
-    sys.path[0] = ""
+    fork_server.replace_script_folder("")
     for name in _STANDARD:
         importlib.import_module(name)
     preloaded = _Preloaded(directory, later)
@@ -62,7 +62,6 @@ def execute(payload: bytes) -> NoReturn:
     main_module.__annotations__ = {}
     sys.modules["__main__"] = main_module
     sys.argv = [""]
-    sys.path[0] = ""
     tempfile.tempdir = None
     try:
         exec(compile(payload, "<stdin>", "exec"), main_module.__dict__)  # noqa: S102  # what this server is for

@@ -43,6 +43,7 @@ _PLUGINS: Final = (
 def main() -> None:
     """Serve until the standard input is closed. The only argument is the descriptor of the listening socket."""
     listener = fork_server.listener_from_arguments()
+    fork_server.replace_script_folder(str(Path(sys.executable).parent))  # the folder of `ansible-playbook`
     start = _start_settings(environ.everything())
     try:
         constants, run_playbook = _import()
@@ -59,7 +60,6 @@ def main() -> None:
     fork.begin(MARK)
     constants.DEFAULT_LOCAL_TMP = _local_temp()
     sys.argv = list(fork.message["args"])
-    sys.path[0] = str(Path(sys.argv[0]).parent)
     sys.exit(run_playbook())
 
 

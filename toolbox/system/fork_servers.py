@@ -99,6 +99,8 @@ class Connection:
             self._socket.sendall(content[sent:])
             self._answers = self._socket.makefile("rb")
             answer = self._answer(_START_SECONDS)
+            if answer is not None and "pid" in answer:
+                self._socket.sendall(fork_server.CONFIRMATION)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):

@@ -12,6 +12,7 @@ import errno
 import io
 import os
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -138,6 +139,8 @@ def run(
         raise
     finally:
         unregister()
+    if process.returncode == -signal.SIGKILL:
+        end()  # the process could not end its children
     if scope.reason is not None:
         end()  # the process has ended, but the cancelling thread may still be ending its children
         scope.check()
