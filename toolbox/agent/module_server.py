@@ -11,19 +11,23 @@ The module runs on targets too: it needs Linux and Python 3.8, and imports only 
 
 from __future__ import annotations
 
+import _imp
+import atexit
 import contextlib
 import gc
 import importlib
 import importlib.machinery
 import os
+import pathlib
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
 import types
 import zipimport
-from typing import Any, Dict, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 from toolbox.agent import fork_server
 
@@ -68,10 +72,20 @@ def execute(payload: bytes) -> NoReturn:
     except SystemExit:
         raise
     except BaseException as error:
-        frames = error.__traceback__
-        sys.excepthook(type(error), error, frames.tb_next if frames else None)
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this function
+        sys.excepthook(type(error), error, error.__traceback__)
+        if isinstance(error, KeyboardInterrupt):
+            _end_by_interrupt()
         raise SystemExit(1) from None
     raise SystemExit(0)
+
+
+def _end_by_interrupt() -> None:
+    """End this process as Python ends after a `KeyboardInterrupt` that the program has not handled."""
+    atexit._run_exitfuncs()  # noqa: SLF001  # a process that a signal ends does not call them
+    sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _refuse_other_start(fork: fork_server.Fork) -> None:
@@ -98,6 +112,7 @@ class _Preloaded:
         self._copy = os.path.join(directory, "payload.zip")
         self._later = {name: os.path.join(directory, name) for name in later}
         self._modules: Dict[str, types.ModuleType] = {}
+        self._codes: List[types.CodeType] = []  # the code of all functions of the modules
         self._sources: Dict[str, bytes] = {}
         self._is_loaded = False
         self._is_equal: Optional[bool] = None  # whether the sources are equal to those of this fork's payload
@@ -138,6 +153,8 @@ class _Preloaded:
         self._sources = {name: source for name, source in sources.items() if source}
         self._modules = {name: modules[name] for name in self._sources}
         gc.collect()
+        codes = [function.__code__ for function in gc.get_objects() if isinstance(function, types.FunctionType)]
+        self._codes = [code for code in codes if code.co_filename.startswith(self._copy)]
         gc.freeze()
 
     def find_spec(self, name: str, path: Optional[Sequence[str]] = None, _target: Any = None) -> Any:
@@ -148,6 +165,8 @@ class _Preloaded:
             return None
         if self._is_equal is None:
             self._is_equal = self._compare(sys.path[0])
+            if self._is_equal:
+                self._relocate(sys.path[0])
         if not self._is_equal or not path:
             return None
         # `zipimporter.find_spec` would compile the module.
@@ -164,6 +183,20 @@ class _Preloaded:
         if is_package:
             spec.submodule_search_locations = [stem]
         return spec
+
+    def _relocate(self, archive: str) -> None:
+        """Replace the path of the copy by the path of a payload's ZIP file.
+
+        Tracebacks and messages name the files of functions, and some modules keep paths that they derive from
+        `__file__`.
+        """
+        for code in self._codes:
+            path = archive + code.co_filename[len(self._copy) :]
+            _imp._fix_co_filename(code, path)  # type: ignore[attr-defined]  # noqa: SLF001  # as `importlib` does
+        for module in self._modules.values():
+            for name, value in module.__dict__.items():
+                if isinstance(value, (str, pathlib.PurePath)) and str(value).startswith(self._copy):
+                    module.__dict__[name] = type(value)(archive + str(value)[len(self._copy) :])
 
     def _compare(self, archive: str) -> bool:
         """Return whether all sources are equal to those in a ZIP file. Save the file if there are no sources yet."""
