@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.ansible import unsafe_yaml, warm, warm_modules
+from toolbox.ansible import unsafe_yaml, warm
 from toolbox.ansible.warm import Helpers
 from toolbox.system import environ, filesystem, processes
 from toolbox.system.fork_servers import ForkedProcess
@@ -115,16 +115,6 @@ def uses_cluster_modules(tasks: Path) -> bool:
     return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
-def _names_plugins(config: Path) -> bool:
-    """Return whether a configuration file of Ansible names folders of plugins, which our variables would replace."""
-    try:
-        return (
-            re.search(r"^\s*(connection|doc_fragment)_plugins\b", config.read_text("utf-8"), re.MULTILINE) is not None
-        )
-    except (OSError, UnicodeDecodeError):
-        return True
-
-
 def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     settings = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
     variables = processes.environment(play.step, settings)
@@ -133,12 +123,8 @@ def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     # Without this variable, Ansible would read a configuration file in the working directory or the home directory.
     empty = helpers.config if helpers is not None else filesystem.write_text(play.private / "ansible.cfg", "")
     variables["ANSIBLE_CONFIG"] = environ.get("ANSIBLE_CONFIG") or str(empty)
-    plugins = {"ANSIBLE_LIBRARY": _MODULES}
-    if helpers is not None and not _names_plugins(Path(variables["ANSIBLE_CONFIG"])):
-        plugins |= warm.PLUGINS
-        variables[warm_modules.SERVER] = str(helpers.module_socket)
-    for name, folder in plugins.items():  # the plugins of the user take precedence over those of Topgallant
-        variables[name] = os.pathsep.join(filter(None, [environ.get(name), str(folder)]))
+    # The modules of the user take precedence over the modules of Topgallant.
+    variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
     if (kubeconfig := environ.get("KUBECONFIG")) is not None:  # paths must be absolute: Ansible changes the directory
         paths = (str(environ.expanded(path).absolute()) for path in kubeconfig.split(os.pathsep) if path)
         variables["KUBECONFIG"] = os.pathsep.join(paths)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.agent import fork_server
+from toolbox.ansible import warm_modules
 from toolbox.system import environ
 from toolbox.system.processes import MARK
 
@@ -24,6 +25,7 @@ from toolbox.system.processes import MARK
 _START_VARIABLES: Final = re.compile(
     r"(ANSIBLE_|PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|HOME$|NO_COLOR$|PAGER$|TERM$)"
 )
+_FOLDER: Final = Path(__file__).resolve().parent
 _LOCAL_TEMP: Final = "ANSIBLE_LOCAL_TEMP"
 # Each play of our roles uses these plugins. To load a plugin, ansible-core parses its documentation, which is slow.
 _PLUGINS: Final = (
@@ -60,7 +62,8 @@ def main() -> None:
     fork.begin(MARK)
     constants.DEFAULT_LOCAL_TMP = _local_temp()
     sys.argv = list(fork.message["args"])
-    sys.exit(run_playbook())
+    with warm_modules.server.entered_by_process(fork.message["module_server"]):
+        sys.exit(run_playbook())
 
 
 def _import() -> tuple[Any, Callable[[], int | None]]:
@@ -70,6 +73,7 @@ def _import() -> tuple[Any, Callable[[], int | None]]:
 
     if constants.DEFAULT_LOG_PATH:
         raise ValueError("ANSIBLE_LOG_PATH is set, and the log contains the process id of ansible-playbook")
+    _add_plugins()
     _preload()
     Path(constants.DEFAULT_LOCAL_TMP).rmdir()  # each fork has its own
     return constants, playbook.main
@@ -92,6 +96,15 @@ def _local_temp() -> str:
     path = tempfile.mkdtemp(prefix=f"ansible-local-{os.getpid()}", dir=parent)
     atexit.register(cleanup_tmp_file, path, warn=True)
     return path
+
+
+def _add_plugins() -> None:
+    """Add our plugin `local`, unless the user has a plugin of this name."""
+    from ansible.plugins import connection, loader
+
+    if loader.connection_loader.find_plugin("local") == str(Path(connection.__file__).with_name("local.py")):
+        loader.connection_loader.add_directory(str(_FOLDER / "connection_plugins"))
+        loader.fragment_loader.add_directory(str(_FOLDER / "doc_fragments"))
 
 
 def _preload() -> None:

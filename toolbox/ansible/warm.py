@@ -17,7 +17,7 @@ from typing import Final
 
 from toolbox.agent import module_server
 from toolbox.ansible import playbook_server
-from toolbox.system import environ, fork_servers, scratch
+from toolbox.system import environ, scratch
 from toolbox.system.ambient import Ambient
 from toolbox.system.fork_servers import ForkedProcess, ForkServer, Refused
 from toolbox.system.processes import MARK
@@ -26,12 +26,7 @@ log = logging.getLogger(__name__)
 
 SWITCH: Final = "TOPGALLANT_ANSIBLE_WARM"
 """With the value `0`, Ansible and its modules are started as ordinary programs."""
-_FOLDER: Final = Path(__file__).resolve().parent
 _LATER: Final = ("toolbox.ansible.modules._entry",)  # imports the client library of Kubernetes
-PLUGINS: Final = {
-    "ANSIBLE_CONNECTION_PLUGINS": _FOLDER / "connection_plugins",
-    "ANSIBLE_DOC_FRAGMENT_PLUGINS": _FOLDER / "doc_fragments",
-}
 
 
 class Helpers:
@@ -54,22 +49,18 @@ class Helpers:
         """An empty configuration file of Ansible, which is the same for all plays."""
         return self._directory / "ansible.cfg"
 
-    @property
-    def module_socket(self) -> Path:
-        """The socket of the server for modules, which is started with the first play."""
-        return self._directory / "modules" / fork_servers.SOCKET
-
     def start_play(self, args: Sequence[str], env: Mapping[str, str], cwd: Path) -> ForkedProcess | None:
         """Start `ansible-playbook` in a fork. Return None if the program has to be started instead."""
         try:
             with self._lock:
                 if self._modules is None:
-                    directory = self.module_socket.parent
+                    directory = self._directory / "modules"
                     self._modules = self._start(module_server, env, directory, MARK, str(directory), *_LATER)
                 if self._playbooks is None:
                     self._playbooks = self._start(playbook_server, env, self._directory / "playbooks")
             path = shutil.which(args[0], path=env["PATH"]) or args[0]
-            return self._playbooks.start({"args": [path, *args[1:]]}, env, cwd)
+            message = {"args": [path, *args[1:]], "module_server": str(self._modules.path)}
+            return self._playbooks.start(message, env, cwd)
         except (Refused, OSError) as error:
             self._report(str(error))
             return None

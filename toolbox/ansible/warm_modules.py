@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from toolbox.system import environ
+from toolbox.system.ambient import Ambient
 from toolbox.system.fork_servers import Connection, Refused
 
-SERVER: Final = "TOPGALLANT_MODULE_SERVER"
-"""The variable with the path of the server's socket."""
+server: Final[Ambient[str]] = Ambient("module_server")
+"""The path of the server's socket. It is not in an environment variable, which modules would see."""
 _SHELL: Final = "/bin/sh"
 # What ansible-core executes for a pipelined module without `become` and `environment`.
 _COMMAND: Final = re.compile(r"([\w./+-]+) && sleep 0", re.ASCII)
@@ -56,9 +57,9 @@ def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | No
     Args:
         command: the command of ansible-core, which reads the payload from its standard input.
     """
-    server = environ.get(SERVER)
+    path = server.get()
     interpreter = _interpreter(command)
-    if server is None or interpreter is None:
+    if path is None or interpreter is None:
         return None
     directory = os.fsdecode(cwd or Path.cwd())
     env = shell_environment(environ.everything(), directory, interpreter, Path(_SHELL).resolve().name)
@@ -71,7 +72,7 @@ def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | No
         try:
             nothing = os.open(os.devnull, os.O_RDONLY)
             try:
-                connection = Connection(server, message, payload, [nothing, *(write_end for _, write_end in pipes)])
+                connection = Connection(path, message, payload, [nothing, *(write_end for _, write_end in pipes)])
             finally:
                 for descriptor in (nothing, *(write_end for _, write_end in pipes)):
                     os.close(descriptor)
