@@ -62,6 +62,8 @@ def main() -> Optional[fork_server.Fork]:
 def execute(payload: bytes) -> NoReturn:
     """Execute a payload as the interpreter executes a program on its standard input, and raise `SystemExit`."""
     main_module = types.ModuleType("__main__")
+    main_module.__file__ = "<stdin>"
+    main_module.__loader__ = importlib.machinery.BuiltinImporter
     main_module.__dict__["__builtins__"] = __builtins__
     main_module.__annotations__ = {}
     sys.modules["__main__"] = main_module
