@@ -23,6 +23,13 @@ server: Final[Ambient[str]] = Ambient("module_server")
 _SHELL: Final = "/bin/sh"
 # What ansible-core executes for a pipelined module without `become` and `environment`.
 _COMMAND: Final = re.compile(r"([\w./+-]+) && sleep 0", re.ASCII)
+# Variables that a shell reads or changes itself.
+_CHANGED: Final = re.compile(
+    r"BASH(_.*|PID|OPTS)?|SHELLOPTS|POSIXLY_CORRECT|IFS|PS4|OPT(IND|ERR)|E?UID|PPID|S?RANDOM|LINENO|HISTCMD"
+    r"|(EPOCH)?SECONDS|EPOCHREALTIME|FUNCNAME|GROUPS|DIRSTACK|COMP_WORDBREAKS",
+    re.DOTALL,
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Execute = Callable[[str], tuple[int, bytes, bytes]]
 
 
@@ -92,17 +99,21 @@ def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: st
         env: the environment of the shell.
         shell: the name of the program, such as `dash`.
     """
-    if shell not in {"bash", "dash"}:
+    if shell not in {"bash", "dash"} or any(_CHANGED.fullmatch(name) for name in env):
         return None
+    if shell == "dash":
+        env = {name: value for name, value in env.items() if _NAME.fullmatch(name)}
     pwd = env.get("PWD", "")
     is_valid = pwd.startswith("/") and _is_same(pwd, cwd)
     env = {**env, "PWD": pwd if is_valid else os.path.realpath(cwd)}
     if shell == "bash":
         level = env.get("SHLVL", "0")
-        if not level.isdecimal() or len(level) > len("100"):
+        if not re.fullmatch("[0-9]{1,2}", level):
             return None
         env |= {"SHLVL": str(int(level) + 1), "_": interpreter}
-        if not Path(env.get("OLDPWD", "/")).is_dir():
+        for prompt in ("PS1", "PS2"):
+            env.pop(prompt, None)
+        if not os.path.isdir(env.get("OLDPWD", "/")):  # noqa: PTH112  # an empty text is not a folder
             del env["OLDPWD"]
     return env
 
