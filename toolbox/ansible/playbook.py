@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.ansible import unsafe_yaml
+from toolbox.ansible import unsafe_yaml, warm
+from toolbox.ansible.warm import Helpers
 from toolbox.system import environ, filesystem, processes
+from toolbox.system.fork_servers import ForkedProcess
 
 EventHandler = Callable[[dict[str, Any]], bool]
 
@@ -65,14 +67,16 @@ def run(play: Play, handler: EventHandler) -> int:
     from ansible_runner.config.runner import RunnerConfig
     from ansible_runner.utils import OutputEventFilter
 
+    helpers = warm.current()
     inventory = filesystem.write_text(play.private / "inventory.yaml", unsafe_yaml.dump(play.inventory))
     config = RunnerConfig(
         private_data_dir=str(play.private),
         playbook=str(play.file),
         inventory=str(inventory),
         roles_path=os.pathsep.join(map(str, play.roles)),
-        envvars=_variables(play),
+        envvars=_variables(play, helpers),
         suppress_env_files=True,
+        fact_cache_type="memory",  # the default of Ansible; the facts of a play are not for another play
         quiet=True,
         verbosity=1,
     )
@@ -87,6 +91,10 @@ def run(play: Play, handler: EventHandler) -> int:
     # Each stream has its own decoder, because two threads read the streams. The decoders get parts of lines, because no
     # line break follows an event: with whole lines, the start of a task would be reported only at the end of the task.
     output, errors = (OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True) for _ in range(2))
+
+    def start() -> ForkedProcess | None:
+        return helpers.start_play(config.command, config.env, Path(config.cwd)) if helpers is not None else None
+
     completed = processes.run(
         config.command,
         env=config.env,
@@ -94,6 +102,7 @@ def run(play: Play, handler: EventHandler) -> int:
         on_line=output.write,
         on_error_line=errors.write,
         whole_lines=False,
+        start=start,
     )
     output.close()
     errors.close()
@@ -106,14 +115,14 @@ def uses_cluster_modules(tasks: Path) -> bool:
     return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
-def _variables(play: Play) -> dict[str, str]:
+def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     settings = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
     variables = processes.environment(play.step, settings)
     # Use the ansible-playbook of this virtual environment, even if the environment is not activated.
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     # Without this variable, Ansible would read a configuration file in the working directory or the home directory.
-    config = environ.get("ANSIBLE_CONFIG") or str(filesystem.write_text(play.private / "ansible.cfg", ""))
-    variables["ANSIBLE_CONFIG"] = config
+    empty = helpers.config if helpers is not None else filesystem.write_text(play.private / "ansible.cfg", "")
+    variables["ANSIBLE_CONFIG"] = environ.get("ANSIBLE_CONFIG") or str(empty)
     # The modules of the user take precedence over the modules of Topgallant.
     variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
     if (kubeconfig := environ.get("KUBECONFIG")) is not None:  # paths must be absolute: Ansible changes the directory

@@ -42,12 +42,12 @@ def escaped(text: str, *, is_json: bool) -> str:
 
 
 def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
-    from toolbox.ansible import roles
+    from toolbox.ansible import roles, warm
     from toolbox.orchestration import session
     from toolbox.reports.terminal import live_view
     from toolbox.runs import steps
 
-    with live_view.view() as view, steps.entered(session.step_outside_run([view.show], redactor)) as top:
+    with warm.opened(), live_view.view() as view, steps.entered(session.step_outside_run([view.show], redactor)) as top:
         try:
             directory = roles.run(command, values)
             exit_code = ExitCode.PASSED

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from toolbox.ansible import warm
 from toolbox.config import presets
 from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
+from toolbox.config.contracts.ansible_warm import Contract as AnsibleWarm
 from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
 from toolbox.model.clusters import Access
@@ -107,7 +109,8 @@ def is_open() -> bool:
 @contextmanager
 def opened(session: Session, top: Step) -> Iterator[Session]:
     """Make this session the current session, and `top` the current step, in the body."""
-    with _current.entered_by_process(session), steps.entered_by_process(top):
+    enabled = session.configuration.block("ansible_warm", AnsibleWarm).root
+    with warm.opened(enabled=enabled), _current.entered_by_process(session), steps.entered_by_process(top):
         yield session
 
 

@@ -12,6 +12,7 @@ import errno
 import io
 import os
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final, Protocol
 
 import psutil
 
@@ -35,6 +36,28 @@ _LONGEST_ERROR: Final = 1 << 12  # bytes; longer lines of the standard error of 
 _LONGEST_TEXT: Final = 1 << 20  # bytes; longer lines of the output of `run` are split
 Completed = subprocess.CompletedProcess[str | None]
 """A process that has ended. Its `stdout` and `stderr` are None if they were not captured."""
+TimeoutExpired = subprocess.TimeoutExpired
+
+
+class Process(Protocol):
+    """A process that has been started: a `subprocess.Popen`, or a fork of a server."""
+
+    pid: int
+    returncode: int | Any
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """The read end of the pipe with the standard output."""
+        ...
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        """The read end of the pipe with the standard error."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process, and return its exit status. Raise `TimeoutExpired` if the time is over."""
+        ...
 
 
 def environment(step: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -65,6 +88,7 @@ def run(
     whole_lines: bool = True,
     capture_stdout: bool = False,
     capture_stderr: bool = False,
+    start: Callable[[], Process | None] = lambda: None,
 ) -> Completed:
     """Run a program to its end in a new session, and return its result.
 
@@ -76,6 +100,7 @@ def run(
         on_line: called with each line of standard output, in another thread.
         on_error_line: called with each line of standard error, in another thread; None to call `on_line`.
         whole_lines: False to call the functions with pieces of text as soon as they are printed, line ends included.
+        start: starts the program in another way than `subprocess`; its result is None if this way is not available.
 
     Raises:
         Cancelled: the current scope was cancelled before or during the run.
@@ -85,7 +110,7 @@ def run(
     scope.check()
     mark = env[MARK]
     with signals.deferred():
-        process = subprocess.Popen(  # a list of arguments; a shell runs only if the user wrote a shell command
+        process: Process = start() or subprocess.Popen(  # a list of arguments; a shell only if the user wrote for one
             list(args),
             env=dict(env),
             cwd=cwd,
@@ -114,6 +139,8 @@ def run(
         raise
     finally:
         unregister()
+    if process.returncode == -signal.SIGKILL:
+        end()  # the process could not end its children
     if scope.reason is not None:
         end()  # the process has ended, but the cancelling thread may still be ending its children
         scope.check()
@@ -205,7 +232,42 @@ class Channel:
                 self._errors.append(line.decode("utf-8", "replace").rstrip())
 
 
-def _await(process: subprocess.Popen[bytes]) -> None:
+def start_server(
+    args: Sequence[str], env: Mapping[str, str], errors: IO[bytes], *, keep: int
+) -> subprocess.Popen[bytes]:
+    """Start a program that serves this process until `stop_server` is called, or until this process ends in any way.
+
+    The program must end when its standard input is closed.
+
+    Args:
+        errors: the file for the standard output and the standard error.
+        keep: a descriptor that the program inherits.
+    """
+    with signals.deferred():
+        return subprocess.Popen(
+            list(args),
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=errors,
+            stderr=errors,
+            pass_fds=[keep],
+            start_new_session=True,
+        )
+
+
+def stop_server(process: subprocess.Popen[bytes]) -> None:
+    """Close the standard input of a server, and wait for its end; kill the server if it does not end in time."""
+    assert process.stdin is not None, "the server is started with a pipe"
+    with signals.deferred():
+        process.stdin.close()
+        try:
+            process.wait(2 * GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await(process: Process) -> None:
     """Wait for the end of a process.
 
     The main thread runs the signal handlers, and therefore waits in short intervals. It does not call `Popen.wait` with
@@ -221,7 +283,7 @@ def _await(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[Callable[[], bool]]:
+def _exit_of(process: Process) -> Iterator[Callable[[], bool]]:
     """Yield a function that waits up to `signals.WAIT_SECONDS`, and returns whether the process has ended."""
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -236,7 +298,7 @@ def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[Callable[[], bool]]:
         os.close(descriptor)
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+def _has_ended(process: Process) -> bool:
     with signals.deferred(), suppress(subprocess.TimeoutExpired):
         process.wait(signals.WAIT_SECONDS)
     signals.check()

@@ -56,6 +56,12 @@ def faults(load: Load, contracts: list[Path], text: str, **request: Any) -> list
     return str(caught.value).split("\n  ")
 
 
+@pytest.mark.parametrize(("value", "shown"), [("0", "0"), ("no way", "'no way'"), ("{warm: true}", "{'warm': True}")])
+def test_the_switch_of_the_helpers_of_ansible_is_true_or_false(load: Load, value: str, shown: str) -> None:
+    expected = f"config.yaml:1: `ansible_warm` must be a valid boolean, not {shown}"
+    assert faults(load, [], f"ansible_warm: {value}")[1:] == [expected]
+
+
 GOOD = """\
 tests:
   training:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.ansible import warm
 from toolbox.config.configuration import Configuration, Request
 from toolbox.model.errors import UsageError
 from toolbox.orchestration import session
@@ -34,6 +35,18 @@ def test_a_session_ends_with_its_block(work: Work, top: Step) -> None:
     with session.opened(Session("inner", outer.configuration, outer.command_args), top) as inner:
         assert session.current() is inner
     assert session.current() is outer
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "is_warm"),
+    [("a: 1", "", True), ("ansible_warm: true", "1", True), ("ansible_warm: false", "", False), ("a: 1", "0", False)],
+)
+def test_the_helpers_of_ansible_are_available_unless_they_are_switched_off(
+    work: Work, monkeypatch: pytest.MonkeyPatch, text: str, variable: str, is_warm: bool
+) -> None:
+    monkeypatch.setenv(warm.SWITCH, variable)
+    work(text)
+    assert (warm.current() is not None) is is_warm
 
 
 def test_child_processes_find_the_configuration_and_the_template(work: Work, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
+from ansible.module_utils.basic import AnsibleModule
 
 from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.kubernetes.api.connection import ApiError, Json

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ansible.module_utils.basic import AnsibleModule  # type: ignore[import-untyped]
+from ansible.module_utils.basic import AnsibleModule
 
 from toolbox.ansible.modules import _entry, _evidence, _logs
 from toolbox.ansible.modules.cluster_ready import node_fault

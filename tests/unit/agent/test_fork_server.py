@@ -1,0 +1,234 @@
+"""A server executes requests in forks: their state is that of the client, and none of them outlives its owner."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from toolbox.agent import fork_server
+from toolbox.system.fork_servers import Connection, ForkServer, Refused
+
+ROOT = Path(__file__).parents[3]
+MARK = "TEST_MARK"
+SERVER = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from toolbox.agent import fork_server
+
+fork_server.GRACE_SECONDS = 0.2
+fork = fork_server.serve(fork_server.listener_from_arguments(), 0)
+if fork is not None:
+    if fork.message.get("refuse"):
+        fork.refuse(fork.message["refuse"])
+    fork.begin("TEST_MARK")
+    exec(compile(fork.payload, "request", "exec"), {})
+"""
+STATE = """
+import json, os, resource, signal, subprocess, sys, time
+with open("/proc/self/environ") as stream:
+    shown = stream.read()
+with open("/proc/self/status") as stream:
+    status = dict(line.strip().split(":", 1) for line in stream)
+json.dump({
+    "env": dict(os.environ), "cwd": os.getcwd(), "umask": os.umask(0),
+    "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+    "ignored": [int(n) for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN],
+    "int": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "blocked": int(status["SigBlk"], 16), "session": os.getsid(0) == os.getpid(), "shown": shown,
+    "descriptors": sorted(map(int, os.listdir("/proc/self/fd")))[:-1], "pid": os.getpid(), "zone": time.tzname[0],
+    "inherited": subprocess.run(["env"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines(),
+}, sys.stdout)
+"""
+WAIT = b"""
+import os, signal, sys
+if os.fork() == 0:
+    os.setsid()
+print("begun", flush=True)
+signal.pause()
+"""
+
+
+class Served:
+    """A running server, and the requests that a test sends to it."""
+
+    def __init__(self, server: ForkServer, stack: ExitStack) -> None:
+        self.server = server
+        self.process = server._process
+        self._stack = stack
+
+    def connect(self, payload: bytes, **message: Any) -> tuple[Connection, IO[bytes]]:
+        """Send a request. Return its connection and its standard output."""
+        read_end, write_end = os.pipe()
+        output = self._stack.enter_context(os.fdopen(read_end, "rb"))
+        request = {"env": {MARK: "mark"}, "cwd": "/", **message}
+        with os.fdopen(write_end, "wb"), Path(os.devnull).open("rb") as nothing:
+            connection = Connection(self.server.path, request, payload, [nothing.fileno(), write_end, write_end])
+        return self._stack.enter_context(closing(connection)), output
+
+    def begun(self) -> tuple[Connection, IO[bytes]]:
+        """Start a process that waits, and that has a child in another session."""
+        connection, output = self.connect(WAIT)
+        assert [output.readline(), output.readline()] == [b"begun\n"] * 2
+        return connection, output
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with ExitStack() as stack:
+        args = [sys.executable, "-c", SERVER, str(ROOT)]
+        server = ForkServer(args, {"PATH": os.defpath, "SERVERS": "own"}, tmp_path)
+        stack.callback(server.close)
+        yield Served(server, stack)
+
+
+def wait_for_end(output: IO[bytes]) -> None:
+    """Wait until no process has the write end of a pipe."""
+    assert select.select([output], [], [], 30)[0], "a process holds the pipe"
+    assert output.read() == b""
+
+
+def test_a_fork_has_the_state_of_its_client(served: Served, tmp_path: Path) -> None:
+    env = {MARK: "a mark", "TZ": "UTC+3", "GREETING": "é hello", "PATH": os.defpath}
+    source = f"""
+import json, os, resource, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+from toolbox.system.fork_servers import Connection
+os.umask(0o027)
+resource.setrlimit(resource.RLIMIT_NOFILE, (123, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+message = {{"env": {env!r}, "cwd": {str(tmp_path)!r}}}
+connection = Connection({str(served.server.path)!r}, message, {STATE.encode()!r}, [0, 1, 2])
+assert connection.status() == 0
+"""
+    output = subprocess.run([sys.executable, "-c", source], stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    state = json.loads(output)
+    assert state["env"] == env
+    assert set(state["inherited"]) == {f"{name}={value}" for name, value in env.items()}
+    assert (state["cwd"], state["umask"], state["files"][0]) == (str(tmp_path), 0o027, 123)
+    python = {signal.SIGPIPE, signal.SIGXFSZ}
+    assert set(state["ignored"]) == {signal.SIGUSR1, signal.SIGHUP, *python}
+    assert (state["int"], state["blocked"], state["session"]) == (True, 0, True)
+    assert state["shown"].strip("\0") == f"{MARK}=a mark"
+    assert (state["descriptors"], state["zone"]) == ([0, 1, 2], "UTC")
+
+
+def test_requests_do_not_see_each_other_and_have_their_own_status(served: Served) -> None:
+    change = b"import os, signal; os.environ['X'] = '1'; os.chdir('/tmp'); os.umask(0o777); os._exit(7)"
+    changed, _ = served.connect(change)
+    assert changed.status() == 7 << 8
+    shown, output = served.connect(STATE.encode())
+    state = json.loads(output.read())
+    assert (shown.status(), state["cwd"], state["env"], state["pid"]) == (0, "/", {MARK: "mark"}, shown.pid)
+    assert state["umask"] != 0o777
+    killed, _ = served.connect(b"import os; os.kill(os.getpid(), 9)")
+    assert killed.status() == signal.SIGKILL
+
+
+def test_the_end_of_a_process_is_awaited_for_a_time(served: Served) -> None:
+    connection, _ = served.begun()
+    assert connection.status(timeout=0.01) is None
+    os.kill(connection.pid, signal.SIGTERM)
+    assert connection.status() == signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"refuse": "not today"}, "not today"),
+        ({"cwd": "/there/is/nothing"}, "FileNotFoundError"),
+        ({"env": {MARK: "x" * fork_server.RESERVED_BYTES * 2}}, "the reserved environment is too small"),
+    ],
+)
+def test_a_server_refuses_what_it_cannot_execute(served: Served, message: dict[str, Any], reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        served.connect(b"", **message)
+    assert served.connect(b"")[0].status() == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"GET / HTTP/1.1\n\n", b"5 5\nhello", b"\xff" * 70_000, b"2 0\n{}", b"x y\n", b"-1 0\n"]
+)
+def test_a_server_survives_other_bytes(served: Served, content: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(served.server.path))
+        client.sendall(content)
+        client.shutdown(socket.SHUT_WR)
+        client.settimeout(30)
+        with contextlib.suppress(ConnectionResetError):  # the server has not read all
+            assert b"pid" not in client.recv(4096)
+    assert served.connect(b"")[0].status() == 0
+
+
+def test_a_client_that_disconnects_ends_its_process_with_the_descendants(served: Served) -> None:
+    connection, output = served.begun()
+    other, _ = served.begun()
+    connection.close()
+    wait_for_end(output)
+    assert other.status(timeout=0) is None, "the process of another client goes on"
+
+
+def test_a_process_that_ignores_sigterm_is_killed(served: Served) -> None:
+    connection, output = served.connect(b"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + WAIT)
+    assert [output.readline(), output.readline()] == [b"begun\n"] * 2
+    connection.close()
+    wait_for_end(output)
+
+
+def test_processes_end_with_the_owner_of_the_server(served: Served) -> None:
+    connection, output = served.begun()
+    served.server.close()
+    wait_for_end(output)
+    assert connection.status() == signal.SIGTERM
+    with pytest.raises(Refused):
+        served.connect(b"")
+
+
+def test_processes_end_with_the_server(served: Served) -> None:
+    connection, output = served.connect(b"import signal; print('begun', flush=True); signal.pause()")
+    assert output.readline() == b"begun\n"
+    served.process.kill()
+    wait_for_end(output)
+    assert connection.status() == signal.SIGKILL
+    with pytest.raises(Refused):
+        served.connect(b"")
+
+
+def test_a_server_that_cannot_start_refuses_with_its_messages(tmp_path: Path) -> None:
+    server = ForkServer([sys.executable, "-c", "import sys; sys.exit('no way')"], {}, tmp_path)
+    with closing(server), pytest.raises(Refused, match="no way"):
+        server.start({}, {}, tmp_path)
+
+
+def test_many_requests_at_the_same_time(served: Served) -> None:
+    statuses: list[int] = []
+
+    def request(number: int) -> None:
+        connection, _ = served.connect(b"import os; os._exit(int(os.environ['NUMBER']))", env={"NUMBER": str(number)})
+        statuses.append(connection.status() or 0)
+
+    threads = [threading.Thread(target=request, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [number << 8 for number in range(20)]
+
+
+def test_a_large_request_arrives_unchanged(served: Served) -> None:
+    payload = b"import sys; sys.exit(len('" + b"x" * 3_000_000 + b"') != 3_000_000)"
+    assert served.connect(payload, more="é" * 100_000)[0].status() == 0

@@ -1,0 +1,97 @@
+"""A module is executed in a fork only where a fork is equivalent to the shell command of ansible-core."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolbox.ansible import warm_modules
+
+each_shell = pytest.mark.parametrize("shell", ["bash", "dash"])
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """Return a folder with another folder, and a link to the latter."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    return tmp_path
+
+
+@each_shell
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"PWD": "{}/folder"},
+        {"PWD": "{}/link"},
+        {"PWD": "{}/link/../link/."},
+        {"PWD": "folder"},
+        {"PWD": "{}"},
+        {"PWD": "{}/nothing"},
+        {"SHLVL": "0"},
+        {"SHLVL": "7"},
+        {"SHLVL": "99"},
+        {"SHLVL": "x"},
+        {"SHLVL": "999"},
+        {"SHLVL": "-1"},
+        {"SHLVL": "1000"},
+        {"SHLVL": ""},
+        {"SHLVL": " 4"},
+        {"SHLVL": "04"},
+        {"OLDPWD": "{}/link"},
+        {"OLDPWD": "{}/nothing"},
+        {"OLDPWD": "."},
+        {"OLDPWD": ""},
+        {"_": "/bin/true", "PS1": "x", "PS2": "y", "PS3": "z", "TERM": "dumb", "MAILPATH": "x", "CDPATH": "/"},
+        *({name: "5"} for name in ("IFS", "OPTIND", "OPTERR", "PPID", "RANDOM", "UID", "EUID", "SECONDS", "LINENO")),
+        *({name: "5"} for name in ("HOSTNAME", "LINES", "COLUMNS", "MACHTYPE", "BASH", "BASH_VERSION", "FUNCNAME")),
+        *(
+            {name: "5"}
+            for name in ("PS4", "GROUPS", "DIRSTACK", "HISTCMD", "BASHPID", "EPOCHSECONDS", "SRANDOM", "TMOUT")
+        ),
+        {"A.B": "1", "1A": "2", "é": "é"},
+        {"BASH_FUNC_greet%%": "() { echo hello; }"},
+        {"BASHOPTS": "extglob"},
+        {"SHELLOPTS": "noglob"},
+        {"POSIXLY_CORRECT": "1"},
+        {"BASH_ENV": "{}/nothing", "ENV": "{}/nothing"},
+        {"EMPTY": "", "LONG": "x" * 10_000, "QUOTED": "a 'b\""},
+    ],
+    ids=lambda variables: ",".join(variables) or "none",
+)
+def test_a_fork_gets_the_variables_that_a_shell_passes_on(folders: Path, shell: str, variables: dict[str, str]) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = folders / "sh"
+    program.symlink_to(str(shutil.which(shell)))
+    env = {name: value.format(folders) if "{}" in value else value for name, value in variables.items()}
+    env |= {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+    cwd = folders / "link"
+    interpreter = shutil.which("env")
+    assert interpreter is not None
+    done = subprocess.run(
+        f"{program} -c '{interpreter} && sleep 0'",
+        shell=True,
+        executable=str(program),
+        env=env,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    passed_on = warm_modules.shell_environment(env, str(cwd), interpreter, shell)
+    assert passed_on is None or sorted(f"{name}={value}" for name, value in passed_on.items()) == sorted(
+        done.stdout.decode().splitlines()
+    )
+
+
+def test_the_usual_environment_is_known() -> None:
+    for shell in ("bash", "dash"):
+        env = {"PATH": "/bin", "HOME": "/", "PWD": "/tmp", "SHLVL": "1", "LANG": "C.UTF-8", "A.B": "1"}
+        assert warm_modules.shell_environment(env, "/", sys.executable, shell)
+    assert warm_modules.shell_environment(env, "/", sys.executable, "zsh") is None

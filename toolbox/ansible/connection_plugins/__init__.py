@@ -1,0 +1,1 @@
+"""Connection plugins of Ansible. Each file except this one is a plugin."""

@@ -1,0 +1,1 @@
+"""Documentation fragments of Ansible. Each file except this one is a fragment."""

@@ -1,0 +1,133 @@
+"""A program that has imported ansible-core, and executes `ansible-playbook` in forks.
+
+ansible-core reads its settings when it is imported. So a fork refuses a request in which these settings differ from
+those of the server, and `ansible-playbook` is started as a program instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from toolbox.agent import fork_server
+from toolbox.ansible import warm_modules
+from toolbox.system import environ
+from toolbox.system.processes import MARK
+
+# Variables that ansible-core, Python and the C library read when they start.
+_START_VARIABLES: Final = re.compile(
+    r"(ANSIBLE_|PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|HOME$|NO_COLOR$|PAGER$|TERM$)"
+)
+_FOLDER: Final = Path(__file__).resolve().parent
+_LOCAL_TEMP: Final = "ANSIBLE_LOCAL_TEMP"
+# Each play of our roles uses these plugins. To load a plugin, ansible-core parses its documentation, which is slow.
+_PLUGINS: Final = (
+    ("connection_loader", "local"),
+    ("connection_loader", "ssh"),
+    ("shell_loader", "sh"),
+    ("callback_loader", "default"),
+    ("strategy_loader", "linear"),
+    ("inventory_loader", "yaml"),
+    ("action_loader", "normal"),
+    ("action_loader", "command"),
+    ("become_loader", "sudo"),
+    ("cache_loader", "memory"),
+)
+
+
+def main() -> None:
+    """Serve until the standard input is closed. The only argument is the descriptor of the listening socket."""
+    listener = fork_server.listener_from_arguments()
+    fork_server.replace_script_folder(str(Path(sys.executable).parent))  # the folder of `ansible-playbook`
+    start = _start_settings(environ.everything())
+    try:
+        constants, run_playbook = _import()
+    except Exception as error:  # noqa: BLE001  # the modules of a later ansible-core may be different
+        sys.exit(f"ansible-core cannot be prepared: {type(error).__name__}: {error}")
+    gc.freeze()
+    fork = fork_server.serve(listener, 0)
+    if fork is None:
+        return
+    asked = _start_settings(fork.message["env"])
+    if asked != start:
+        names = sorted(name for name in {*asked, *start} if asked.get(name) != start.get(name))
+        fork.refuse(f"{', '.join(names)} changed after Topgallant was started")
+    fork.begin(MARK)
+    constants.DEFAULT_LOCAL_TMP = _local_temp()
+    sys.argv = list(fork.message["args"])
+    with warm_modules.server.entered_by_process(fork.message["module_server"]):
+        sys.exit(run_playbook())
+
+
+def _import() -> tuple[Any, Callable[[], int | None]]:
+    """Import ansible-core, and return its settings and the function of the program `ansible-playbook`."""
+    from ansible import constants
+    from ansible.cli import playbook
+
+    if constants.DEFAULT_LOG_PATH:
+        raise ValueError("ANSIBLE_LOG_PATH is set, and the log contains the process id of ansible-playbook")
+    _add_plugins()
+    _preload()
+    Path(constants.DEFAULT_LOCAL_TMP).rmdir()  # each fork has its own
+    return constants, playbook.main
+
+
+def _start_settings(variables: dict[str, str]) -> dict[str, Any]:
+    """Return what ansible-core reads when it is imported: variables, and the state of its configuration file."""
+    file = Path(variables.get("ANSIBLE_CONFIG", os.devnull))
+    state = (file.stat().st_mtime_ns, file.stat().st_size) if file.exists() else None
+    settings = {name: value for name, value in variables.items() if _START_VARIABLES.match(name)}
+    return {**settings, _LOCAL_TEMP: None, "the configuration file": state}
+
+
+def _local_temp() -> str:
+    """Create the directory for temporary files of one play, as ansible-core does when it is imported."""
+    from ansible.config.manager import cleanup_tmp_file
+
+    parent = Path(environ.everything()[_LOCAL_TEMP])
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = tempfile.mkdtemp(prefix=f"ansible-local-{os.getpid()}", dir=parent)
+    atexit.register(cleanup_tmp_file, path, warn=True)
+    return path
+
+
+def _add_plugins() -> None:
+    """Add our plugin `local`, unless the user has a plugin of this name."""
+    from ansible.plugins import connection, loader
+
+    if loader.connection_loader.find_plugin("local") == str(Path(connection.__file__).with_name("local.py")):
+        loader.connection_loader.add_directory(str(_FOLDER / "connection_plugins"))
+        loader.fragment_loader.add_directory(str(_FOLDER / "doc_fragments"))
+
+
+def _preload() -> None:
+    """Load what each play needs, in addition to the imports of `ansible-playbook`."""
+    from ansible import config
+    from ansible.plugins import loader
+    from ansible.utils.collection_loader import _collection_finder
+
+    parse = _collection_finder._meta_yml_to_dict  # noqa: SLF001  # see below
+    parsed: dict[Any, Any] = {}
+
+    def parse_once(text: bytes, content_id: Any) -> Any:
+        if text not in parsed:
+            parsed[text] = parse(text, content_id)
+        return parsed[text]
+
+    # The documentation of this function allows another implementation, which may cache the result.
+    _collection_finder._meta_yml_to_dict = parse_once  # noqa: SLF001
+    runtime = Path(config.__file__).with_name("ansible_builtin_runtime.yml")
+    parse_once(runtime.read_bytes(), ("ansible.builtin", "runtime.yml"))
+    for loader_name, plugin in _PLUGINS:
+        getattr(loader, loader_name).get(plugin, class_only=True)
+
+
+if __name__ == "__main__":
+    main()

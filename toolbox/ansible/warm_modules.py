@@ -1,0 +1,151 @@
+"""Executes a module in a fork of the module server (`toolbox.agent.module_server`), where this is equivalent.
+
+The connection plugins call this module in the processes of Ansible.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shlex
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from toolbox.system import environ
+from toolbox.system.ambient import Ambient
+from toolbox.system.fork_servers import Connection, Refused
+
+server: Final[Ambient[str]] = Ambient("module_server")
+"""The path of the server's socket. It is not in an environment variable, which modules would see."""
+_SHELL: Final = "/bin/sh"
+# What ansible-core executes for a pipelined module without `become` and `environment`.
+_COMMAND: Final = re.compile(r"([\w./+-]+) && sleep 0", re.ASCII)
+# Variables that a shell reads or changes itself.
+_CHANGED: Final = re.compile(
+    r"BASH(_.*|PID|OPTS)?|SHELLOPTS|POSIXLY_CORRECT|IFS|PS4|OPT(IND|ERR)|E?UID|PPID|S?RANDOM|LINENO|HISTCMD"
+    r"|(EPOCH)?SECONDS|EPOCHREALTIME|FUNCNAME|GROUPS|DIRSTACK|COMP_WORDBREAKS",
+    re.DOTALL,
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+Execute = Callable[[str], tuple[int, bytes, bytes]]
+
+
+class Ended(NamedTuple):
+    """A module that has ended.
+
+    Args:
+        status: its status, as `os.waitpid` returns it.
+    """
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    def result(self, ordinary: Execute) -> tuple[int, bytes, bytes]:
+        """Return the exit status, the output and the errors, as they are if a shell starts the interpreter.
+
+        Args:
+            ordinary: executes a command of ansible-core. A shell describes the end of a program by a signal in its own
+                words, so let the shell of this machine do it.
+        """
+        if not os.WIFSIGNALED(self.status):
+            return os.WEXITSTATUS(self.status), self.stdout, self.stderr
+        killed = f"{_SHELL} -c 'kill -{os.WTERMSIG(self.status)} $$' && sleep 0"
+        status, output, errors = ordinary(f"{_SHELL} -c {shlex.quote(killed)}")
+        return status, self.stdout + output, self.stderr + errors
+
+
+def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | None:
+    """Execute the payload of a module. Return None if Ansible has to execute the command.
+
+    Args:
+        command: the command of ansible-core, which reads the payload from its standard input.
+    """
+    path = server.get()
+    interpreter = _interpreter(command)
+    if path is None or interpreter is None:
+        return None
+    directory = os.fsdecode(cwd or Path.cwd())
+    env = shell_environment(environ.everything(), directory, interpreter, Path(_SHELL).resolve().name)
+    if env is None:
+        return None
+    message = {"interpreter": interpreter, "env": env, "cwd": directory}
+    with ExitStack() as stack:
+        pipes = [os.pipe() for _ in ("stdout", "stderr")]
+        read_ends = [stack.enter_context(os.fdopen(read_end, "rb", buffering=0)) for read_end, _ in pipes]
+        try:
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            try:
+                connection = Connection(path, message, payload, [nothing, *(write_end for _, write_end in pipes)])
+            finally:
+                for descriptor in (nothing, *(write_end for _, write_end in pipes)):
+                    os.close(descriptor)
+        except Refused:
+            return None
+        with closing(connection):  # an exception, for example at the time limit of the task, ends the module
+            output, errors = _read([end.fileno() for end in read_ends])
+            status = connection.status()
+    assert status is not None, "without a time limit"
+    return Ended(status, output, errors)
+
+
+def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: str) -> dict[str, str] | None:
+    """Return the environment in which a shell starts the interpreter; None for an unknown shell.
+
+    Args:
+        env: the environment of the shell.
+        shell: the name of the program, such as `dash`.
+    """
+    if shell not in {"bash", "dash"} or any(_CHANGED.fullmatch(name) for name in env):
+        return None
+    if shell == "dash":
+        env = {name: value for name, value in env.items() if _NAME.fullmatch(name)}
+    pwd = env.get("PWD", "")
+    is_valid = pwd.startswith("/") and _is_same(pwd, cwd)
+    env = {**env, "PWD": pwd if is_valid else os.path.realpath(cwd)}
+    if shell == "bash":
+        level = env.get("SHLVL", "0")
+        if not re.fullmatch("[0-9]{1,2}", level):
+            return None
+        env |= {"SHLVL": str(int(level) + 1), "_": interpreter}
+        for prompt in ("PS1", "PS2"):
+            env.pop(prompt, None)
+        if not os.path.isdir(env.get("OLDPWD", "/")):  # noqa: PTH112  # an empty text is not a folder
+            del env["OLDPWD"]
+    return env
+
+
+def _interpreter(command: str) -> str | None:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    if len(words) != len(["sh", "-c", "COMMAND"]) or words[:2] != [_SHELL, "-c"]:
+        return None
+    match = _COMMAND.fullmatch(words[2])
+    return match[1] if match else None
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return Path(path).samefile(other)
+    except OSError:
+        return False
+
+
+def _read(descriptors: list[int]) -> list[bytes]:
+    """Read all descriptors to their ends."""
+    contents = {descriptor: bytearray() for descriptor in descriptors}
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                if piece := os.read(key.fd, 1 << 16):
+                    contents[key.fd] += piece
+                else:
+                    selector.unregister(key.fd)
+    return [bytes(content) for content in contents.values()]
