@@ -26,12 +26,21 @@ def compare(
     Returns:
         whether the ratio is within its limit.
     """
-    function()
-    floor()
-    pairs = [(seconds(function), seconds(floor)) for _ in range(rounds)]
+    return compare_times(title, lambda: seconds(function), lambda: seconds(floor), rounds=rounds, limit=limit)
+
+
+def compare_times(
+    title: str, measure: Callable[[], float], measure_floor: Callable[[], float], *, rounds: int, limit: float | None
+) -> bool:
+    """Do the same with functions that return the time to compare, in seconds, for example a difference of two times."""
+    measure()
+    measure_floor()
+    pairs = [(measure(), measure_floor()) for _ in range(rounds)]
     ratio = statistics.median(measured / reference for measured, reference in pairs)
     measured, reference = (statistics.median(column) for column in zip(*pairs, strict=True))
     within = limit is None or ratio <= limit
     verdict = "" if limit is None else f" (at most {limit:g}: {'yes' if within else 'NO'})"
-    print(f"{title}\n  {measured * 1e3:.1f} ms against {reference * 1e3:.1f} ms: {ratio:.2f} times{verdict}")
+    print(
+        f"{title}\n  {measured * 1e3:.1f} ms against {reference * 1e3:.1f} ms: {ratio:.2f} times{verdict}", flush=True
+    )
     return within
