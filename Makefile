@@ -10,6 +10,9 @@ NOTEBOOKS_STAMP := .venv/.installed-notebooks
 DEV_STAMP := .venv/.installed-dev
 # Tests often wait for servers and clusters, so two per processor keep the processors busy.
 TEST_WORKERS ?= $(shell expr 2 \* $$(nproc))
+# The helper processes rely on internals of ansible-core. `make test` uses the installed version, which is newer than these.
+OLDER_ANSIBLE := 2.17 2.18
+ANSIBLE_TESTS := tests/functional/test_ansible_versions.py
 # What an installation reads: the dependencies, and a definition that it compiles.
 SOURCES := pyproject.toml hatch_build.py toolbox/inference_client/fmaas/generation.proto
 
@@ -58,6 +61,16 @@ demo-notebooks: $(NOTEBOOKS_STAMP) ## test two runtimes on two machines, with a 
 test: $(DEV_STAMP) ## run the tests
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=worksteal
 
+test-ansible: $(OLDER_ANSIBLE:%=.venv/ansible-core-%/.installed) ## test with older versions of ansible-core
+	@for version in $(OLDER_ANSIBLE); do \
+		echo "with ansible-core $$version"; \
+		PYTHONPATH="$(CURDIR)/.venv/ansible-core-$$version" $(BIN)/python -m pytest --quiet $(ANSIBLE_TESTS) || exit 1; \
+	done
+
+.venv/ansible-core-%/.installed: | $(DEV_STAMP)
+	@$(PIP) --upgrade --no-deps --target $(@D) 'ansible-core==$*.*'
+	@touch $@
+
 lint: $(DEV_STAMP) ## check the code with all linters
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -76,4 +89,4 @@ bench: $(DEV_STAMP) ## run the benchmarks
 docs: ## say where to read
 	@echo 'README.md, then docs/architecture.md for the reading order of the code'
 
-.PHONY: help setup demo demo-inference demo-notebooks test lint format bench docs
+.PHONY: help setup demo demo-inference demo-notebooks test test-ansible lint format bench docs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -12,6 +13,14 @@ def seconds(function: Callable[[], object]) -> float:
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
+
+
+def cpu_seconds(function: Callable[[], object]) -> float:
+    """Return the processor time of the processes that one call starts and waits for, in seconds."""
+    begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+    function()
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 
 
 def compare(
@@ -26,12 +35,21 @@ def compare(
     Returns:
         whether the ratio is within its limit.
     """
-    function()
-    floor()
-    pairs = [(seconds(function), seconds(floor)) for _ in range(rounds)]
+    return compare_times(title, lambda: seconds(function), lambda: seconds(floor), rounds=rounds, limit=limit)
+
+
+def compare_times(
+    title: str, measure: Callable[[], float], measure_floor: Callable[[], float], *, rounds: int, limit: float | None
+) -> bool:
+    """Do the same with functions that return the time to compare, in seconds, for example a difference of two times."""
+    measure()
+    measure_floor()
+    pairs = [(measure(), measure_floor()) for _ in range(rounds)]
     ratio = statistics.median(measured / reference for measured, reference in pairs)
     measured, reference = (statistics.median(column) for column in zip(*pairs, strict=True))
     within = limit is None or ratio <= limit
     verdict = "" if limit is None else f" (at most {limit:g}: {'yes' if within else 'NO'})"
-    print(f"{title}\n  {measured * 1e3:.1f} ms against {reference * 1e3:.1f} ms: {ratio:.2f} times{verdict}")
+    print(
+        f"{title}\n  {measured * 1e3:.1f} ms against {reference * 1e3:.1f} ms: {ratio:.2f} times{verdict}", flush=True
+    )
     return within

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import _imp
 import atexit
-import contextlib
 import gc
 import importlib
 import importlib.machinery
@@ -139,9 +138,10 @@ class _Preloaded:
         path = sys.path[:]
         sys.path.insert(0, self._copy)
         try:
-            for name in _PRELOADED:
-                with contextlib.suppress(ModuleNotFoundError):  # not every version of ansible-core has every module
-                    importlib.import_module(name)
+            importer = zipimport.zipimporter(self._copy)
+            # Not every version of ansible-core has every module, and another version may be installed here.
+            for name in [name for name in _PRELOADED if _is_in_archive(importer, name)]:
+                importlib.import_module(name)
         finally:
             sys.path[:] = path
             modules = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "ansible"}
@@ -239,6 +239,13 @@ def _source(module: types.ModuleType) -> bytes:
     return bytes(module.__loader__.get_data(module.__file__))  # type: ignore[union-attr]  # a `zipimporter`
 
 
+def _is_in_archive(importer: zipimport.zipimporter, name: str) -> bool:
+    try:
+        return bool(_in_archive(importer, name))
+    except OSError:
+        return False
+
+
 def _in_archive(importer: zipimport.zipimporter, name: str) -> bytes:
     stem = os.path.join(importer.archive, *name.split("."))
     try:
@@ -251,3 +258,4 @@ if __name__ == "__main__":
     request = main()
     if request is not None:
         execute(request.payload)
+    os._exit(0)  # quicker than the end of an interpreter with many modules

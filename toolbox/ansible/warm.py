@@ -53,11 +53,11 @@ class Helpers:
         """Start `ansible-playbook` in a fork. Return None if the program has to be started instead."""
         try:
             with self._lock:
+                if self._playbooks is None:
+                    self._playbooks = self._start(playbook_server, env, self._directory / "playbooks")
                 if self._modules is None:
                     directory = self._directory / "modules"
                     self._modules = self._start(module_server, env, directory, MARK, str(directory), *_LATER)
-                if self._playbooks is None:
-                    self._playbooks = self._start(playbook_server, env, self._directory / "playbooks")
             path = shutil.which(args[0], path=env["PATH"]) or args[0]
             message = {"args": [path, *args[1:]], "module_server": str(self._modules.path)}
             return self._playbooks.start(message, env, cwd)

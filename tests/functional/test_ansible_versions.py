@@ -1,0 +1,118 @@
+"""The helper processes rely on internals of ansible-core, which other versions may have changed.
+
+The test uses the ansible-core that Python finds first, which its command lines inherit by `$PYTHONPATH`. `make
+test-ansible` runs the test with each older version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from toolbox.testing import Workspace
+
+PROJECT = {
+    "projects/twice/orchestration.py": '''
+        """Runs a command twice."""
+        from toolbox.orchestration import run
+
+        def test():
+            run.run_toolbox("probe", "look")
+            run.run_toolbox("probe", "look")
+    ''',
+    "config/twice.yaml": "{}",
+    "commands/probe.py": '''
+        """Look at the processes of Ansible."""
+        from toolbox.ansible.roles import role
+
+        class Probe:
+            """Look at the processes of Ansible."""
+
+            @role
+            def look(self):
+                """Record what a play and a module find in their processes."""
+    ''',
+    "roles/probe_look/tasks/main.yml": """
+        - name: Look at the process of a module
+          probe_module:
+          register: module
+        - name: Look at the process of the play
+          ansible.builtin.copy:
+            content: "{{ lookup('probe_play') | combine({'code_file': module.code_file}) | to_json }}"
+            dest: "{{ artifact_extra_logs_dir }}/artifacts/found.json"
+            mode: "0600"
+    """,
+    "roles/probe_look/library/probe_module.py": """
+        from ansible.module_utils.basic import AnsibleModule
+
+        AnsibleModule({}).exit_json(code_file=AnsibleModule.exit_json.__code__.co_filename)
+    """,
+    "roles/probe_look/lookup_plugins/probe_play.py": """
+        import os
+        from pathlib import Path
+
+        from ansible import constants
+        from ansible.plugins.lookup import LookupBase
+        from ansible.release import __version__
+
+        class LookupModule(LookupBase):
+            def run(self, terms, variables=None, **kwargs):
+                play = Path("/proc", str(os.getppid()))
+                return [{
+                    "version": __version__,
+                    "command_line": (play / "cmdline").read_text(),
+                    "temporary": constants.DEFAULT_LOCAL_TMP,
+                    "options": constants.config.get_configuration_definitions("connection", "local"),
+                }]
+    """,
+}
+
+
+# The module of ansible-core has another name in the helper that executes plays.
+OTHER_ANSIBLE = """
+    import sys
+    if any("playbook_server" in word for word in sys.orig_argv):
+        sys.modules["ansible.plugins.loader"] = None
+"""
+
+
+def found(folder: Path, *argv: str, warnings: int = 0, **variables: str) -> list[dict[str, Any]]:
+    """Return what each play of a command line finds."""
+    workspace = Workspace(folder, PROJECT)
+    outcome = workspace.run(*argv, env=variables)
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.stderr.count("Ansible starts slowly") == warnings, str(outcome)
+    return [json.loads(file.read_text()) for file in sorted(workspace.artifacts.rglob("found.json"))]
+
+
+def options(play: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the connection plugin, without a note for readers of the documentation."""
+    return {
+        name: {key: value for key, value in option.items() if key != "version_added_collection"}
+        for name, option in play["options"].items()
+    }
+
+
+def test_plays_and_modules_are_forks_that_know_the_installed_ansible(tmp_path: Path) -> None:
+    (ordinary,) = found(tmp_path / "ordinary", "probe", "look", TOPGALLANT_ANSIBLE_WARM="0")
+    first, second = found(tmp_path / "forked", "project", "run", "twice")
+    assert "ansible-playbook" in ordinary["command_line"]
+    for play in (first, second):
+        assert "playbook_server" in play["command_line"]
+        assert play["version"] == ordinary["version"] == version("ansible-core")
+        assert options(play) == options(ordinary), (
+            "the connection plugin has the options of the plugin that it replaces"
+        )
+        assert not Path(play["temporary"]).exists()
+    assert Path(first["temporary"]).parent != Path(second["temporary"]).parent, "each play has its own directory"
+    assert "payload.zip" in Path(second["code_file"]).parts, "module_utils is imported by the server, and not again"
+
+
+def test_plays_are_programs_after_one_warning_if_ansible_has_changed(tmp_path: Path) -> None:
+    changed = Workspace(tmp_path, {"sitecustomize.py": OTHER_ANSIBLE}).directory
+    path = os.pathsep.join(filter(None, [str(changed), os.environ.get("PYTHONPATH")]))
+    plays = found(tmp_path / "team", "project", "run", "twice", warnings=1, PYTHONPATH=path)
+    assert ["ansible-playbook" in play["command_line"] for play in plays] == [True, True]
