@@ -114,7 +114,9 @@ def manifest(request: JobRequest, pod: Pod) -> dict[str, Any]:
     """
     if pod.image is None:
         raise ValueError("the pod has no `image`: set one in the target or in the cell")
-    whole = _without_nulls(_object(request, pod))
+    whole: dict[str, Any] = _without_nulls(_object(request, pod))
+    if not pod.patch:
+        return whole
     patched: dict[str, Any] = _without_nulls(merged(whole, pod.patch))
     for path in _held(request, ("spec", "replicatedJobs", 0, "template") if pod.slices > 1 else ()):
         if _at(whole, path) != _at(patched, path):
