@@ -1,7 +1,7 @@
 """A connection to one cluster. `Cluster.request` repeats requests if the server is unavailable.
 
-Requests use the connection pool of the official client, which has its settings for TLS and proxies. Bodies and responses
-are JSON: the methods and model classes of the client would take several times as long, and don't know custom kinds.
+Requests use the connection pools of the official client, which have its settings for TLS and proxies. Bodies and
+responses are JSON: the methods and model classes of the client take several times as long, and don't know custom kinds.
 """
 
 from __future__ import annotations

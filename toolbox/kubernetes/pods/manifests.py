@@ -133,6 +133,22 @@ def service(request: JobRequest, pod: Pod) -> dict[str, Any] | None:
     return {"apiVersion": "v1", "kind": "Service", "metadata": _without_nulls(_top(request, {}, {})), "spec": spec}
 
 
+def document(job: Mapping[str, Any], service: Mapping[str, Any] | None) -> bytes:
+    """Return the objects of an attempt as JSON with indentation, which `kubectl apply` accepts.
+
+    Raises:
+        ValueError: a number of the patch is too large.
+    """
+    import orjson
+
+    content = {"apiVersion": "v1", "kind": "List", "items": [service, job]} if service else job
+    try:
+        # The standard library takes 50 times as long: it indents without its C encoder.
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError as error:
+        raise ValueError(f"the manifest cannot be written as JSON: {error}") from None
+
+
 def _object(request: JobRequest, pod: Pod) -> Any:
     """Return the Job or the JobSet."""
     annotations, spec = dict(pod.annotations), _job_spec(request, pod)

@@ -113,9 +113,7 @@ def test_an_error_is_raised_if_the_owner_must_not_be_created(provided: RunResour
         provided.owner(5)
 
 
-def test_threads_that_need_the_same_object_at_once_create_it_once(
-    provided: RunResources, kept: StoredObjects
-) -> None:
+def test_threads_that_need_the_same_object_at_once_create_it_once(provided: RunResources, kept: StoredObjects) -> None:
     with ThreadPoolExecutor(8) as threads:
         names = set(threads.map(lambda _: provided.agent(5), range(8)))
     assert len(names) == 1
