@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
-_END_SECONDS: Final = 5.0  # time for a node to report that a container has ended, after it has sent the whole log
+# The first and the longest pause after a node has sent the whole log. A busy node reports the end of a container late.
+_END_SECONDS: Final = 5.0
+_LONGEST_END_SECONDS: Final = 60.0
 # Seconds to connect, and between two pieces. After that time without output, the log is requested again.
 _STREAM_TIMEOUTS: Final = (5.0, 30.0)
 # A node may stop sending when it begins a new log file. The line of a pod that waits must not be missed for long.
@@ -125,8 +127,9 @@ class LiveCopy:
         """Return how many seconds to wait before the log is requested again."""
         if self.is_held:
             return 0
-        # A log ends with its container, but also if the server loses its connection to the node.
-        return _END_SECONDS if self._is_complete else backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
+        if self._is_complete:  # the container has ended, or the server has lost its connection to the node
+            return backoff.pause(tries, first=_END_SECONDS, most=_LONGEST_END_SECONDS)
+        return backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
 
     def _try_to_read(self, must_stop: Callable[[], bool], timeout: float) -> bool:
         """Read the log once, and return whether the pod may still exist."""

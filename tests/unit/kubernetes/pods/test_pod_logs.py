@@ -75,7 +75,7 @@ def test_the_whole_log_is_requested_again_only_if_its_container_runs_for_longer(
     monkeypatch.setattr(copy._is_closed, "wait", pauses.append)
     server.answers("GET", PATH, answer(stamped("one"), BREAK), answer(stamped("two", first=1)))
     copy.follow(lambda: server.count("GET", PATH) > 2)
-    assert [pause == 7.0 for pause in pauses] == [False, True]
+    assert [pause > 5 for pause in pauses] == [False, True]
 
 
 def test_lines_of_the_same_time_are_all_copied(server: ApiServer, copy: LiveCopy, file: Path) -> None:
