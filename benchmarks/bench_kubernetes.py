@@ -31,7 +31,7 @@ from toolbox.testing import Workspace
 
 JOBS, CELLS, FEW = 200, 2000, 200
 AT_ONCE: Final = 50
-RATIO, CPU_MS, REQUESTS = 1.15, 20.0, 8.0
+RATIO, CPU_MS, REQUESTS = 1.15, 15.0, 5.0
 MEMORY_RATIO, CPU_RATIO = 1.25, 1.15
 _NODE: Final = "topgallant-bench"
 _PEER: Final = "topgallant-bench=peer"

@@ -330,12 +330,11 @@ class _Kubernetes:
         try:
             manifest = manifests.manifest(request, attempt.pod)
             service = manifests.service(request, attempt.pod)
+            document = manifests.document(manifest, service)
         except ValueError as error:
             raise StepError(str(error), cause=Cause.CONFIGURATION) from None
-        # As JSON: writing YAML would take longer than everything else here.
-        applied = {"apiVersion": "v1", "kind": "List", "items": [service, manifest]} if service else manifest
         directory = AttemptDirectory(attempt.directory)
-        filesystem.write_json(directory.sources / MANIFEST, applied)
+        filesystem.write_bytes(directory.sources / MANIFEST, document)
         for file in directory.logs().values():
             file.unlink(missing_ok=True)  # a log of an earlier attempt with this name
         began = time.monotonic()

@@ -22,6 +22,7 @@ from toolbox.system import environ, extras, modules
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
+    from urllib3 import PoolManager
 
 _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _POOL: Final = 256  # the number of connections to keep open; each log that is followed uses one connection
@@ -64,6 +65,12 @@ class Credentials:
         namespace = credentials._read()
         credentials.namespace = access.namespace or namespace
         return credentials
+
+    def connection_pools(self) -> PoolManager:
+        """Return new connection pools, with the client's settings for TLS and proxies."""
+        from kubernetes.client.rest import RESTClientObject
+
+        return RESTClientObject(self.configuration).pool_manager
 
     def reload(self) -> None:
         """Read the credentials again, unless another thread has just done so.

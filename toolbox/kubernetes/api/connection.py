@@ -1,7 +1,7 @@
-"""A connection to one cluster by the official client. `Cluster.request` repeats requests if the server is unavailable.
+"""A connection to one cluster. `Cluster.request` repeats requests if the server is unavailable.
 
-Responses are returned as JSON. Converting them to the model classes of the client would take ten times as long, and
-would drop the fields that these classes don't define.
+Requests use the connection pools of the official client, which have its settings for TLS and proxies. Bodies and
+responses are JSON: the methods and model classes of the client take several times as long, and don't know custom kinds.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote, urlencode
 
 from toolbox.kubernetes.api.access import Credentials
 from toolbox.model import backoff
@@ -22,7 +24,6 @@ from toolbox.model.verdicts import Cause
 from toolbox.system import cancellation
 
 if TYPE_CHECKING:
-    from kubernetes import client
     from urllib3 import BaseHTTPResponse
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LONGEST_RETRY_AFTER: Final = 60.0  # the longest pause in seconds that a server may request by `Retry-After`
 _JSON: Final = "application/json"
+_USER_AGENT: Final = {"User-Agent": "topgallant"}
 _TEMPORARY: Final = (0, HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS)  # 0: there was no response
 # Only a change of the configuration can mend a malformed request or a missing permission.
 _MISCONFIGURED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -136,18 +138,23 @@ class Cluster:
         self.access = access
         self.credentials = Credentials.load(access)
         self.label = label or access.context or "the cluster"
-        self._client = self.new_client()
+        self._pools = self.credentials.connection_pools()
 
     @property
     def namespace(self) -> str:
         """The namespace for requests that don't name one."""
         return self.credentials.namespace
 
-    def new_client(self) -> client.ApiClient:
-        """Return a new client. A client that executes a command in a pod cannot send other requests meanwhile."""
-        from kubernetes import client
+    def url(self, path: str, query: Iterable[tuple[str, Any]] = ()) -> str:
+        """Return the address of a request. Kubernetes expects `true` and `false` for booleans."""
+        texts = [(name, str(value).lower() if isinstance(value, bool) else value) for name, value in query]
+        address = f"{self.credentials.configuration.host}{path}"
+        return f"{address}?{urlencode(texts, quote_via=quote)}" if texts else address
 
-        return client.ApiClient(self.credentials.configuration)
+    def authorization(self) -> dict[str, str]:
+        """Return the header that authenticates a request; empty without a token."""
+        token = self.credentials.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return {"authorization": token} if token else {}
 
     def request(
         self,
@@ -181,9 +188,8 @@ class Cluster:
         while True:
             left = max(1.0, deadline - time.monotonic())
             try:
-                return _json(
-                    self._call(method, path, query, body, content, tuple(min(each, left) for each in _STREAM_TIMEOUTS))
-                )
+                timeouts = (min(_STREAM_TIMEOUTS[0], left), min(_STREAM_TIMEOUTS[1], left))
+                return _json(self._call(method, path, query, body, content, timeouts))
             except Exception as error:  # noqa: BLE001  # the client raises exceptions of several libraries
                 fault = fault_of(error)
             may_be_done = may_be_done or fault.may_be_done
@@ -227,11 +233,10 @@ class Cluster:
 
     def close(self) -> None:
         """Close the idle connections. Connections in use are closed when they become idle."""
-        manager = self._client.rest_client.pool_manager
-        for key in list(manager.pools.keys()):
-            if (pool := manager.pools.get(key)) is not None:
+        for key in list(self._pools.pools.keys()):
+            if (pool := self._pools.pools.get(key)) is not None:
                 pool.close()
-        manager.clear()
+        self._pools.clear()
 
     def refusal(self, fault: Fault, timeout: float) -> ApiError | Unavailable:
         """Return the error for a request that failed with this fault after it was repeated for `timeout` seconds."""
@@ -252,24 +257,36 @@ class Cluster:
         query: Mapping[str, Any] | None,
         body: Json | list[Json] | None,
         content: str,
-        timeout: tuple[float, ...],
+        timeout: tuple[float, float],
     ) -> BaseHTTPResponse:
-        """Send a request once. The higher-level methods of the client are slower, and don't support custom kinds."""
-        from kubernetes.client import ApiException
+        """Send a request once.
 
-        request = self._client.param_serialize(
+        Raises:
+            _Rejection: the status of the response is not one of success.
+            Exception: the exceptions of urllib3.
+        """
+        from urllib3 import Timeout
+
+        connect, read = timeout
+        response = self._pools.urlopen(
             method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": f"{_JSON}, */*", "Content-Type": content},
-            body=body,
-            auth_settings=["BearerToken"],
+            self.url(path, (query or {}).items()),
+            body=None if body is None else json.dumps(body, default=_time_text),
+            headers={"Accept": f"{_JSON}, */*", "Content-Type": content, **_USER_AGENT, **self.authorization()},
+            timeout=Timeout(connect=connect, read=read),
+            preload_content=False,
         )
-        response = self._client.call_api(*request, _request_timeout=timeout)
         if not 200 <= response.status < 300:  # noqa: PLR2004  # the HTTP status codes of success
-            response.read()
-            raise ApiException.from_response(http_resp=response, body=None, data=None)
-        return cast("BaseHTTPResponse", response.response)
+            raise _Rejection(_fault_of_response(response))
+        return response
+
+
+class _Rejection(Exception):
+    """The server has answered a request with an error."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.text)
+        self.fault = fault
 
 
 def shut(response: BaseHTTPResponse) -> None:
@@ -307,20 +324,32 @@ def fault_of(error: Exception) -> Fault:
     Raises:
         Exception: `error` itself, if neither the server nor the network caused it. The cause is then a bug.
     """
-    from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
     from websocket import WebSocketBadStatusException, WebSocketException
 
     if isinstance(error, WebSocketBadStatusException):
         body = json_object(error.resp_body)
         return Fault(str(body.get("message") or error), error.status_code, str(body.get("reason", "")))
-    if isinstance(error, ApiException) and error.status:
-        body = json_object(error.body)
-        text = str(body.get("message") or error.reason or error.body)
-        return Fault(text, error.status, str(body.get("reason", "")), _retry_after(error.headers))
-    if isinstance(error, ApiException | HTTPError | WebSocketException | OSError | json.JSONDecodeError):
+    if isinstance(error, _Rejection):
+        return error.fault
+    if isinstance(error, HTTPError | WebSocketException | OSError | json.JSONDecodeError):
         return Fault(_readable(error), is_unsent=_is_unsent(error))
     raise error
+
+
+def _fault_of_response(response: BaseHTTPResponse) -> Fault:
+    """Return the fault that a response reports, and give its connection back."""
+    content = response.data
+    body = json_object(content)
+    text = str(body.get("message") or response.reason or content.decode(errors="replace"))
+    return Fault(text, response.status, str(body.get("reason", "")), _retry_after(response.headers))
+
+
+def _time_text(value: object) -> str:
+    """Return a date or time, which YAML manifests may contain, as Kubernetes writes it."""
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _is_unsent(error: Exception) -> bool:

@@ -124,10 +124,8 @@ def _connect(cluster: Cluster, path: str, query: list[tuple[str, str]]) -> WebSo
     from websocket import WebSocket
 
     configuration = cluster.credentials.configuration
-    api = cluster.new_client()
-    _, url, headers, *_ = api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
-    authorization = [f"{name}: {value}" for name, value in headers.items() if name == "authorization"]
-    options = {"header": [*authorization, f"sec-websocket-protocol: {_PROTOCOL}"], "timeout": _SECONDS}
+    url, headers = cluster.url(path, query), {**cluster.authorization(), "Sec-WebSocket-Protocol": _PROTOCOL}
+    options = {"header": [f"{name}: {value}" for name, value in headers.items()], "timeout": _SECONDS}
     websocket = WebSocket(sslopt=_security(configuration))
     websocket.connect(  # type: ignore[no-untyped-call]
         get_websocket_url(url), **websocket_proxycare(options, configuration, url, headers)

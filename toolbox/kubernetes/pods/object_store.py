@@ -95,6 +95,8 @@ class Store:
             if is_gone and view.name not in self._tracked:
                 self._jobs.pop(view.name, None)
                 return
+            if self._jobs.get(view.name) == view:
+                return  # the change is in a field that the view leaves out
             self._jobs[view.name] = view
         self._changed(view.name)
 

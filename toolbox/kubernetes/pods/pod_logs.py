@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
+# The first and the longest pause after a node has sent the whole log. A busy node reports the end of a container late.
+_END_SECONDS: Final = 5.0
+_LONGEST_END_SECONDS: Final = 60.0
 # Seconds to connect, and between two pieces. After that time without output, the log is requested again.
 _STREAM_TIMEOUTS: Final = (5.0, 30.0)
 # A node may stop sending when it begins a new log file. The line of a pod that waits must not be missed for long.
@@ -76,6 +79,7 @@ class LiveCopy:
         self._last = b""  # the time of the last line that was copied, by the clock of the node
         self._held_at = b""  # the time of the line that requests the logs
         self._refuted = b""  # the time of such a line that the workload itself has printed
+        self._is_complete = False  # whether the last request brought the log to its end
         self._size = 0
         self._writing = threading.Lock()
         self._is_closed = threading.Event()
@@ -116,8 +120,16 @@ class LiveCopy:
             if must_stop():
                 return not self.is_held
             tries = 0 if self._last > before else tries + 1
-            self._is_closed.wait(0 if self.is_held else backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
+            self._is_closed.wait(self._pause(tries))
         return False
+
+    def _pause(self, tries: int) -> float:
+        """Return how many seconds to wait before the log is requested again."""
+        if self.is_held:
+            return 0
+        if self._is_complete:  # the container has ended, or the server has lost its connection to the node
+            return backoff.pause(tries, first=_END_SECONDS, most=_LONGEST_END_SECONDS)
+        return backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
 
     def _try_to_read(self, must_stop: Callable[[], bool], timeout: float) -> bool:
         """Read the log once, and return whether the pod may still exist."""
@@ -146,7 +158,7 @@ class LiveCopy:
         to_connect, to_wait = self._timeouts
         timeouts = (to_connect, min(to_wait, timeout))
         response = self._response = self._cluster.stream(path, query, timeouts)
-        known, held = self._last, b""
+        known, held, self._is_complete = self._last, b"", False
         try:
             if self._is_closed.is_set():
                 return
@@ -156,6 +168,7 @@ class LiveCopy:
                 held = held[:_LONGEST_LINE]
                 if self._is_closed.is_set() or self.is_held or must_stop():
                     return
+            self._is_complete = True
         except Exception as error:
             raise Unavailable(fault_of(error).text) from error
         finally:

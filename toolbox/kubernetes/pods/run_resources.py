@@ -17,6 +17,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,14 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 _MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
 
 
+@dataclass(slots=True)
+class _Stored:
+    """An object in the cluster. `name` is empty until it exists; `making` is locked while it is made."""
+
+    name: str = ""
+    making: threading.Lock = field(default_factory=threading.Lock)
+
+
 class RunResources:
     """The objects of one run in one namespace, other than its Jobs."""
 
@@ -51,7 +60,7 @@ class RunResources:
         self._resource = owned_objects.resource(cluster, CONFIG_MAP, self.name)
         self._lock = threading.Lock()
         self._owner: dict[str, str] = {}
-        self._made: dict[object, str] = {}
+        self._stored: dict[object, _Stored] = {}  # ConfigMaps and Secrets, by their content
 
     def owner(self, timeout: float) -> Mapping[str, str]:
         """Return the reference to the owner. Create the owner if it is missing.
@@ -74,7 +83,7 @@ class RunResources:
         Raises:
             StepError: the ConfigMap cannot be created.
         """
-        return self._stored(_AGENT_ARCHIVE, agent_program(), timeout)
+        return self._once(_AGENT_ARCHIVE, lambda: self._store(_AGENT_ARCHIVE, agent_program(), timeout))
 
     def sources(self, workload: Workload, directory: Path, timeout: float) -> str | None:
         """Store a workload's sources in a ConfigMap, and return its name; None if the workload has no sources.
@@ -94,7 +103,8 @@ class RunResources:
                     f"at most {_MOST_BYTES} can be sent: put large files into the image or on a volume (`pod.volumes`)",
                     cause=Cause.CONFIGURATION,
                 )
-            name = self._stored(SOURCES_ARCHIVE, content, timeout)
+            digest = hashlib.sha256(content).digest()
+            name = self._once(digest, lambda: self._store(SOURCES_ARCHIVE, content, timeout))
             with suppress(OSError):  # another thread has put a copy there
                 folder.replace(AttemptDirectory(directory).sources)
             return name
@@ -113,7 +123,7 @@ class RunResources:
     def forget(self) -> None:
         """Create all objects again when they are needed: the owner may have been deleted, and with it the others."""
         with self._lock:
-            self._owner, self._made = {}, {}
+            self._owner, self._stored = {}, {}
 
     def teardown_run(self) -> None:
         """Delete the owner, and with it all remaining objects of the run."""
@@ -121,24 +131,23 @@ class RunResources:
         owned_objects.delete(self._cluster, CONFIG_MAP, self.name, self._ledger.owner)
         self._ledger.mark_deleted(self._resource)
 
-    def _stored(self, key: str, content: bytes, timeout: float) -> str:
-        """Store content in a ConfigMap, and return its name, a hash of the owner and the content.
+    def _store(self, key: str, content: bytes, timeout: float) -> Json:
+        """Store content in a ConfigMap, whose name is a hash of the owner and the content.
 
         If the owner was deleted, Kubernetes soon deletes the ConfigMaps of this owner: those of another owner get other
         names.
         """
         owner = self.owner(timeout)["uid"]
         name = f"{self.name}-{hashlib.sha256(owner.encode() + content).hexdigest()[:12]}"
-        return self._once(name, lambda: self._config_map(name, {key: content}, timeout))
+        return self._config_map(name, {key: content}, timeout)
 
     def _once(self, key: object, make: Callable[[], Json]) -> str:
+        """Return the name of the object for a key, which the first caller makes while further callers wait."""
         with self._lock:
-            known = self._made.get(key)
-        if known is None:
-            known = str(make()["metadata"]["name"])
-            with self._lock:
-                self._made[key] = known
-        return known
+            stored = self._stored.setdefault(key, _Stored())
+        with stored.making:
+            stored.name = stored.name or str(make()["metadata"]["name"])
+            return stored.name
 
     def _config_map(self, name: str, data: Mapping[str, bytes], timeout: float) -> Json:
         encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}

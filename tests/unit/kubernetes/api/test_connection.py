@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.fakes import api_server
 from tests.fakes.api_server import BREAK, HOLD, Answer, ApiServer, Request, failure
@@ -196,10 +197,20 @@ def test_a_cancelled_scope_ends_the_wait(server: ApiServer, cluster: Cluster) ->
 
 
 def test_a_bug_of_the_caller_is_not_a_fault_of_the_server(cluster: Cluster) -> None:
-    with pytest.raises(AssertionError):
-        cluster.request("ASK", PATH)
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError, match="object has no form in JSON"):
         cluster.request("POST", PATH, body={"metadata": object()})
+
+
+def test_a_query_is_quoted_and_has_the_booleans_of_kubernetes(server: ApiServer, cluster: Cluster) -> None:
+    server.answers("GET", PATH, FOUND)
+    cluster.request("GET", PATH, query={"force": True, "limit": 5, "labelSelector": "a=b c,d/é!=&"})
+    assert server.requests[0].query == {"force": ["true"], "limit": ["5"], "labelSelector": ["a=b c,d/é!=&"]}
+
+
+def test_a_time_of_a_manifest_is_sent_as_kubernetes_writes_it(server: ApiServer, cluster: Cluster) -> None:
+    server.answers("POST", PATH, FOUND)
+    cluster.request("POST", PATH, body=yaml.safe_load("{day: 2026-01-02, at: 2026-01-02T03:04:05Z, 1: [é]}"))
+    assert server.requests[0].body == {"day": "2026-01-02", "at": "2026-01-02T03:04:05+00:00", "1": ["é"]}
 
 
 def test_a_streaming_request_is_not_repeated(server: ApiServer, cluster: Cluster) -> None:

@@ -10,8 +10,14 @@ import pytest
 from tests.fakes.api_server import HOLD, Answer, ApiServer, listing
 from tests.unit.kubernetes.pods.following import JOBS, PODS, Followed
 from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.pods import attempt_clock, tracker
+from toolbox.kubernetes.pods import attempt_clock, pod_logs, tracker
 from toolbox.kubernetes.pods.tracker import Tracker
+
+
+@pytest.fixture(autouse=True)
+def _without_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_logs, "_FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(pod_logs, "_END_SECONDS", 0.02)
 
 
 @pytest.fixture(name="followed")

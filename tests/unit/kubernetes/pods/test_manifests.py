@@ -274,6 +274,17 @@ def test_only_a_job_with_several_hosts_has_a_service(fields: dict[str, Any], nee
         assert found["spec"]["selector"] == {"job-name": REQUEST.name}
 
 
+def test_a_job_and_its_service_are_one_document() -> None:
+    job, service = manifest(hosts=2), manifests.service(REQUEST, pod(hosts=2))
+    assert json.loads(manifests.document(job, None)) == job
+    assert json.loads(manifests.document(job, service)) == {"apiVersion": "v1", "kind": "List", "items": [service, job]}
+
+
+def test_a_number_that_json_cannot_carry_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be written as JSON: Integer exceeds 64-bit range"):
+        manifests.document(manifest(patch={"spec": {"template": {"spec": {"activeDeadlineSeconds": 2**70}}}}), None)
+
+
 def test_every_host_has_its_index_and_the_address_of_the_first_host() -> None:
     found = env(hosts=2)
     assert (found["TOPGALLANT_HOSTS"], found["TOPGALLANT_COORDINATOR"]) == ("2", f"{REQUEST.name}-0.{REQUEST.name}")

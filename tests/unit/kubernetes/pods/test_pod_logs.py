@@ -27,8 +27,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def copy(cluster: Cluster, file: Path, monkeypatch: pytest.MonkeyPatch) -> LiveCopy:
-    monkeypatch.setattr(pod_logs, "_FIRST_PAUSE", 0.02)
+def copy(cluster: Cluster, file: Path) -> LiveCopy:
     return LiveCopy(cluster, "p", file, may_hold=True)
 
 
@@ -66,6 +65,17 @@ def test_a_copy_continues_after_its_last_line_when_a_connection_breaks(
     assert file.read_text() == "".join(f"line {number}\n" for number in range(9))
     since = [each.get("sinceTime") for each in server.requests[:3]]
     assert since == [None, "2026-01-02T03:04:03.000000000Z", "2026-01-02T03:04:06.000000000Z"]
+
+
+def test_the_whole_log_is_requested_again_only_if_its_container_runs_for_longer(
+    server: ApiServer, copy: LiveCopy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(pod_logs, "_END_SECONDS", 7.0)
+    monkeypatch.setattr(copy._is_closed, "wait", pauses.append)
+    server.answers("GET", PATH, answer(stamped("one"), BREAK), answer(stamped("two", first=1)))
+    copy.follow(lambda: server.count("GET", PATH) > 2)
+    assert [pause > 5 for pause in pauses] == [False, True]
 
 
 def test_lines_of_the_same_time_are_all_copied(server: ApiServer, copy: LiveCopy, file: Path) -> None:

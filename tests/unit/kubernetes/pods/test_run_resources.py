@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -110,6 +111,22 @@ def test_an_error_is_raised_if_the_owner_must_not_be_created(provided: RunResour
     server.answers("POST", MAPS, failure(403, "may not"))
     with pytest.raises(ApiError, match="may not"):
         provided.owner(5)
+
+
+def test_threads_that_need_the_same_object_at_once_create_it_once(provided: RunResources, kept: StoredObjects) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        names = set(threads.map(lambda _: provided.agent(5), range(8)))
+    assert len(names) == 1
+    assert [each.method for each in kept.server.requests] == ["POST", "POST"]  # the owner and the agent
+
+
+def test_an_object_that_could_not_be_created_is_tried_again(provided: RunResources, kept: StoredObjects) -> None:
+    provided.owner(5)
+    kept.server.answers("POST", MAPS, failure(403, "may not"))
+    with pytest.raises(ApiError, match="may not"):
+        provided.agent(5)
+    StoredObjects(kept.server, MAPS, SECRETS)
+    assert provided.agent(5).startswith(provided.name)
 
 
 def test_the_stored_agent_runs(provided: RunResources, kept: StoredObjects, tmp_path: Path) -> None:
