@@ -95,6 +95,7 @@ def run(play: Play, handler: EventHandler) -> int:
     def start() -> ForkedProcess | None:
         return helpers.start_play(config.command, config.env, Path(config.cwd)) if helpers is not None else None
 
+    had_lost_modules = helpers is not None and helpers.has_lost_modules
     completed = processes.run(
         config.command,
         env=config.env,
@@ -106,6 +107,8 @@ def run(play: Play, handler: EventHandler) -> int:
     )
     output.close()
     errors.close()
+    if helpers is not None and helpers.has_lost_modules and not had_lost_modules:
+        processes.end_marked(play.step)
     return completed.returncode
 
 

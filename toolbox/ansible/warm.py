@@ -65,6 +65,11 @@ class Helpers:
             self._report(str(error))
             return None
 
+    @property
+    def has_lost_modules(self) -> bool:
+        """Whether the server for modules was killed. The processes that the modules started may be left."""
+        return self._modules is not None and self._modules.was_killed
+
     def close(self) -> None:
         """End the helpers."""
         for server in (self._playbooks, self._modules):

@@ -67,6 +67,11 @@ class ForkServer:
                     pipe.close()
                 raise Refused(f"{error}\n{self.messages()}".strip()) from None
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether a signal has ended the server. Its forks have ended too, but not the descendants of its forks."""
+        return (self._process.poll() or 0) < 0
+
     def messages(self) -> str:
         """Return what the server has printed."""
         return self._messages.read_text(encoding="utf-8", errors="replace").strip()

@@ -1,0 +1,86 @@
+"""Where the helper for plays cannot be used, plays take the ordinary path, with one warning."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolbox.testing import Workspace
+
+FILES = {
+    "commands/parent.py": '''
+        """Show how a module is executed."""
+        from toolbox.ansible.roles import role
+
+
+        class Parent:
+            """Show how a module is executed."""
+
+            @role
+            def show(self) -> None:
+                """Show the command line of a module."""
+    ''',
+    "roles/parent_show/tasks/main.yml": r"""
+        - name: Show
+          ansible.builtin.shell: tr '\0' ' ' </proc/$PPID/cmdline
+          changed_when: false
+    """,
+    "projects/parents/orchestration.py": '''
+        """Executes two plays."""
+        import os
+
+        from toolbox.orchestration import config, run
+
+
+        def test():
+            run.run_toolbox("parent", "show")
+            os.environ.update(config.project.get_config("variables"))
+            run.run_toolbox("parent", "show")
+    ''',
+    "config/parents.yaml": "variables: {}\n",
+    "command_args/parents.yaml.j2": "",
+    # Python imports this module when it starts.
+    "changed/sitecustomize.py": """
+        import sys
+
+        if "playbook_server" in " ".join(sys.orig_argv):
+            from ansible.cli import playbook
+
+            del playbook.main
+    """,
+}
+SERVER = "module_server.py"
+WARNING = "Ansible starts slowly, as an ordinary program: "
+
+
+def test_plays_use_the_helpers(workspace: Workspace) -> None:
+    outcome = workspace.write(FILES).run("project", "run", "parents")
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.stdout.count(SERVER) == 2
+    assert WARNING not in str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"ANSIBLE_LOG_PATH": "{}/log"}, "ANSIBLE_LOG_PATH is set"),
+        ({"PYTHONPATH": "{}/changed"}, "ansible-core cannot be prepared: AttributeError"),
+    ],
+)
+def test_plays_take_the_ordinary_path_with_one_warning(
+    workspace: Workspace, variables: dict[str, str], reason: str
+) -> None:
+    env = {name: value.format(workspace.directory) for name, value in variables.items()}
+    outcome = workspace.write(FILES).run("project", "run", "parents", env=env)
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.stdout.count("python") >= 2
+    assert SERVER not in outcome.stdout
+    assert str(outcome).count(WARNING) == 1, str(outcome)
+    assert reason in outcome.stderr
+
+
+def test_a_setting_of_ansible_that_changed_takes_the_ordinary_path(workspace: Workspace) -> None:
+    workspace.write({**FILES, "config/parents.yaml": "variables: {ANSIBLE_FORKS: '3'}\n"})
+    outcome = workspace.run("project", "run", "parents")
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.stdout.count(SERVER) == 1
+    assert f"{WARNING}ANSIBLE_FORKS changed after Topgallant was started" in outcome.stderr
