@@ -50,12 +50,11 @@ _STUCK_SECONDS = 30.0
 # The connection of the agent. With these variables, a bash without a terminal reads startup files, in which the option
 # `nounset` causes errors on Debian.
 _SSH_VARIABLES = ("SSH_CLIENT", "SSH2_CLIENT", "SSH_CONNECTION")
-_DEFAULT_SIGNALS = (
+_IGNORED_SIGNALS = (
     signal.SIGPIPE,
     signal.SIGINT,
     signal.SIGQUIT,  # a shell starts programs in the background with SIGINT and SIGQUIT ignored
     signal.SIGHUP,
-    signal.SIGTERM,
     signal.SIGCHLD,
     signal.SIGXFSZ,
 )
@@ -97,6 +96,8 @@ class Supervisor:
         self._open: Dict[int, str] = {}  # the streams that the workload has not closed, by their descriptors
         self._sampler: Sampler | None = None
         self._poll = select.poll()
+        self._wakeup_pipe: tuple[int, ...] = ()
+        self._earlier_seconds = _cpu_seconds()
 
     def run(self, report: Callable[[str], None]) -> None:
         """Run the workload to its end.
@@ -109,7 +110,14 @@ class Supervisor:
             self._prepare()
         except OSError as error:
             report(f"the workload cannot be started in {self._directory}: {error}")
-            return
+        else:
+            self._run(report)
+        finally:
+            signal.set_wakeup_fd(-1)
+            for descriptor in (*self._wakeup_pipe, *self._open):
+                os.close(descriptor)
+
+    def _run(self, report: Callable[[str], None]) -> None:
         began = time.time()
         self._message = self._start()
         report("")
@@ -128,14 +136,15 @@ class Supervisor:
 
     def _prepare(self) -> None:
         # A signal that has a handler writes a byte into this pipe, which ends the wait of `select.poll`.
-        self._wakeup, write = os.pipe()
-        for end in (self._wakeup, write):
+        self._wakeup_pipe = self._wakeup, write = os.pipe()
+        for end in self._wakeup_pipe:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        # The workload must not ignore a signal that this process ignores. `exec` restores the defaults of signals that
+        # have handlers, but not of ignored signals.
+        for number in _IGNORED_SIGNALS:
+            signal.signal(number, _ignore)
         signal.signal(signal.SIGTERM, self._handle_sigterm)
-        for ignored in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)
         tree.adopt_orphans()
         for name in (OUTCOME, EXIT_CODE):
             safe_files.reserve(self._path(f".{name}"), _RESERVED_BYTES)
@@ -159,18 +168,36 @@ class Supervisor:
             self._poll.register(reader, select.POLLIN | select.POLLHUP)
             writers.append(writer)
         self._poll.register(self._wakeup, select.POLLIN)
+        variables = self._variables()
+        programs = _programs(self._order["command"][0], variables)
         fault_reader, fault_writer = os.pipe()
         self._main_pid = os.fork()
         if self._main_pid == 0:
-            self._become_the_workload(writers, fault_writer)
+            self._become_the_workload(programs, variables, writers, fault_writer)
         for descriptor in (*writers, fault_writer):
             os.close(descriptor)
         if self._order["sample_seconds"]:
             self._sampler = Sampler(self._directory, self._order["sample_seconds"])
-        with os.fdopen(fault_reader, "rb") as faults:
-            return faults.read().decode("utf-8", "replace")
+        fault = b""
+        while piece := os.read(fault_reader, _CHUNK_BYTES):
+            fault += piece
+        os.close(fault_reader)
+        return fault.decode("utf-8", "replace")
 
-    def _become_the_workload(self, writers: list[int], fault_writer: int) -> None:
+    def _variables(self) -> Dict[str, str]:
+        """Return the environment variables of the workload."""
+        return {
+            **{name: value for name, value in os.environ.items() if name not in _SSH_VARIABLES},
+            "ARTIFACT_DIR": self._path(RESULTS),
+            "TOPGALLANT_SRC": self._path(SOURCES),
+            **self._order["env"],
+            MARK: self._directory,
+        }
+
+    def _become_the_workload(
+        self, programs: Sequence[str], variables: Mapping[str, str], writers: Sequence[int], fault_writer: int
+    ) -> None:
+        """Execute the workload in this process, which was forked. Each memory page that this code uses is copied."""
         program = self._order["command"][0]
         try:
             os.setsid()
@@ -178,24 +205,15 @@ class Supervisor:
             if self._cgroup:
                 cgroups.enter(self._cgroup)
             signal.set_wakeup_fd(-1)
-            for default in _DEFAULT_SIGNALS:
-                signal.signal(default, signal.SIG_DFL)
             for target, writer in enumerate(writers, start=1):
                 os.dup2(writer, target)
             cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
-            variables = {
-                **{name: value for name, value in os.environ.items() if name not in _SSH_VARIABLES},
-                "ARTIFACT_DIR": self._path(RESULTS),
-                "TOPGALLANT_SRC": self._path(SOURCES),
-                **self._order["env"],
-                MARK: self._directory,
-            }
             try:
                 os.chdir(cwd)
             except OSError as error:
                 os.write(fault_writer, f"its working directory {cwd} cannot be entered: {error.strerror}".encode())
                 os._exit(127)
-            os.execvpe(program, list(self._order["command"]), variables)
+            _execute(programs, self._order["command"], variables)
         except BaseException as error:
             reason = error.strerror if isinstance(error, OSError) else error
             os.write(fault_writer, f"`{program}` cannot be started: {reason}".encode(errors="replace"))
@@ -346,7 +364,6 @@ class Supervisor:
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         # For a signal, use the exit code that shells use.
         exit_code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         outcome = {
             "ended_by": self._ended_by,
             "exit_code": exit_code,
@@ -354,7 +371,7 @@ class Supervisor:
             "message": _truncated(self._message),
             "started": began,
             "seconds": round(seconds, 3),
-            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
+            "cpu_seconds": round(_cpu_seconds() - self._earlier_seconds, 3),
             "leftovers": self._leftovers,
             "log_bytes": {name: log.bytes for name, log in logs.items()},
             "log_dropped": {name: log.dropped for name, log in logs.items() if log.dropped},
@@ -381,6 +398,41 @@ class Supervisor:
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+
+def _ignore(_number: int, _frame: Any) -> None:
+    """Handle a signal by doing nothing."""
+
+
+def _programs(program: str, variables: Mapping[str, str]) -> List[str]:
+    """Return the files that a program may be, in the order of `$PATH`, without most of those that do not exist."""
+    if os.path.dirname(program):
+        return [program]
+    files = [os.path.join(folder, program) for folder in os.get_exec_path(variables)]
+    # A relative folder is relative to the working directory of the workload.
+    return [file for file in files if not os.path.isabs(file) or os.path.lexists(file)] or files[-1:]
+
+
+def _execute(programs: Sequence[str], command: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Execute the first of the files that can be executed, as `os.execvpe` does.
+
+    Raises:
+        OSError: no file can be executed. An error of an existing file is preferred.
+    """
+    errors = []
+    for program in programs:
+        try:
+            os.execve(program, list(command), variables)
+        except OSError as error:  # noqa: PERF203  # another file with this name may be executable
+            errors.append(error)
+    is_missing = (FileNotFoundError, NotADirectoryError)
+    raise next((error for error in errors if not isinstance(error, is_missing)), errors[-1])
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of the children of this process that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _truncated(message: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ import psutil
 import pytest
 
 from tests.conformance.sites import wait_for
+from toolbox.agent import attempt_directory
 from toolbox.hosts import bootstrap
 from toolbox.hosts.agent_connection import Connection
 from toolbox.hosts.messages import Message
@@ -203,8 +206,62 @@ def test_the_agent_ends_with_its_connection_and_the_workload_does_not(agent: Age
     assert len(processes.marked(agent.directory)) == 1
 
 
-def test_an_ended_supervisor_is_not_left_as_a_zombie(agent: Agent) -> None:
-    agent.submit("true")
+def supervisor_of(agent: Agent, *command: str, name: str = "attempt") -> int:
+    """Run a workload to its end, and return the process id of its supervisor."""
+    directory = agent.directory.with_name(name)
+    assert agent.submit(*command, directory=str(directory)) == {"state": "running"}
+    assert agent.end()["outcome"]["ended_by"] == "exit"
+    pid: int = json.loads((directory / "started").read_text())["pid"]
+    return pid
+
+
+def test_a_supervisor_whose_workload_has_ended_supervises_the_next_one(agent: Agent) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    pids = [supervisor_of(agent, "python3", "-c", busy), supervisor_of(agent, "true", name="next")]
+    assert pids[0] == pids[1]
+    outcome = json.loads((agent.directory.with_name("next") / "outcome.json").read_text())
+    assert outcome["cpu_seconds"] < 0.3
+    assert attempt_directory.pid_of(str(agent.directory)) == 0
+
+
+def test_a_supervisor_starts_a_workload_after_one_that_could_not_be_started(agent: Agent) -> None:
+    agent.submit("true", directory=str(agent.directory.with_name("first")))
     agent.end()
-    server = psutil.Process(agent.hello["pid"])
-    wait_for(lambda: not server.children(), "the end of the supervisor")
+    agent.submit("no-such-program")
+    assert agent.end()["outcome"]["ended_by"] == "not_started"
+    agent.directory = agent.directory.with_name("third")
+    assert agent.submit("true") == {"state": "running"}
+    assert agent.end()["outcome"]["exit_code"] == 0
+
+
+def test_a_supervisor_that_was_killed_while_it_waited_is_replaced(agent: Agent) -> None:
+    first = supervisor_of(agent, "true")
+    os.kill(first, signal.SIGTERM)
+    wait_for(lambda: psutil.Process(first).status() == psutil.STATUS_ZOMBIE, "the end of the supervisor")
+    assert supervisor_of(agent, "true", name="next") != first
+    assert not psutil.pid_exists(first)
+
+
+def test_a_supervisor_is_not_used_again_while_its_attempt_is_being_cancelled(agent: Agent) -> None:
+    agent.directory.mkdir()
+    cancelling = os.open(agent.directory, os.O_RDONLY)
+    fcntl.flock(cancelling, fcntl.LOCK_SH)
+    first = supervisor_of(agent, "true")
+    os.close(cancelling)
+    assert supervisor_of(agent, "true", name="next") != first
+
+
+def test_a_supervisor_of_a_watched_attempt_is_used_again(agent: Agent) -> None:
+    agent.submit()
+    agent.ask("watch", directories={str(agent.directory): None})
+    agent.submit()
+    agent.ask("cancel")
+    agent.end()
+    pid = json.loads((agent.directory / "started").read_text())["pid"]
+    assert supervisor_of(agent, "true", name="next") == pid
+
+
+def test_a_supervisor_without_a_workload_ends_with_the_agent(agent: Agent) -> None:
+    pid = supervisor_of(agent, "true")
+    agent.connection.close()
+    assert not psutil.pid_exists(pid)
