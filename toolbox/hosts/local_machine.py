@@ -40,7 +40,8 @@ class LocalMachine:
         order = staging.order(workload, self._context, variables, self._inherited)
         with ExitStack() as stack:
             sources = None
-            if self._host.is_unused(str(directory), timeout):
+            has_files = bool(workload.files or workload.text_files)
+            if has_files and self._host.is_unused(str(directory), timeout):
                 sources = stack.enter_context(staging.staged(workload, directory))
             folder = str(sources) if sources is not None else None
             self._host.start(name, str(directory), order, sources=folder, mirror=None, timeout=timeout)
@@ -75,7 +76,7 @@ class LocalMachine:
 
 def _search_path() -> str:
     """Return $PATH with the directory of this interpreter first, so that `python3` has the same packages."""
-    return os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH") or os.defpath])
+    return os.pathsep.join([os.path.dirname(sys.executable), environ.get("PATH") or os.defpath])
 
 
 def _launch(context: TargetContext) -> Channel:
