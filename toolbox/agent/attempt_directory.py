@@ -142,15 +142,26 @@ def kill(directory: str) -> bool:
     """
     groups = cgroups.find(directory)
     are_empty = [cgroups.kill(group) for group in groups]
+    _kill_marked(directory)
+    boot = _record(directory, STARTED).get("boot") or machine.boot()
+    # No process survives a restart of the machine.
+    return not (groups and all(are_empty)) and boot == machine.boot()
+
+
+def kill_at_once(directory: str) -> None:
+    """Kill the processes of an attempt whose supervisor was killed. Leave its cgroup, which `kill` must find."""
+    for group in cgroups.find(directory):
+        cgroups.send_kill(group)
+    _kill_marked(directory)
+
+
+def _kill_marked(directory: str) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
     # The processes may fork while they are being killed, so search again until there are no more.
     while (remaining := tree.marked(MARK, directory)) and time.monotonic() < deadline:
         for pid in remaining:
             tree.send(pid, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
-    boot = _record(directory, STARTED).get("boot") or machine.boot()
-    # No process survives a restart of the machine.
-    return not (groups and all(are_empty)) and boot == machine.boot()
 
 
 def _record(directory: str, name: str) -> Dict[str, Any]:

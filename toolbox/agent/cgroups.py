@@ -51,17 +51,29 @@ def _parents() -> List[str]:
     return [directory for directory in directories if directory]
 
 
-def enter(group: str) -> None:
-    """Move this process into a group. If this fails, remove the empty group."""
+def enter(group: str) -> bool:
+    """Move this process into a group, and return whether this succeeded. If not, remove the empty group."""
+    if _move_to(group):
+        return True
+    remove(group)
+    return False
+
+
+def leave(group: str) -> bool:
+    """Move this process from a group to the group above it, and return whether this succeeded."""
+    return _move_to(os.path.dirname(group))
+
+
+def _move_to(group: str) -> bool:
     try:
-        # Use system calls: a Python stream would write to more memory pages, and a forked process must copy each page.
         descriptor = os.open(os.path.join(group, _PROCESSES), os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"0")
         finally:
             os.close(descriptor)
     except OSError:
-        remove(group)
+        return False
+    return True
 
 
 def find(directory: str) -> List[str]:

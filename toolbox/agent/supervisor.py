@@ -168,21 +168,39 @@ class Supervisor:
             self._poll.register(reader, select.POLLIN | select.POLLHUP)
             writers.append(writer)
         self._poll.register(self._wakeup, select.POLLIN)
-        variables = self._variables()
-        programs = _programs(self._order["command"][0], variables)
-        fault_reader, fault_writer = os.pipe()
-        self._main_pid = os.fork()
-        if self._main_pid == 0:
-            self._become_the_workload(programs, variables, writers, fault_writer)
-        for descriptor in (*writers, fault_writer):
-            os.close(descriptor)
+        fault = self._spawn(writers)
+        for writer in writers:
+            os.close(writer)
         if self._order["sample_seconds"]:
             self._sampler = Sampler(self._directory, self._order["sample_seconds"])
-        fault = b""
-        while piece := os.read(fault_reader, _CHUNK_BYTES):
-            fault += piece
-        os.close(fault_reader)
-        return fault.decode("utf-8", "replace")
+        return fault
+
+    def _spawn(self, writers: Sequence[int]) -> str:
+        """Start the workload in a session and a cgroup of its own, and return why it cannot be started.
+
+        `os.posix_spawn` does not copy the memory of this process, as a fork does. A process inherits the working
+        directory and the cgroup of its parent, so this process uses those of the workload for a moment.
+        """
+        program, variables = self._order["command"][0], self._variables()
+        cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
+        own_directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        is_inside = False
+        try:
+            try:
+                os.chdir(cwd)
+            except OSError as error:
+                return f"its working directory {cwd} cannot be entered: {error.strerror}"
+            is_inside = bool(self._cgroup) and cgroups.enter(self._cgroup)
+            self._main_pid = _start_program(_programs(program, variables), self._order["command"], variables, writers)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            return f"`{program}` cannot be started: {reason}"
+        finally:
+            if is_inside and not cgroups.leave(self._cgroup):
+                self._cgroup = ""  # killing the group would kill this process
+            os.fchdir(own_directory)
+            os.close(own_directory)
+        return ""
 
     def _variables(self) -> Dict[str, str]:
         """Return the environment variables of the workload."""
@@ -193,32 +211,6 @@ class Supervisor:
             **self._order["env"],
             MARK: self._directory,
         }
-
-    def _become_the_workload(
-        self, programs: Sequence[str], variables: Mapping[str, str], writers: Sequence[int], fault_writer: int
-    ) -> None:
-        """Execute the workload in this process, which was forked. Each memory page that this code uses is copied."""
-        program = self._order["command"][0]
-        try:
-            os.setsid()
-            tree.die_with_parent()
-            if self._cgroup:
-                cgroups.enter(self._cgroup)
-            signal.set_wakeup_fd(-1)
-            for target, writer in enumerate(writers, start=1):
-                os.dup2(writer, target)
-            cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
-            try:
-                os.chdir(cwd)
-            except OSError as error:
-                os.write(fault_writer, f"its working directory {cwd} cannot be entered: {error.strerror}".encode())
-                os._exit(127)
-            _execute(programs, self._order["command"], variables)
-        except BaseException as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            os.write(fault_writer, f"`{program}` cannot be started: {reason}".encode(errors="replace"))
-        finally:
-            os._exit(127)
 
     def _wait(self) -> None:
         for descriptor, _ in self._poll.poll(max(0, self._seconds_to_wait() * 1000)):
@@ -413,20 +405,33 @@ def _programs(program: str, variables: Mapping[str, str]) -> List[str]:
     return [file for file in files if not os.path.isabs(file) or os.path.lexists(file)] or files[-1:]
 
 
-def _execute(programs: Sequence[str], command: Sequence[str], variables: Mapping[str, str]) -> None:
-    """Execute the first of the files that can be executed, as `os.execvpe` does.
+def _start_program(
+    programs: Sequence[str], command: Sequence[str], variables: Mapping[str, str], writers: Sequence[int]
+) -> int:
+    """Start the first of the files that can be executed, as `os.execvpe` finds it, and return its process id.
+
+    Args:
+        writers: the descriptors for standard output and standard error.
 
     Raises:
         OSError: no file can be executed. An error of an existing file is preferred.
     """
+    actions = [(os.POSIX_SPAWN_DUP2, writer, target) for target, writer in enumerate(writers, start=1)]
     errors = []
     for program in programs:
         try:
-            os.execve(program, list(command), variables)
+            return _spawn_in_session(program, list(command), variables, actions)
         except OSError as error:  # noqa: PERF203  # another file with this name may be executable
             errors.append(error)
     is_missing = (FileNotFoundError, NotADirectoryError)
     raise next((error for error in errors if not isinstance(error, is_missing)), errors[-1])
+
+
+def _spawn_in_session(program: str, command: List[str], variables: Mapping[str, str], actions: List[Any]) -> int:
+    try:
+        return os.posix_spawn(program, command, variables, file_actions=actions, setsid=True)
+    except NotImplementedError:  # the C library is older than glibc 2.26
+        return os.posix_spawn(program, command, variables, file_actions=actions, setpgroup=0)
 
 
 def _cpu_seconds() -> float:

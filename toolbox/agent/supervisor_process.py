@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -23,25 +24,25 @@ _STANDARD = (0, 1, 2)
 _LENGTH_DIGITS = 8
 _ENDED = b"."  # written when the workload has ended, and the process waits for the next one
 _MOST_IDLE = 16
+_LONGEST_PATH = 1 << 13
 
 
 class SupervisorProcess:
     """A process that supervises workloads, as the server sees it.
 
     Attributes:
-        pid: the process id.
         descriptor: readable when the workload has ended, or the process was killed.
     """
 
     def __init__(self) -> None:
         request_reader, self._requests = os.pipe()
         self.descriptor, answer_writer = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
+        self._guardian = os.fork()
+        if self._guardian == 0:
             try:
                 os.setsid()
                 _close_all_except(request_reader, answer_writer)
-                _serve(request_reader, answer_writer)
+                _guard(request_reader, answer_writer)
             finally:
                 os._exit(0)
         os.close(request_reader)
@@ -73,7 +74,7 @@ class SupervisorProcess:
     def end(self) -> None:
         """End the process, which has no workload, and wait for its end."""
         self.close()
-        os.waitpid(self.pid, 0)
+        os.waitpid(self._guardian, 0)
 
 
 class SupervisorPool:
@@ -117,7 +118,36 @@ class SupervisorPool:
         yield SupervisorProcess()
 
 
-def _serve(requests: int, answers: int) -> None:
+class _Supervised:
+    """The directory of the attempt that a supervisor supervises, in memory that its guardian shares."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _LONGEST_PATH)
+
+    def set(self, directory: str) -> None:
+        """Store the directory of the attempt; an empty text if there is no attempt."""
+        path = os.fsencode(directory)[: _LONGEST_PATH - 1]
+        self._memory[: len(path) + 1] = path + b"\0"
+
+    def get(self) -> str:
+        """Return the directory of the attempt; empty if there is no attempt."""
+        return os.fsdecode(self._memory[:].partition(b"\0")[0])
+
+
+def _guard(requests: int, answers: int) -> None:
+    """Start the supervisor, and wait for its end. Kill the workload of a supervisor that was killed."""
+    supervised = _Supervised()
+    supervisor = os.fork()
+    if supervisor == 0:
+        _serve(requests, answers, supervised)
+        os._exit(0)
+    _close_all_except()
+    os.waitpid(supervisor, 0)
+    if directory := supervised.get():
+        attempt_directory.kill_at_once(directory)
+
+
+def _serve(requests: int, answers: int, supervised: _Supervised) -> None:
     """Supervise the workloads that the server submits, until the server has ended."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
@@ -127,11 +157,11 @@ def _serve(requests: int, answers: int) -> None:
 
     with os.fdopen(requests, "rb") as stream:
         for line in stream:
-            if _supervise(json.loads(line), answer):
+            if _supervise(json.loads(line), answer, supervised):
                 _write(answers, _ENDED)
 
 
-def _supervise(request: Dict[str, Any], answer: Callable[[Dict[str, Any]], None]) -> bool:
+def _supervise(request: Dict[str, Any], answer: Callable[[Dict[str, Any]], None], supervised: _Supervised) -> bool:
     """Start a workload if this submission is the first, and supervise it. Return whether it was started and has ended.
 
     If this process must not be used for another workload, end it.
@@ -151,14 +181,15 @@ def _supervise(request: Dict[str, Any], answer: Callable[[Dict[str, Any]], None]
     if lock is None:
         answer(state)
         return False
+    supervised.set(directory)
     try:
         Supervisor(directory, request["order"]).run(report)
     except BaseException as error:
         if not starts:
             report(f"{type(error).__name__}: {error}")
         raise
-    finally:
-        os.close(lock)
+    supervised.set("")
+    os.close(lock)
     if not _can_go_on(directory):
         os._exit(0)
     return starts == [True]

@@ -67,9 +67,7 @@ def resource_json(entry: OpenResource) -> dict[str, Any]:
 def write(directory: Path) -> RunState:
     """Write the summary of a run to `summary.json`, and return the state of the run."""
     run = run_reader.read(directory)
-    filesystem.write_derived(
-        RunDirectory(directory).summary, lambda: filesystem.dump_json(as_json(run))
-    )
+    filesystem.write_derived(RunDirectory(directory).summary, lambda: filesystem.dump_json(as_json(run)))
     return run
 
 

@@ -200,6 +200,24 @@ def test_all_processes_end_if_the_supervisor_is_killed(agent: Agent) -> None:
     assert agent.ask("state") == {"state": "lost"}
 
 
+def test_all_processes_end_if_the_supervisor_is_killed_after_its_agent(agent: Agent) -> None:
+    agent.submit("sh", "-c", "setsid sleep 60 & sleep 60")
+    wait_for(lambda: len(processes.marked(agent.directory)) == 3, "the shell and its children")
+    agent.connection.close()
+    os.kill(attempt_directory.pid_of(str(agent.directory)), signal.SIGKILL)
+    wait_for(lambda: not processes.marked(agent.directory), "the end of all its processes")
+
+
+def test_a_killed_supervisor_of_another_submission_leaves_the_workload(agent: Agent, tmp_path: Path) -> None:
+    agent.submit()
+    other = Agent(agent.directory, tmp_path / "mark")
+    assert other.submit() == {"state": "running"}
+    for process in psutil.Process(other.hello["pid"]).children(recursive=True):
+        process.kill()
+    other.connection.close()
+    assert agent.ask("state") == {"state": "running"}
+
+
 def test_the_agent_ends_with_its_connection_and_the_workload_does_not(agent: Agent) -> None:
     agent.submit()
     agent.connection.close()
@@ -237,9 +255,9 @@ def test_a_supervisor_starts_a_workload_after_one_that_could_not_be_started(agen
 def test_a_supervisor_that_was_killed_while_it_waited_is_replaced(agent: Agent) -> None:
     first = supervisor_of(agent, "true")
     os.kill(first, signal.SIGTERM)
-    wait_for(lambda: psutil.Process(first).status() == psutil.STATUS_ZOMBIE, "the end of the supervisor")
+    wait_for(lambda: not psutil.pid_exists(first), "the end of the supervisor")
     assert supervisor_of(agent, "true", name="next") != first
-    assert not psutil.pid_exists(first)
+    assert len(psutil.Process(agent.hello["pid"]).children()) == 1
 
 
 def test_a_supervisor_is_not_used_again_while_its_attempt_is_being_cancelled(agent: Agent) -> None:
