@@ -21,6 +21,7 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
+_PROGRAMS: Final = str(Path(sys.executable).parent)
 _TIMEOUT: Final = 60.0  # seconds for the request that cancels a workload
 
 
@@ -76,7 +77,7 @@ class LocalMachine:
 
 def _search_path() -> str:
     """Return $PATH with the directory of this interpreter first, so that `python3` has the same packages."""
-    return os.pathsep.join([os.path.dirname(sys.executable), environ.get("PATH") or os.defpath])
+    return os.pathsep.join([_PROGRAMS, environ.get("PATH") or os.defpath])
 
 
 def _launch(context: TargetContext) -> Channel:

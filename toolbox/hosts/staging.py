@@ -145,7 +145,7 @@ def discard_special_files(directory: Path) -> None:
                 elif not entry.is_file(follow_symlinks=False) and not (entry.is_symlink() and index):
                     log.warning("%s is removed: it is a symbolic link or a special file", entry.path)
                     with suppress(OSError):
-                        os.unlink(entry.path)
+                        Path(entry.path).unlink()
 
 
 def digests(source: Path) -> dict[str, str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import string
 import unicodedata
@@ -239,13 +238,10 @@ def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path
             of reserved numbers.
     """
     numbers = parent / _NUMBERS
-    if after is None:
-        number = sum(1 for _ in filesystem.make_directory(numbers).iterdir())
-    else:
-        number = after + 1
+    number = sum(1 for _ in filesystem.make_directory(numbers).iterdir()) if after is None else after + 1
     while True:
         try:
-            os.mkdir(f"{numbers}/{number:03d}", filesystem.PRIVATE_DIRECTORY)
+            (numbers / f"{number:03d}").mkdir(mode=filesystem.PRIVATE_DIRECTORY)
         except FileExistsError:
             number += 1
         except FileNotFoundError:

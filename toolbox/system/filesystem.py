@@ -88,10 +88,9 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
+        Path(name).unlink(missing_ok=True)
         raise
     if durable:
         sync_directory(path.parent)
