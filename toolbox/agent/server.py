@@ -20,8 +20,8 @@ A state is `running`, `ended`, `lost` (the supervisor was killed) or `absent` (t
 are the numbers of bytes of each log that the orchestrator already has, such as `{"stdout": 0, "stderr": 0}`. If OFFSETS
 is null, the server sends no logs. If a request fails, the answer is `{"id": 1, "error": TEXT}`.
 
-`submit` is idempotent: only the process that locks the lock file in the directory starts the workload. This process
-also renames the folder `sources` to `src/`.
+`submit` is idempotent: only the supervisor that locks the lock file in the directory starts the workload. It also
+renames the folder `sources` to `src/`.
 """
 
 from __future__ import annotations

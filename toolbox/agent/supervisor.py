@@ -1,7 +1,8 @@
 """Runs one workload, detached from the process that requested it, and writes a record of how it ended.
 
-The supervisor is a fork of the agent's server in its own session, so it survives the end of the server, of the
-connection and of the orchestrator. It enforces the time limits, and ends the whole process tree of the workload.
+The supervisor is a process in its own session (`supervisor_process`), so it survives the end of the server, of the
+connection and of the orchestrator. It enforces the time limits, and ends the whole process tree of the workload. In a
+pod, it is the program of the container.
 
 Files in the directory of the attempt:
 

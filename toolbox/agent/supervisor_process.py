@@ -1,7 +1,8 @@
 """Processes that supervise workloads, each process one workload at a time. The server starts them and sends requests.
 
-A process that supervised a workload waits for the next one, because starting a process costs more than supervising a
-short workload. The process is detached: it does not end with the server before its workload has ended.
+A supervisor whose workload has ended waits for the next one, because starting a process costs more than supervising a
+short workload. The supervisor is detached: if the server ends, the supervisor continues until its workload has ended.
+The parent of each supervisor is its guardian, a process that kills the workload if the supervisor is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LONGEST_PATH = 1 << 13
 
 
 class SupervisorProcess:
-    """A process that supervises workloads, as the server sees it.
+    """A supervisor, as the server sees it.
 
     Attributes:
         descriptor: readable when the workload has ended, or the process was killed.
@@ -66,14 +67,10 @@ class SupervisorProcess:
         """Wait for the end of the workload, and return whether the process can supervise another one."""
         return os.read(self.descriptor, 1) == _ENDED
 
-    def close(self) -> None:
-        """End the process when its workload has ended."""
+    def end(self) -> None:
+        """End the process, which has no workload or was killed, and wait for its end."""
         os.close(self._requests)
         os.close(self.descriptor)
-
-    def end(self) -> None:
-        """End the process, which has no workload, and wait for its end."""
-        self.close()
         os.waitpid(self._guardian, 0)
 
 
