@@ -110,7 +110,8 @@ def main() -> int:
     ratio = large.cpu_ms / small.cpu_ms
     within = (max(to_floor) <= FLOOR_RATIO, ratio <= RATIO, large.memory <= MEMORY_MB)
     print(
-        f"{to_floor[0]:.1f} and {to_floor[1]:.1f} times the CPU of the loop (at most {FLOOR_RATIO}: {_word(within[0])}); "
+        f"{to_floor[0]:.1f} and {to_floor[1]:.1f} times the CPU of the loop (at most {FLOOR_RATIO}: "
+        f"{_word(within[0])}); "
         f"a cell of the large matrix costs {ratio:.2f} times as much (at most {RATIO}: {_word(within[1])}); "
         f"{large.memory:.0f} MB (at most {MEMORY_MB}: {_word(within[2])})"
     )
