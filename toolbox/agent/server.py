@@ -119,11 +119,13 @@ class Server:
         return {"states": states}
 
     def _watch(self, directory: str, offsets: Offsets, process: Optional[SupervisorProcess]) -> None:
-        earlier = self._watched.get(directory)
+        earlier = self._unwatch(directory)
+        if process is None:
+            process = earlier
+        elif earlier is not None:
+            earlier.abandon()  # the directory was removed while its workload was running
         if process is not None:
             self._poll.register(process.descriptor, select.POLLIN)
-        elif earlier is not None:
-            process = earlier.process
         self._watched[directory] = Watch(directory, offsets, process)
 
     def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -136,7 +138,9 @@ class Server:
         directory = request["directory"]
         if attempt_directory.state(directory)["state"] == "running":
             return {"error": f"{directory} is in use: its workload is still running"}
-        self._unwatch(directory)
+        process = self._unwatch(directory)
+        if process is not None:
+            process.abandon()
         _remove(directory)
         return {"error": f"{directory} cannot be removed completely"} if os.path.lexists(directory) else {}
 
@@ -155,7 +159,9 @@ class Server:
         if watch.offsets is not None:
             while self._send_logs(watch):
                 continue
-        self._unwatch(watch.directory)
+        process = self._unwatch(watch.directory)
+        if process is not None:
+            self._supervisors.take_back(process)
         may_remain = state["state"] != "ended" and attempt_directory.kill(watch.directory)
         event = {"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")}
         self._send({**event, "may_remain": may_remain})
@@ -179,12 +185,13 @@ class Server:
                 )
         return sent
 
-    def _unwatch(self, directory: str) -> None:
-        """Forget an attempt that has ended."""
+    def _unwatch(self, directory: str) -> Optional[SupervisorProcess]:
+        """Stop watching an attempt, and return its supervisor; None if the supervisor is not known."""
         watch = self._watched.pop(directory, None)
-        if watch is not None and watch.process is not None:
-            self._poll.unregister(watch.process.descriptor)
-            self._supervisors.take_back(watch.process)
+        if watch is None or watch.process is None:
+            return None
+        self._poll.unregister(watch.process.descriptor)
+        return watch.process
 
     def _send(self, message: Dict[str, Any]) -> None:
         content = json.dumps(message).encode() + b"\n"

@@ -67,10 +67,14 @@ class SupervisorProcess:
         """Wait for the end of the workload, and return whether the process can supervise another one."""
         return os.read(self.descriptor, 1) == _ENDED
 
-    def end(self) -> None:
-        """End the process, which has no workload or was killed, and wait for its end."""
+    def abandon(self) -> None:
+        """Let the process end when its workload has ended."""
         os.close(self._requests)
         os.close(self.descriptor)
+
+    def end(self) -> None:
+        """End the process, which has no workload or was killed, and wait for its end."""
+        self.abandon()
         os.waitpid(self._guardian, 0)
 
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,6 +217,14 @@ def test_a_killed_supervisor_of_another_submission_leaves_the_workload(agent: Ag
         process.kill()
     other.connection.close()
     assert agent.ask("state") == {"state": "running"}
+
+
+def test_a_directory_that_was_removed_while_its_workload_runs_is_released_at_once(agent: Agent) -> None:
+    agent.submit()
+    shutil.rmtree(agent.directory)
+    assert agent.ask("release") == {}
+    assert agent.submit("true") == {"state": "running"}
+    assert agent.end()["outcome"]["exit_code"] == 0
 
 
 def test_the_agent_ends_with_its_connection_and_the_workload_does_not(agent: Agent) -> None:
