@@ -1,7 +1,7 @@
 """Measures the cost of a cell with the workload `true`, compared with a loop of `subprocess.run`, ReFrame and tmt.
 
 ReFrame and tmt are omitted if they are not installed. Processor time includes all processes of a run. The loop runs
-before and after the matrices, because its cost changes with the load of the machine. On ext4 without a journal, files
+before and after each matrix, because its cost changes with the load of the machine. On ext4 without a journal, files
 that any process has deleted in the last minutes make new files slower. Argument: the number of cells in the large
 matrix (10000).
 """
@@ -97,16 +97,19 @@ def main() -> int:
     large_cells = int(sys.argv[1]) if len(sys.argv) > 1 else LARGE
     with tempfile.TemporaryDirectory() as top:
         folders = iter(Path(tempfile.mkdtemp(dir=top)) for _ in range(9))
-        floors, small = [floor(SMALL, next(folders))], topgallant(SMALL, next(folders))
-        print(f"a loop of subprocess.run   {floors[0]}\na matrix                   {small}", flush=True)
+        before, small, between = (measure(SMALL, next(folders)) for measure in (floor, topgallant, floor))
+        print(f"a loop of subprocess.run   {before}\na matrix                   {small}", flush=True)
         for name, peer in (("reframe", reframe), ("tmt", tmt)):
             is_installed = shutil.which(name) is not None
             print(f"{name:<26} {peer(PEERS, next(folders)) if is_installed else 'is not installed'}", flush=True)
         large = topgallant(large_cells, next(folders))
-        floors.append(floor(SMALL, next(folders)))
-        print(f"a large matrix             {large}\nthe loop again             {floors[1]}")
-    floor_ms = sum(each.cpu_ms for each in floors) / len(floors)
-    to_floor = [each.cpu_ms / floor_ms for each in (small, large)]
+        after = floor(SMALL, next(folders))
+        print(f"a large matrix             {large}\nthe loop again             {between}")
+        print(f"and again                  {after}")
+    to_floor = [
+        2 * small.cpu_ms / (before.cpu_ms + between.cpu_ms),
+        2 * large.cpu_ms / (between.cpu_ms + after.cpu_ms),
+    ]
     ratio = large.cpu_ms / small.cpu_ms
     within = (max(to_floor) <= FLOOR_RATIO, ratio <= RATIO, large.memory <= MEMORY_MB)
     print(
