@@ -1,7 +1,9 @@
 """Measures the cost of a cell with the workload `true`, compared with a loop of `subprocess.run`, ReFrame and tmt.
 
-ReFrame and tmt are omitted if they are not installed. Processor time includes all processes of a run. Argument: the
-number of cells in the large matrix (10000).
+ReFrame and tmt are omitted if they are not installed. Processor time includes all processes of a run. The loop runs
+before and after each matrix, because its cost changes with the load of the machine. On ext4 without a journal, files
+that any process has deleted in the last minutes make new files slower. Argument: the number of cells in the large
+matrix (10000).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from costs import Cost, of_run
 
 from toolbox.testing import Workspace
 
-CPU_MS, RATIO, MEMORY_MB = 10, 1.2, 250
+FLOOR_RATIO, RATIO, MEMORY_MB = 12, 1.2, 250
 SMALL, LARGE, PEERS = 1_000, 10_000, 50
 
 PROJECT = {
@@ -95,17 +97,24 @@ def main() -> int:
     large_cells = int(sys.argv[1]) if len(sys.argv) > 1 else LARGE
     with tempfile.TemporaryDirectory() as top:
         folders = iter(Path(tempfile.mkdtemp(dir=top)) for _ in range(9))
-        floor_cost, small = floor(SMALL, next(folders)), topgallant(SMALL, next(folders))
-        print(f"a loop of subprocess.run   {floor_cost}\na matrix                   {small}", flush=True)
+        before, small, between = (measure(SMALL, next(folders)) for measure in (floor, topgallant, floor))
+        print(f"a loop of subprocess.run   {before}\na matrix                   {small}", flush=True)
         for name, peer in (("reframe", reframe), ("tmt", tmt)):
             is_installed = shutil.which(name) is not None
             print(f"{name:<26} {peer(PEERS, next(folders)) if is_installed else 'is not installed'}", flush=True)
         large = topgallant(large_cells, next(folders))
-        print(f"a large matrix             {large}")
+        after = floor(SMALL, next(folders))
+        print(f"a large matrix             {large}\nthe loop again             {between}")
+        print(f"and again                  {after}")
+    to_floor = [
+        2 * small.cpu_ms / (before.cpu_ms + between.cpu_ms),
+        2 * large.cpu_ms / (between.cpu_ms + after.cpu_ms),
+    ]
     ratio = large.cpu_ms / small.cpu_ms
-    within = (small.cpu_ms <= CPU_MS, ratio <= RATIO, large.memory <= MEMORY_MB)
+    within = (max(to_floor) <= FLOOR_RATIO, ratio <= RATIO, large.memory <= MEMORY_MB)
     print(
-        f"{small.cpu_ms:.1f} ms of CPU per cell (at most {CPU_MS}: {_word(within[0])}); "
+        f"{to_floor[0]:.1f} and {to_floor[1]:.1f} times the CPU of the loop (at most {FLOOR_RATIO}: "
+        f"{_word(within[0])}); "
         f"a cell of the large matrix costs {ratio:.2f} times as much (at most {RATIO}: {_word(within[1])}); "
         f"{large.memory:.0f} MB (at most {MEMORY_MB}: {_word(within[2])})"
     )

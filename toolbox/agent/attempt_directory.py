@@ -8,7 +8,7 @@ import os
 import pathlib
 import signal
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from toolbox.agent import cgroups, machine, safe_files, tree
 from toolbox.agent.log_files import log_name
@@ -67,6 +67,40 @@ def cancel(directory: str) -> Dict[str, Any]:
 
     If the supervisor does not run, kill the remaining processes of the attempt.
     """
+    descriptor = _open_directory(directory)
+    try:
+        if descriptor is not None:
+            # The supervisor does not begin with another workload, which the signal would end, while this lock is held.
+            # The lock is not needed if another process holds it: see `can_lock_against_cancel`.
+            try_lock(descriptor, fcntl.LOCK_SH)
+        return _cancel(directory)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def can_lock_against_cancel(directory: str) -> bool:
+    """Return whether no process is cancelling an attempt that has ended. From then on, `cancel` sends no signal.
+
+    The supervisor calls this function after it has released the lock of the attempt.
+    """
+    descriptor = _open_directory(directory)
+    if descriptor is None:
+        return False
+    try:
+        return try_lock(descriptor, fcntl.LOCK_EX)
+    finally:
+        os.close(descriptor)
+
+
+def _open_directory(directory: str) -> Optional[int]:
+    try:
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _cancel(directory: str) -> Dict[str, Any]:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     old_state, pid = state(directory), pid_of(directory)
     while old_state["state"] == "running" and not pid and time.monotonic() < deadline:
@@ -108,15 +142,26 @@ def kill(directory: str) -> bool:
     """
     groups = cgroups.find(directory)
     are_empty = [cgroups.kill(group) for group in groups]
+    _kill_marked(directory)
+    boot = _record(directory, STARTED).get("boot") or machine.boot()
+    # No process survives a restart of the machine.
+    return not (groups and all(are_empty)) and boot == machine.boot()
+
+
+def kill_at_once(directory: str) -> None:
+    """Kill the processes of an attempt whose supervisor was killed. Leave its cgroup, which `kill` must find."""
+    for group in cgroups.find(directory):
+        cgroups.send_kill(group)
+    _kill_marked(directory)
+
+
+def _kill_marked(directory: str) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
     # The processes may fork while they are being killed, so search again until there are no more.
     while (remaining := tree.marked(MARK, directory)) and time.monotonic() < deadline:
         for pid in remaining:
             tree.send(pid, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
-    boot = _record(directory, STARTED).get("boot") or machine.boot()
-    # No process survives a restart of the machine.
-    return not (groups and all(are_empty)) and boot == machine.boot()
 
 
 def _record(directory: str, name: str) -> Dict[str, Any]:

@@ -9,6 +9,7 @@ only the hierarchies in which a new group needs no settings.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import signal
@@ -33,28 +34,46 @@ class _Mount(NamedTuple):
 
 def create(directory: str) -> str:
     """Create a group for an attempt, below the group of this process. Return its directory; empty on failure."""
-    mounts, own_groups = _mounts(), _own_groups()
-    for hierarchy in _HIERARCHIES:
-        if hierarchy in mounts and hierarchy in own_groups:
-            parent = _directory_of(mounts[hierarchy], own_groups[hierarchy])
-            group = os.path.join(parent, _name(directory))
-            # To move a process, version 2 requires write access to `cgroup.procs` of the new group and of its parent.
-            if parent and os.access(os.path.join(parent, _PROCESSES), os.W_OK) and _create_group(group):
-                return group
+    for parent in _parents():
+        group = os.path.join(parent, _name(directory))
+        # To move a process, version 2 requires write access to `cgroup.procs` of the new group and of its parent.
+        if os.access(os.path.join(parent, _PROCESSES), os.W_OK) and _create_group(group):
+            return group
     return ""
 
 
-def enter(group: str) -> None:
-    """Move this process into a group. If this fails, remove the empty group."""
+@functools.lru_cache(maxsize=1)
+def _parents() -> List[str]:
+    """Return the directories of the group of this process, in the order of `_HIERARCHIES`."""
+    mounts, own_groups = _mounts(), _own_groups()
+    usable = [hierarchy for hierarchy in _HIERARCHIES if hierarchy in mounts and hierarchy in own_groups]
+    directories = [_directory_of(mounts[hierarchy], own_groups[hierarchy]) for hierarchy in usable]
+    return [directory for directory in directories if directory]
+
+
+def enter(group: str) -> bool:
+    """Move this process into a group, and return whether this succeeded. If not, remove the empty group."""
+    if _move_to(group):
+        return True
+    remove(group)
+    return False
+
+
+def leave(group: str) -> bool:
+    """Move this process from a group to the group above it, and return whether this succeeded."""
+    return _move_to(os.path.dirname(group))
+
+
+def _move_to(group: str) -> bool:
     try:
-        # Use system calls: a Python stream would write to more memory pages, and a forked process must copy each page.
         descriptor = os.open(os.path.join(group, _PROCESSES), os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"0")
         finally:
             os.close(descriptor)
     except OSError:
-        remove(group)
+        return False
+    return True
 
 
 def find(directory: str) -> List[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
 
@@ -13,6 +14,7 @@ def host() -> str:
     return os.uname().nodename
 
 
+@functools.lru_cache(maxsize=1)
 def boot() -> str:
     """Return an id that changes with each start of the machine; empty if the system does not provide it."""
     try:

@@ -20,30 +20,27 @@ A state is `running`, `ended`, `lost` (the supervisor was killed) or `absent` (t
 are the numbers of bytes of each log that the orchestrator already has, such as `{"stdout": 0, "stderr": 0}`. If OFFSETS
 is null, the server sends no logs. If a request fails, the answer is `{"id": 1, "error": TEXT}`.
 
-`submit` is idempotent: only the process that locks the lock file in the directory starts the workload. This process
-also renames the folder `sources` to `src/`.
+`submit` is idempotent: only the supervisor that locks the lock file in the directory starts the workload. It also
+renames the folder `sources` to `src/`.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
+import gc
 import json
 import os
 import select
 import shutil
-import signal
 import sys
-import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from toolbox.agent import attempt_directory, safe_files
+from toolbox.agent import attempt_directory, safe_files, supervisor_process
 from toolbox.agent.log_files import log_name
-from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
-from toolbox.agent.supervisor import LOCK, RESULTS, SOURCES, STREAMS, Supervisor
+from toolbox.agent.supervisor import STREAMS
+from toolbox.agent.supervisor_process import SupervisorPool, SupervisorProcess
 
 _INPUT, _OUTPUT = 0, 1
-_STANDARD = (0, 1, 2)
 _TICK_SECONDS = 0.2
 _CHUNK_BYTES = 1 << 18
 
@@ -55,28 +52,14 @@ class Watch:
 
     Args:
         offsets: the number of bytes of each log that the orchestrator has; None if the server must not send the logs.
-        child: the process id of the supervisor if it is a child of this process; 0 if it is not a child.
+        process: the process that supervises the workload; None if another server started it. Then the server looks for
+            the end in intervals.
     """
 
-    def __init__(self, directory: str, offsets: Offsets, child: int) -> None:
+    def __init__(self, directory: str, offsets: Offsets, process: Optional[SupervisorProcess]) -> None:
         self.directory = directory
         self.offsets = offsets
-        self.descriptor = -1
-        self.pid = child or attempt_directory.pid_of(directory)
-        if self.pid and hasattr(os, "pidfd_open"):
-            try:
-                self.descriptor = os.pidfd_open(self.pid)
-            except OSError:
-                return  # the supervisor has ended
-            # If the supervisor is not a child of this process, another process may have reused its process id.
-            if not child and attempt_directory.state(directory)["state"] != "running":
-                self.close()
-
-    def close(self) -> None:
-        """Stop watching the process."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        self.process = process
 
 
 class Server:
@@ -87,6 +70,7 @@ class Server:
         self._poll = select.poll()
         self._poll.register(_INPUT, select.POLLIN | select.POLLHUP)
         self._buffer = b""
+        self._supervisors = SupervisorPool()
 
     def serve(self) -> None:
         """Serve until the orchestrator disconnects."""
@@ -96,15 +80,16 @@ class Server:
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll(self._timeout())}
             if _INPUT in ready and not self._read():
+                self._supervisors.close()
                 return
             for watch in list(self._watched.values()):
                 if watch.offsets is not None:
                     self._send_logs(watch)
-                if watch.descriptor in ready or watch.descriptor < 0:
+                if watch.process is None or watch.process.descriptor in ready:
                     self._report_if_ended(watch)
 
     def _timeout(self) -> float | None:
-        needs_ticks = any(watch.offsets is not None or watch.descriptor < 0 for watch in self._watched.values())
+        needs_ticks = any(watch.offsets is not None or watch.process is None for watch in self._watched.values())
         return _TICK_SECONDS * 1000 if needs_ticks else None
 
     def _read(self) -> bool:
@@ -115,68 +100,33 @@ class Server:
             try:
                 answer = getattr(self, f"_do_{request['op']}")(request)
             except Exception as error:
-                answer = {"error": _error_text(error)}
+                answer = {"error": supervisor_process.error_text(error)}
             self._send({"id": request["id"], **answer})
         return bool(content)
 
     def _do_submit(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        answer, child = self._submit(request)
+        answer, process = self._supervisors.submit(request)
         if "error" not in answer:
-            self._watch(request["directory"], request["offsets"], child)
+            self._watch(request["directory"], request["offsets"], process)
         return answer
-
-    def _submit(self, request: Dict[str, Any]) -> Tuple[Dict[str, Any], int]:
-        directory = request["directory"]
-        for folder in (directory, os.path.join(directory, RESULTS)):
-            safe_files.make_directory(folder)
-        deadline = time.monotonic() + attempt_directory.TIMEOUT_SECONDS
-        lock = safe_files.open_regular(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT)
-        try:
-            while not attempt_directory.try_lock(lock, fcntl.LOCK_EX):
-                # The lock is held by a supervisor, or for a moment by a process that reads the state or submits.
-                if attempt_directory.pid_of(directory) or time.monotonic() > deadline:
-                    return {"state": "running"}, 0
-                time.sleep(attempt_directory.LOOK_SECONDS)
-            state = attempt_directory.state_of_unlocked(directory)
-            if state["state"] != "absent":
-                return state, 0
-            _clear(directory)
-            _move_sources(request["sources"], os.path.join(directory, SOURCES))
-            child, fault = self._fork(directory, request["order"], lock)
-        finally:
-            os.close(lock)
-        return {"error": fault} if fault else {"state": "running"}, child
-
-    def _fork(self, directory: str, order: Dict[str, Any], lock: int) -> Tuple[int, str]:
-        """Start a supervisor, which keeps the lock. Return its process id, and why it cannot run (empty on success)."""
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.setsid()
-                _close_all_except(lock, writer)
-                Supervisor(directory, order).run(lambda fault: _report(writer, fault))
-            except BaseException as error:
-                _report(writer, f"{type(error).__name__}: {error}")
-            finally:
-                os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as stream:
-            return child, stream.read().decode("utf-8", "replace").strip()
 
     def _do_watch(self, request: Dict[str, Any]) -> Dict[str, Any]:
         states = {}
         for directory, offsets in request["directories"].items():
             states[directory] = attempt_directory.state(directory)
             if states[directory]["state"] != "absent":
-                self._watch(directory, offsets, 0)
+                self._watch(directory, offsets, None)
         return {"states": states}
 
-    def _watch(self, directory: str, offsets: Offsets, child: int) -> None:
-        self._unwatch(directory)
-        watch = self._watched[directory] = Watch(directory, offsets, child)
-        if watch.descriptor >= 0:
-            self._poll.register(watch.descriptor, select.POLLIN)
+    def _watch(self, directory: str, offsets: Offsets, process: Optional[SupervisorProcess]) -> None:
+        earlier = self._unwatch(directory)
+        if process is None:
+            process = earlier
+        elif earlier is not None:
+            earlier.abandon()  # the directory was removed while its workload was running
+        if process is not None:
+            self._poll.register(process.descriptor, select.POLLIN)
+        self._watched[directory] = Watch(directory, offsets, process)
 
     def _do_state(self, request: Dict[str, Any]) -> Dict[str, Any]:
         return attempt_directory.state(request["directory"])
@@ -188,7 +138,9 @@ class Server:
         directory = request["directory"]
         if attempt_directory.state(directory)["state"] == "running":
             return {"error": f"{directory} is in use: its workload is still running"}
-        self._unwatch(directory)
+        process = self._unwatch(directory)
+        if process is not None:
+            process.abandon()
         _remove(directory)
         return {"error": f"{directory} cannot be removed completely"} if os.path.lexists(directory) else {}
 
@@ -207,12 +159,9 @@ class Server:
         if watch.offsets is not None:
             while self._send_logs(watch):
                 continue
-        self._unwatch(watch.directory)
-        if watch.pid:
-            try:
-                os.waitpid(watch.pid, os.WNOHANG)
-            except ChildProcessError:
-                pass  # an earlier server started this supervisor
+        process = self._unwatch(watch.directory)
+        if process is not None:
+            self._supervisors.take_back(process)
         may_remain = state["state"] != "ended" and attempt_directory.kill(watch.directory)
         event = {"event": "ended", "directory": watch.directory, "outcome": state.get("outcome")}
         self._send({**event, "may_remain": may_remain})
@@ -236,31 +185,18 @@ class Server:
                 )
         return sent
 
-    def _unwatch(self, directory: str) -> None:
+    def _unwatch(self, directory: str) -> Optional[SupervisorProcess]:
+        """Stop watching an attempt, and return its supervisor; None if the supervisor is not known."""
         watch = self._watched.pop(directory, None)
-        if watch is not None:
-            if watch.descriptor >= 0:
-                self._poll.unregister(watch.descriptor)
-            watch.close()
+        if watch is None or watch.process is None:
+            return None
+        self._poll.unregister(watch.process.descriptor)
+        return watch.process
 
     def _send(self, message: Dict[str, Any]) -> None:
         content = json.dumps(message).encode() + b"\n"
         while content:
             content = content[os.write(_OUTPUT, content) :]
-
-
-def _clear(directory: str) -> None:
-    """Remove the files of an earlier execution whose file `started` was lost in a power cut."""
-    for name in (RESULTS, SAMPLES, GPU_SAMPLES, *map(log_name, STREAMS)):
-        safe_files.remove(os.path.join(directory, name))
-    safe_files.make_directory(os.path.join(directory, RESULTS))
-
-
-def _move_sources(sources: Optional[str], target: str) -> None:
-    """Move the sent files to `src/`, and replace the files of an earlier submission that failed."""
-    if sources and os.path.isdir(sources):
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(sources, target)
 
 
 def _remove(directory: str) -> None:
@@ -282,31 +218,10 @@ def _make_writable(folder: str) -> List[str]:
         return []
 
 
-def _error_text(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.strerror}: {error.filename}"
-    return str(error) or type(error).__name__
-
-
-def _close_all_except(*descriptors: int) -> None:
-    """Close all descriptors except these, so that a supervisor does not keep the connection of its server open."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in _STANDARD:
-        os.dup2(null, standard)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in (*_STANDARD, *descriptors):
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # this was the descriptor that `os.listdir` used
-
-
-def _report(descriptor: int, fault: str) -> None:
-    os.write(descriptor, fault.encode("utf-8", "replace"))
-    os.close(descriptor)
-
-
 def main() -> None:
     """Serve on standard input and output."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end the server when the orchestrator no longer reads
-    Server().serve()
+    gc.freeze()  # exclude imported objects from garbage collection, which would copy their memory in each fork
+    try:
+        Server().serve()
+    except BrokenPipeError:
+        pass  # the orchestrator no longer reads

@@ -1,7 +1,8 @@
 """Runs one workload, detached from the process that requested it, and writes a record of how it ended.
 
-The supervisor is a fork of the agent's server in its own session, so it survives the end of the server, of the
-connection and of the orchestrator. It enforces the time limits, and ends the whole process tree of the workload.
+The supervisor is a process in its own session (`supervisor_process`), so it survives the end of the server, of the
+connection and of the orchestrator. It enforces the time limits, and ends the whole process tree of the workload. In a
+pod, it is the program of the container.
 
 Files in the directory of the attempt:
 
@@ -50,12 +51,11 @@ _STUCK_SECONDS = 30.0
 # The connection of the agent. With these variables, a bash without a terminal reads startup files, in which the option
 # `nounset` causes errors on Debian.
 _SSH_VARIABLES = ("SSH_CLIENT", "SSH2_CLIENT", "SSH_CONNECTION")
-_DEFAULT_SIGNALS = (
+_IGNORED_SIGNALS = (
     signal.SIGPIPE,
     signal.SIGINT,
     signal.SIGQUIT,  # a shell starts programs in the background with SIGINT and SIGQUIT ignored
     signal.SIGHUP,
-    signal.SIGTERM,
     signal.SIGCHLD,
     signal.SIGXFSZ,
 )
@@ -97,6 +97,8 @@ class Supervisor:
         self._open: Dict[int, str] = {}  # the streams that the workload has not closed, by their descriptors
         self._sampler: Sampler | None = None
         self._poll = select.poll()
+        self._wakeup_pipe: tuple[int, ...] = ()
+        self._earlier_seconds = _cpu_seconds()
 
     def run(self, report: Callable[[str], None]) -> None:
         """Run the workload to its end.
@@ -109,7 +111,14 @@ class Supervisor:
             self._prepare()
         except OSError as error:
             report(f"the workload cannot be started in {self._directory}: {error}")
-            return
+        else:
+            self._run(report)
+        finally:
+            signal.set_wakeup_fd(-1)
+            for descriptor in (*self._wakeup_pipe, *self._open):
+                os.close(descriptor)
+
+    def _run(self, report: Callable[[str], None]) -> None:
         began = time.time()
         self._message = self._start()
         report("")
@@ -128,14 +137,15 @@ class Supervisor:
 
     def _prepare(self) -> None:
         # A signal that has a handler writes a byte into this pipe, which ends the wait of `select.poll`.
-        self._wakeup, write = os.pipe()
-        for end in (self._wakeup, write):
+        self._wakeup_pipe = self._wakeup, write = os.pipe()
+        for end in self._wakeup_pipe:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        # The workload must not ignore a signal that this process ignores. `exec` restores the defaults of signals that
+        # have handlers, but not of ignored signals.
+        for number in _IGNORED_SIGNALS:
+            signal.signal(number, _ignore)
         signal.signal(signal.SIGTERM, self._handle_sigterm)
-        for ignored in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)
         tree.adopt_orphans()
         for name in (OUTCOME, EXIT_CODE):
             safe_files.reserve(self._path(f".{name}"), _RESERVED_BYTES)
@@ -159,48 +169,49 @@ class Supervisor:
             self._poll.register(reader, select.POLLIN | select.POLLHUP)
             writers.append(writer)
         self._poll.register(self._wakeup, select.POLLIN)
-        fault_reader, fault_writer = os.pipe()
-        self._main_pid = os.fork()
-        if self._main_pid == 0:
-            self._become_the_workload(writers, fault_writer)
-        for descriptor in (*writers, fault_writer):
-            os.close(descriptor)
+        fault = self._spawn(writers)
+        for writer in writers:
+            os.close(writer)
         if self._order["sample_seconds"]:
             self._sampler = Sampler(self._directory, self._order["sample_seconds"])
-        with os.fdopen(fault_reader, "rb") as faults:
-            return faults.read().decode("utf-8", "replace")
+        return fault
 
-    def _become_the_workload(self, writers: list[int], fault_writer: int) -> None:
-        program = self._order["command"][0]
+    def _spawn(self, writers: Sequence[int]) -> str:
+        """Start the workload in a session and a cgroup of its own, and return why it cannot be started.
+
+        `os.posix_spawn` does not copy the memory of this process, as a fork does. A process inherits the working
+        directory and the cgroup of its parent, so this process uses those of the workload for a moment.
+        """
+        program, variables = self._order["command"][0], self._variables()
+        cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
+        own_directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        is_inside = False
         try:
-            os.setsid()
-            tree.die_with_parent()
-            if self._cgroup:
-                cgroups.enter(self._cgroup)
-            signal.set_wakeup_fd(-1)
-            for default in _DEFAULT_SIGNALS:
-                signal.signal(default, signal.SIG_DFL)
-            for target, writer in enumerate(writers, start=1):
-                os.dup2(writer, target)
-            cwd = os.path.join(self._directory, os.path.expanduser(self._order["cwd"] or RESULTS))
-            variables = {
-                **{name: value for name, value in os.environ.items() if name not in _SSH_VARIABLES},
-                "ARTIFACT_DIR": self._path(RESULTS),
-                "TOPGALLANT_SRC": self._path(SOURCES),
-                **self._order["env"],
-                MARK: self._directory,
-            }
             try:
                 os.chdir(cwd)
             except OSError as error:
-                os.write(fault_writer, f"its working directory {cwd} cannot be entered: {error.strerror}".encode())
-                os._exit(127)
-            os.execvpe(program, list(self._order["command"]), variables)
-        except BaseException as error:
+                return f"its working directory {cwd} cannot be entered: {error.strerror}"
+            is_inside = bool(self._cgroup) and cgroups.enter(self._cgroup)
+            self._main_pid = _start_program(_programs(program, variables), self._order["command"], variables, writers)
+        except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            os.write(fault_writer, f"`{program}` cannot be started: {reason}".encode(errors="replace"))
+            return f"`{program}` cannot be started: {reason}"
         finally:
-            os._exit(127)
+            if is_inside and not cgroups.leave(self._cgroup):
+                self._cgroup = ""  # killing the group would kill this process
+            os.fchdir(own_directory)
+            os.close(own_directory)
+        return ""
+
+    def _variables(self) -> Dict[str, str]:
+        """Return the environment variables of the workload."""
+        return {
+            **{name: value for name, value in os.environ.items() if name not in _SSH_VARIABLES},
+            "ARTIFACT_DIR": self._path(RESULTS),
+            "TOPGALLANT_SRC": self._path(SOURCES),
+            **self._order["env"],
+            MARK: self._directory,
+        }
 
     def _wait(self) -> None:
         for descriptor, _ in self._poll.poll(max(0, self._seconds_to_wait() * 1000)):
@@ -346,7 +357,6 @@ class Supervisor:
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         # For a signal, use the exit code that shells use.
         exit_code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         outcome = {
             "ended_by": self._ended_by,
             "exit_code": exit_code,
@@ -354,7 +364,7 @@ class Supervisor:
             "message": _truncated(self._message),
             "started": began,
             "seconds": round(seconds, 3),
-            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
+            "cpu_seconds": round(_cpu_seconds() - self._earlier_seconds, 3),
             "leftovers": self._leftovers,
             "log_bytes": {name: log.bytes for name, log in logs.items()},
             "log_dropped": {name: log.dropped for name, log in logs.items() if log.dropped},
@@ -381,6 +391,54 @@ class Supervisor:
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+
+def _ignore(_number: int, _frame: Any) -> None:
+    """Handle a signal by doing nothing."""
+
+
+def _programs(program: str, variables: Mapping[str, str]) -> List[str]:
+    """Return the files that a program may be, in the order of `$PATH`, without most of those that do not exist."""
+    if os.path.dirname(program):
+        return [program]
+    files = [os.path.join(folder, program) for folder in os.get_exec_path(variables)]
+    # A relative folder is relative to the working directory of the workload.
+    return [file for file in files if not os.path.isabs(file) or os.path.lexists(file)] or files[-1:]
+
+
+def _start_program(
+    programs: Sequence[str], command: Sequence[str], variables: Mapping[str, str], writers: Sequence[int]
+) -> int:
+    """Start the first of the files that can be executed, as `os.execvpe` finds it, and return its process id.
+
+    Args:
+        writers: the descriptors for standard output and standard error.
+
+    Raises:
+        OSError: no file can be executed. An error of an existing file is preferred.
+    """
+    actions = [(os.POSIX_SPAWN_DUP2, writer, target) for target, writer in enumerate(writers, start=1)]
+    errors = []
+    for program in programs:
+        try:
+            return _spawn_in_session(program, list(command), variables, actions)
+        except OSError as error:  # noqa: PERF203  # another file with this name may be executable
+            errors.append(error)
+    is_missing = (FileNotFoundError, NotADirectoryError)
+    raise next((error for error in errors if not isinstance(error, is_missing)), errors[-1])
+
+
+def _spawn_in_session(program: str, command: List[str], variables: Mapping[str, str], actions: List[Any]) -> int:
+    try:
+        return os.posix_spawn(program, command, variables, file_actions=actions, setsid=True)
+    except NotImplementedError:  # the C library is older than glibc 2.26
+        return os.posix_spawn(program, command, variables, file_actions=actions, setpgroup=0)
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of the children of this process that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _truncated(message: str) -> str:

@@ -21,6 +21,7 @@ from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
 from toolbox.system.processes import Channel
 
+_PROGRAMS: Final = str(Path(sys.executable).parent)
 _TIMEOUT: Final = 60.0  # seconds for the request that cancels a workload
 
 
@@ -40,7 +41,8 @@ class LocalMachine:
         order = staging.order(workload, self._context, variables, self._inherited)
         with ExitStack() as stack:
             sources = None
-            if self._host.is_unused(str(directory), timeout):
+            has_files = bool(workload.files or workload.text_files)
+            if has_files and self._host.is_unused(str(directory), timeout):
                 sources = stack.enter_context(staging.staged(workload, directory))
             folder = str(sources) if sources is not None else None
             self._host.start(name, str(directory), order, sources=folder, mirror=None, timeout=timeout)
@@ -75,7 +77,7 @@ class LocalMachine:
 
 def _search_path() -> str:
     """Return $PATH with the directory of this interpreter first, so that `python3` has the same packages."""
-    return os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH") or os.defpath])
+    return os.pathsep.join([_PROGRAMS, environ.get("PATH") or os.defpath])
 
 
 def _launch(context: TargetContext) -> Channel:

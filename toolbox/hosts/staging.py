@@ -136,15 +136,16 @@ def discard_special_files(directory: Path) -> None:
     A special file may block a reader, and the workload may have replaced a file of the supervisor by a link. Call this
     for attempts on this machine: `archives.extract` skips such files of attempts on other machines.
     """
-    for folder, folders, names in os.walk(directory):
-        for name in (*folders, *names):
-            path = f"{folder}/{name}"
-            mode = os.lstat(path).st_mode
-            is_link = stat.S_ISLNK(mode)
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_link) or (is_link and Path(folder) == directory):
-                log.warning("%s is removed: it is a symbolic link or a special file", path)
-                with suppress(OSError):
-                    Path(path).unlink()
+    folders = [os.fspath(directory)]
+    for index, folder in enumerate(folders):
+        with suppress(OSError), os.scandir(folder) as entries:  # the workload may have made the folder unreadable
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and not (entry.is_symlink() and index):
+                    log.warning("%s is removed: it is a symbolic link or a special file", entry.path)
+                    with suppress(OSError):
+                        Path(entry.path).unlink()
 
 
 def digests(source: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,10 +27,19 @@ _COMMON = ("unit", "direction")  # the fields of a metric that do not belong to 
 
 @dataclass(frozen=True, slots=True)
 class NamedCheck:
-    """A check and its name."""
+    """A check and its name.
+
+    Args:
+        to: the settings of the cell to compare with; None if the check needs no other cell.
+    """
 
     name: str
     check: Check
+    to: Mapping[str, Any] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # A field, because `isinstance` is slow for a protocol, and each cell needs the answer several times.
+        object.__setattr__(self, "to", self.check.to if isinstance(self.check, RelationCheck) else None)
 
     @classmethod
     def parse(cls, spec: Mapping[str, Any]) -> Self:
@@ -41,11 +50,6 @@ class NamedCheck:
         """
         check = loading.parse(protocols.CHECKS, spec)
         return cls(str(spec["check"]), check)
-
-    @property
-    def to(self) -> Mapping[str, Any] | None:
-        """The settings of the cell to compare with; None if the check needs no other cell."""
-        return self.check.to if isinstance(self.check, RelationCheck) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,20 @@ class NamedSource:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """The metrics to read and the checks to run."""
+    """The metrics to read and the checks to run.
+
+    Args:
+        by_history: the metrics that are compared with the bounds of earlier runs.
+    """
 
     checks: tuple[NamedCheck, ...]
     sources: Mapping[str, NamedSource]
+    by_history: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        checks = [named.check for named in self.checks]
+        bounded = [check.metric for check in checks if isinstance(check, HistoryCheck) and check.bounds is not None]
+        object.__setattr__(self, "by_history", tuple(bounded))
 
     @classmethod
     def parse(cls, checks: Sequence[Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -89,12 +103,6 @@ class Expectations:
         if not any(check.name == _EXIT_STATUS for check in named):
             named.insert(0, NamedCheck.parse({"check": _EXIT_STATUS}))
         return cls(tuple(named), {name: NamedSource.parse(spec) for name, spec in metrics.items()})
-
-    @property
-    def by_history(self) -> list[str]:
-        """The metrics that are compared with the bounds of earlier runs."""
-        checks = [named.check for named in self.checks]
-        return [check.metric for check in checks if isinstance(check, HistoryCheck) and check.bounds is not None]
 
     def measure(self, directory: Path) -> dict[str, Metric]:
         """Read the metrics of an attempt."""

@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import re
+import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -54,10 +55,15 @@ def inside(root: Path, *parts: str) -> Path | None:
     relative = PurePosixPath(*parts)
     if relative.is_absolute() or ".." in relative.parts or "\0" in str(relative):
         return None
-    with suppress(OSError):
-        path = _resolved(root) / relative
-        return path if path.resolve(strict=True) == path else None
-    return None
+    path = str(_resolved(root))
+    for part in relative.parts:
+        path = f"{path}/{part}"
+        try:
+            if stat.S_ISLNK(os.lstat(path).st_mode):
+                return None
+        except OSError:
+            return None
+    return Path(path)
 
 
 def href(root: Path, path: Path) -> str:

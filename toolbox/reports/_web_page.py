@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -17,6 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import jinja2
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 from rich import filesize
 
@@ -124,9 +127,27 @@ def _cleaned(value: Any) -> Any:
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+class _BytecodeCache(jinja2.FileSystemBytecodeCache):
+    """Keeps compiled templates where Python keeps the compiled modules of this folder, if it may write there.
+
+    The names of the files depend on this module, which determines how templates are compiled, and on Jinja.
+    """
+
+    def __init__(self) -> None:
+        compiler = hashlib.sha256(Path(__file__).read_bytes() + jinja2.__version__.encode()).hexdigest()
+        super().__init__(str(_HERE / "__pycache__"), f"template-{compiler[:16]}-%s.cache")
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write a compiled template."""
+        with suppress(OSError):
+            if not sys.dont_write_bytecode:
+                super().dump_bytecode(bucket)
+
+
 @cache
 def _environment(templates: Path) -> jinja2.Environment:
     environment = jinja2.Environment(
+        bytecode_cache=_BytecodeCache(),
         autoescape=True,
         loader=jinja2.FileSystemLoader([templates, _HERE]),
         undefined=jinja2.StrictUndefined,

@@ -35,6 +35,7 @@ _LOCK_TRIES: Final = 5
 _LOCK_SECONDS: Final = 0.05
 _LONGEST_LINE: Final = 1 << 26  # bytes: a longer line is not read into memory
 _BEGINNING: Final = b'{"time": "'
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,12 +178,9 @@ def write(directory: Path, entries: Iterable[Entry]) -> None:
 
 def _line(entry: Entry) -> bytes:
     event = entry.event
-    record = {
-        "time": entry.time.isoformat(timespec="microseconds"),
-        "event": type(event).__name__,
-        **{field.name: getattr(event, field.name) for field in dataclasses.fields(event)},
-    }
-    return filesystem.encode(json.dumps(record, ensure_ascii=False) + "\n")
+    record = {"time": entry.time.isoformat(timespec="microseconds"), "event": type(event).__name__}
+    record |= {name: getattr(event, name) for name in _READERS[type(event)]}
+    return filesystem.encode(_encode(record) + "\n")
 
 
 def is_locked(directory: Path) -> bool:

@@ -237,15 +237,17 @@ def next_directory(parent: Path, name: str, *, after: int | None = None) -> Path
         after: a reserved number: the search for a free number begins after this number. None to begin with the count
             of reserved numbers.
     """
-    numbers = filesystem.make_directory(parent / _NUMBERS)
-    number = sum(1 for _ in numbers.iterdir()) if after is None else after + 1
+    numbers = parent / _NUMBERS
+    number = sum(1 for _ in filesystem.make_directory(numbers).iterdir()) if after is None else after + 1
     while True:
         try:
             (numbers / f"{number:03d}").mkdir(mode=filesystem.PRIVATE_DIRECTORY)
         except FileExistsError:
             number += 1
-            continue
-        break
+        except FileNotFoundError:
+            filesystem.make_directory(numbers)
+        else:
+            break
     return filesystem.make_directory(parent / f"{number:03d}__{safe_name(name)}")
 
 

@@ -54,6 +54,7 @@ class Step:
         counts: whether the verdict counts for the enclosing step.
         key: identifies the step in a resumed run; consists of the names of the enclosing steps and of the step.
         earlier: the state of the step before the run was resumed; None if the step is new.
+        identity: the directory of the step, relative to the run directory.
         record: the content of `step.json`.
     """
 
@@ -65,6 +66,7 @@ class Step:
     counts: bool = True
     key: str = ""
     earlier: StepState | None = None
+    identity: str = field(init=False)
     started: float = field(default_factory=time.monotonic)
     record: dict[str, object] = field(default_factory=dict)
     _names: Counter[str] = field(default_factory=Counter)
@@ -72,10 +74,8 @@ class Step:
     _outcomes: list[Outcome] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    @property
-    def identity(self) -> str:
-        """The directory of the step, relative to the run directory."""
-        return self.recorder.identity(self.directory)
+    def __post_init__(self) -> None:
+        self.identity = self.recorder.identity(self.directory)
 
     def locate(self, name: str, kind: StepKind, *, identity: str | None = None) -> Step:
         """Return the next step with this name, which is about to begin, and create its directory.

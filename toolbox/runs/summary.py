@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +67,7 @@ def resource_json(entry: OpenResource) -> dict[str, Any]:
 def write(directory: Path) -> RunState:
     """Write the summary of a run to `summary.json`, and return the state of the run."""
     run = run_reader.read(directory)
-    filesystem.write_derived(
-        RunDirectory(directory).summary, lambda: json.dumps(as_json(run), indent=2, ensure_ascii=False) + "\n"
-    )
+    filesystem.write_derived(RunDirectory(directory).summary, lambda: filesystem.dump_json(as_json(run)))
     return run
 
 
@@ -135,4 +132,4 @@ def _check_json(event: CheckJudged) -> dict[str, Any]:
 
 
 def _without_step(event: CheckJudged | MetricMeasured) -> dict[str, Any]:
-    return {name: value for name, value in asdict(event).items() if name != "step"}
+    return {field.name: getattr(event, field.name) for field in fields(event) if field.name != "step"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import re
@@ -76,8 +77,9 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
     Args:
         durable: whether to return only when the content is on the disk, as `write_bytes` explains.
     """
-    (make_durable_directory if durable else make_directory)(path.parent)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    if durable:
+        make_durable_directory(path.parent)
+    descriptor, name = _open_temporary(path)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.writelines(pieces)
@@ -93,6 +95,17 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False, 
     if durable:
         sync_directory(path.parent)
     return path
+
+
+def _open_temporary(path: Path) -> tuple[int, str]:
+    """Create a private file beside `path`, and return its descriptor and its path. Create missing directories."""
+    folder, name = os.path.split(path)
+    prefix = f".{name[:40]}."
+    try:
+        return tempfile.mkstemp(dir=folder, prefix=prefix)
+    except FileNotFoundError:
+        make_directory(path.parent)
+        return tempfile.mkstemp(dir=folder, prefix=prefix)
 
 
 def write_derived(path: Path, render: Callable[[], str]) -> Path:
@@ -174,9 +187,29 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, PRIVATE_FILE)
 
 
+_json = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
 def dump_json(value: object) -> str:
     """Return a value as JSON with indentation."""
-    return json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n"
+    return _indented(value, "\n") + "\n"
+
+
+def _indented(value: object, line: str) -> str:
+    """Return the same text as `json.dumps` with `indent=2`, which is several times slower.
+
+    Args:
+        line: the line break before the value, and the indentation of its line.
+    """
+    inner = f"{line}  "
+    if isinstance(value, dict) and value:
+        if not all(isinstance(key, str) for key in value):
+            return json.dumps(value, indent=2, default=str, ensure_ascii=False).replace("\n", line)
+        items = [f"{_json.encode(key)}: {_indented(item, inner)}" for key, item in value.items()]
+        return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
+    if isinstance(value, list | tuple) and value:
+        return f"[{inner}{f',{inner}'.join(_indented(item, inner) for item in value)}{line}]"
+    return _json.encode(value)
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> Path:
@@ -232,8 +265,24 @@ Dumper.add_representer(Secret, lambda dumper, secret: dumper.represent_str(secre
 Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str(path)))
 
 
+_SIMPLE: Final = (str, int, float, bool, type(None))
+
+
 def dump_yaml(value: object) -> str:
     """Return a value as YAML, without sorting the keys."""
+    if isinstance(value, dict) and value and all(type(item) in _SIMPLE for pair in value.items() for item in pair):
+        # The lines of such a mapping do not depend on one another. Writing YAML is slow, and the cells of a matrix
+        # have the same settings again and again.
+        return "".join(_yaml_line(key, item) for key, item in value.items())
+    return _dump_yaml(value)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _yaml_line(key: object, value: object) -> str:
+    return _dump_yaml({key: value})
+
+
+def _dump_yaml(value: object) -> str:
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 

@@ -123,6 +123,7 @@ def test_a_group_is_killed_with_the_groups_below_it(group: str, monkeypatch: pyt
 def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the directory of an attempt whose supervisor was killed, on a system without cgroups."""
     monkeypatch.setattr(cgroups, "_mounts", dict)
+    monkeypatch.setattr(cgroups, "_parents", list)
     (tmp_path / "started").write_text(f'{{"pid": 1, "boot": "{machine.boot()}"}}')
     return tmp_path
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import queue
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +20,7 @@ import psutil
 import pytest
 
 from tests.conformance.sites import wait_for
+from toolbox.agent import attempt_directory
 from toolbox.hosts import bootstrap
 from toolbox.hosts.agent_connection import Connection
 from toolbox.hosts.messages import Message
@@ -197,14 +201,94 @@ def test_all_processes_end_if_the_supervisor_is_killed(agent: Agent) -> None:
     assert agent.ask("state") == {"state": "lost"}
 
 
+def test_all_processes_end_if_the_supervisor_is_killed_after_its_agent(agent: Agent) -> None:
+    agent.submit("sh", "-c", "setsid sleep 60 & sleep 60")
+    wait_for(lambda: len(processes.marked(agent.directory)) == 3, "the shell and its children")
+    agent.connection.close()
+    os.kill(attempt_directory.pid_of(str(agent.directory)), signal.SIGKILL)
+    wait_for(lambda: not processes.marked(agent.directory), "the end of all its processes")
+
+
+def test_a_killed_supervisor_of_another_submission_leaves_the_workload(agent: Agent, tmp_path: Path) -> None:
+    agent.submit()
+    other = Agent(agent.directory, tmp_path / "mark")
+    assert other.submit() == {"state": "running"}
+    for process in psutil.Process(other.hello["pid"]).children(recursive=True):
+        process.kill()
+    other.connection.close()
+    assert agent.ask("state") == {"state": "running"}
+
+
+def test_a_directory_that_was_removed_while_its_workload_runs_is_released_at_once(agent: Agent) -> None:
+    agent.submit()
+    shutil.rmtree(agent.directory)
+    assert agent.ask("release") == {}
+    assert agent.submit("true") == {"state": "running"}
+    assert agent.end()["outcome"]["exit_code"] == 0
+
+
 def test_the_agent_ends_with_its_connection_and_the_workload_does_not(agent: Agent) -> None:
     agent.submit()
     agent.connection.close()
     assert len(processes.marked(agent.directory)) == 1
 
 
-def test_an_ended_supervisor_is_not_left_as_a_zombie(agent: Agent) -> None:
-    agent.submit("true")
+def supervisor_of(agent: Agent, *command: str, name: str = "attempt") -> int:
+    """Run a workload to its end, and return the process id of its supervisor."""
+    directory = agent.directory.with_name(name)
+    assert agent.submit(*command, directory=str(directory)) == {"state": "running"}
+    assert agent.end()["outcome"]["ended_by"] == "exit"
+    pid: int = json.loads((directory / "started").read_text())["pid"]
+    return pid
+
+
+def test_a_supervisor_whose_workload_has_ended_supervises_the_next_one(agent: Agent) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    pids = [supervisor_of(agent, "python3", "-c", busy), supervisor_of(agent, "true", name="next")]
+    assert pids[0] == pids[1]
+    outcome = json.loads((agent.directory.with_name("next") / "outcome.json").read_text())
+    assert outcome["cpu_seconds"] < 0.3
+    assert attempt_directory.pid_of(str(agent.directory)) == 0
+
+
+def test_a_supervisor_starts_a_workload_after_one_that_could_not_be_started(agent: Agent) -> None:
+    agent.submit("true", directory=str(agent.directory.with_name("first")))
     agent.end()
-    server = psutil.Process(agent.hello["pid"])
-    wait_for(lambda: not server.children(), "the end of the supervisor")
+    agent.submit("no-such-program")
+    assert agent.end()["outcome"]["ended_by"] == "not_started"
+    agent.directory = agent.directory.with_name("third")
+    assert agent.submit("true") == {"state": "running"}
+    assert agent.end()["outcome"]["exit_code"] == 0
+
+
+def test_a_supervisor_that_was_killed_while_it_waited_is_replaced(agent: Agent) -> None:
+    first = supervisor_of(agent, "true")
+    os.kill(first, signal.SIGTERM)
+    wait_for(lambda: not psutil.pid_exists(first), "the end of the supervisor")
+    assert supervisor_of(agent, "true", name="next") != first
+    assert len(psutil.Process(agent.hello["pid"]).children()) == 1
+
+
+def test_a_supervisor_is_not_used_again_while_its_attempt_is_being_cancelled(agent: Agent) -> None:
+    agent.directory.mkdir()
+    cancelling = os.open(agent.directory, os.O_RDONLY)
+    fcntl.flock(cancelling, fcntl.LOCK_SH)
+    first = supervisor_of(agent, "true")
+    os.close(cancelling)
+    assert supervisor_of(agent, "true", name="next") != first
+
+
+def test_a_supervisor_of_a_watched_attempt_is_used_again(agent: Agent) -> None:
+    agent.submit()
+    agent.ask("watch", directories={str(agent.directory): None})
+    agent.submit()
+    agent.ask("cancel")
+    agent.end()
+    pid = json.loads((agent.directory / "started").read_text())["pid"]
+    assert supervisor_of(agent, "true", name="next") == pid
+
+
+def test_a_supervisor_without_a_workload_ends_with_the_agent(agent: Agent) -> None:
+    pid = supervisor_of(agent, "true")
+    agent.connection.close()
+    assert not psutil.pid_exists(pid)

@@ -211,4 +211,4 @@ def test_by_history_lists_metrics_with_bounds_from_earlier_runs() -> None:
         {"check": "metric", "metric": "a", "bounds": "auto"},
         {"check": "metric", "metric": "b", "upper": 1},
     ]
-    assert Expectations.parse(checks, {}).by_history == ["a"]
+    assert Expectations.parse(checks, {}).by_history == ("a",)

@@ -86,8 +86,35 @@ def test_yaml_keeps_its_order_and_writes_no_aliases() -> None:
     assert filesystem.dump_yaml({"b": shared, "a": shared}) == "b:\n- x\na:\n- x\n"
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"one": 1, "true": True, "float": 1.0, "none": None, "text": "yes", "": "", "lines": "a\nb", "break": "\x85"},
+        {"k" * 200: "v", "a: b": "#", 3: "3", None: "null", True: "true", 1.5: 1.5},
+        {"same": 1, "other": True, "third": 1.0},
+    ],
+)
+def test_a_mapping_of_simple_values_is_written_as_any_mapping(value: Any) -> None:
+    marked = filesystem.dump_yaml({**value, "list": []})
+    assert filesystem.dump_yaml(value) + "list: []\n" == marked
+    assert list(yaml.safe_load(filesystem.dump_yaml(value)).items()) == list(value.items())
+
+
 def test_yaml_writes_enumeration_members_and_paths_as_text(tmp_path: Path) -> None:
     assert yaml.safe_load(filesystem.dump_yaml([Verdict.PASSED, tmp_path])) == ["passed", str(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("text", 1, 1.5, float("nan"), None, True, {}, [], (), [[], {}, [{}]]),
+        {"a": [1, (2, 3), {"b": None, "é\n\u2028": 'x"y'}], "e": (), Verdict.PASSED: Verdict.FAILED},
+        {"x": [{1: {"y": [1]}, None: 2, False: 3}]},
+        {"path": Path("/p")},
+    ],
+)
+def test_json_has_the_form_of_the_standard_library(value: Any) -> None:
+    assert filesystem.dump_json(value) == json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n"
 
 
 def test_yaml_and_json_never_show_a_secret() -> None:

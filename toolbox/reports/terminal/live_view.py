@@ -64,6 +64,10 @@ _MOST_LINES: Final = 6
 MOST_ROWS: Final = 12  # running cells at the bottom
 
 
+_Part = str | tuple[str, str]
+"""A piece of a line: a text, or a text and its style."""
+
+
 class View:
     """Shows the events of a run. Any thread may call it."""
 
@@ -110,7 +114,7 @@ class View:
                 case StepStarted():
                     if event.kind is not StepKind.CELL:
                         self._running[event.step] = (event.name, time.monotonic())
-                    self._indented(event.step, Text.assemble((f"> {clean(event.name)}", "bold")))
+                    self._indented(event.step, (f"> {clean(event.name)}", "bold"))
                 case StepFinished():
                     self._running.pop(event.step, None)
                     self._tasks.pop(event.step, None)
@@ -121,37 +125,35 @@ class View:
                     self._task(event)
                 case CheckJudged() if not self._progress.is_running(event.step):  # a cell shows its checks at its end
                     mark = _MARKS[event.passed]
-                    self._indented(
-                        event.step, Text.assemble("  check ", mark, f"{event.check}: {clean(event.message)}")
-                    )
+                    self._indented(event.step, "  check ", mark, f"{event.check}: {clean(event.message)}")
                 case ConfigurationChanged():
                     self.line(f"configuration: {event.path} --> {clean(event.value)}", style="dim")
                 case AttemptWaiting(reason=text) | Note(text=text) if text:
-                    self._indented(event.step, Text(f"  {clean(text)}", style="dim"))
+                    self._indented(event.step, (f"  {clean(text)}", "dim"))
 
     def line(self, text: str, style: str = "") -> None:
         """Show a line."""
-        self._print(Text(text, style=style))
+        self._print((text, style))
 
     def _finished(self, event: StepFinished) -> None:
         style = STYLES[event.verdict]
-        parts: list[str | tuple[str, str]] = [
+        parts: list[_Part] = [
             (f"< {clean(event.name)} ", "bold"),
             (str(event.verdict), style),
             (f" in {duration(event.seconds)}", "dim"),
         ]
         if event.kind in {StepKind.COMMAND, StepKind.CELL} and event.message:
             parts.append(f"\n{_indent(event.step)}  {block(event.message, _indent(event.step) + '  ')}")
-        self._indented(event.step, Text.assemble(*parts))
+        self._indented(event.step, *parts)
 
     def _task(self, event: TaskFinished) -> None:
         host = "" if event.host == "localhost" else f" [{event.host}]"
-        text = Text.assemble(
+        self._indented(
+            event.step,
             (f"  {event.status:<7} ", _TASK_STYLES.get(event.status, "")),
             clean(event.name) + host,
             (f"  {duration(event.seconds)}", "dim"),
         )
-        self._indented(event.step, text)
         indent = _indent(event.step) + "    "
         if event.status != "skipped":
             if event.command:
@@ -164,18 +166,19 @@ class View:
         if self.console.is_terminal:
             self.console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
         else:
-            self._print(Text(text))
+            self._print(text)
 
-    def _indented(self, step: str, text: Text) -> None:
-        self._print(Text.assemble(_indent(step), (self._side(step), "cyan"), text))
+    def _indented(self, step: str, *parts: _Part) -> None:
+        self._print(_indent(step), (self._side(step), "cyan"), *parts)
 
-    def _print(self, text: Text) -> None:
+    def _print(self, *parts: _Part) -> None:
         """Show lines. Without a terminal, write them directly: Rich is slow for the many lines of a matrix."""
         if self.console.is_terminal:
-            self.console.print(text, soft_wrap=True)
+            self.console.print(Text.assemble(*parts), soft_wrap=True)
         elif not self.console.quiet:
+            plain = "".join(part if isinstance(part, str) else part[0] for part in parts)
             try:
-                self.console.file.write(f"{printable(text.plain)}\n")
+                self.console.file.write(f"{printable(plain)}\n")
                 self.console.file.flush()
             except BrokenPipeError:
                 self.console.on_broken_pipe()
