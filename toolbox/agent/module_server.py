@@ -26,7 +26,7 @@ import tempfile
 import traceback
 import types
 import zipimport
-from typing import Any, Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from toolbox.agent import fork_server
 
@@ -114,6 +114,7 @@ class _Preloaded:
         self._later = {name: os.path.join(directory, name) for name in later}
         self._modules: Dict[str, types.ModuleType] = {}
         self._codes: List[types.CodeType] = []  # the code of all functions of the modules
+        self._paths: List[Tuple[Dict[str, Any], str]] = []  # the names of variables that hold paths of the copy
         self._sources: Dict[str, bytes] = {}
         self._is_loaded = False
         self._is_equal: Optional[bool] = None  # whether the sources are equal to those of this fork's payload
@@ -154,6 +155,12 @@ class _Preloaded:
         # A package without content is imported from the ZIP file of the payload.
         self._sources = {name: source for name, source in sources.items() if source}
         self._modules = {name: modules[name] for name in self._sources}
+        self._paths = [
+            (module.__dict__, variable)
+            for module in self._modules.values()
+            for variable, value in module.__dict__.items()
+            if isinstance(value, (str, pathlib.PurePath)) and str(value).startswith(self._copy)
+        ]
         gc.collect()
         codes = [function.__code__ for function in gc.get_objects() if isinstance(function, types.FunctionType)]
         self._codes = [code for code in codes if code.co_filename.startswith(self._copy)]
@@ -195,10 +202,9 @@ class _Preloaded:
         for code in self._codes:
             path = archive + code.co_filename[len(self._copy) :]
             _imp._fix_co_filename(code, path)  # type: ignore[attr-defined]  # noqa: SLF001  # as `importlib` does
-        for module in self._modules.values():
-            for name, value in module.__dict__.items():
-                if isinstance(value, (str, pathlib.PurePath)) and str(value).startswith(self._copy):
-                    module.__dict__[name] = type(value)(archive + str(value)[len(self._copy) :])
+        for variables, name in self._paths:
+            value = variables[name]
+            variables[name] = type(value)(archive + str(value)[len(self._copy) :])
 
     def _compare(self, archive: str) -> bool:
         """Return whether all sources are equal to those in a ZIP file. Save the file if there are no sources yet."""
