@@ -111,6 +111,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (123, resource.getrlimit(resource.RLI
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell starts programs in the background with this signal ignored
 message = {{"env": {env!r}, "cwd": {str(tmp_path)!r}}}
 connection = Connection({str(served.server.path)!r}, message, {STATE.encode()!r}, [0, 1, 2])
 assert connection.status() == 0
