@@ -154,7 +154,10 @@ def _serve(requests: int, answers: int, supervised: _Supervised) -> None:
 
     def answer(content: Dict[str, Any]) -> None:
         text = json.dumps(content).encode()
-        _write(answers, b"%0*d" % (_LENGTH_DIGITS, len(text)) + text)
+        try:
+            _write(answers, b"%0*d" % (_LENGTH_DIGITS, len(text)) + text)
+        except BrokenPipeError:
+            pass  # the server has ended, and its successor finds the attempt
 
     with os.fdopen(requests, "rb") as stream:
         for line in stream:

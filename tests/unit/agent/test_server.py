@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ import pytest
 from tests.conformance.sites import wait_for
 from toolbox.agent import attempt_directory
 from toolbox.hosts import bootstrap
-from toolbox.hosts.agent_connection import Connection
+from toolbox.hosts.agent_connection import Connection, ConnectionLost
 from toolbox.hosts.messages import Message
 from toolbox.system import processes
 from toolbox.system.processes import Channel
@@ -146,6 +147,17 @@ def test_submitting_waits_for_another_process_that_starts_the_attempt(agent: Age
     assert answers.get(timeout=60) == {"state": "running"}
     thread.join()
     assert agent.end()["outcome"]["exit_code"] == 0
+
+
+def test_a_workload_is_started_although_its_agent_was_killed_before_the_answer(agent: Agent) -> None:
+    with ThreadPoolExecutor() as threads:
+        with held(agent):
+            submitting = threads.submit(agent.submit, "true")
+            wait_for((agent.directory / "files").is_dir, "the supervisor, which waits for the lock")
+            os.kill(agent.hello["pid"], signal.SIGKILL)
+            assert isinstance(submitting.exception(60), ConnectionLost)
+        wait_for(lambda: attempt_directory.state(str(agent.directory))["state"] == "ended", "the end")
+    assert attempt_directory.state(str(agent.directory))["outcome"]["exit_code"] == 0
 
 
 def test_cancelling_waits_until_the_pid_of_a_starting_supervisor_is_known(agent: Agent) -> None:
