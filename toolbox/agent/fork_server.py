@@ -3,8 +3,8 @@
 A client connects to a Unix socket, and sends a JSON object, a payload, and three open files for the standard input, the
 standard output and the standard error. The server forks for each connection. The fork reads the request, answers with
 its process id, and then executes the request in a process session of its own. When the fork has ended, the server sends
-its status. If the client closes the connection before that, or if the lifeline of the server is closed, the server ends
-the fork and its descendants.
+its status. If the client closes the connection before that, the server ends the fork and its descendants. If the
+lifeline of the server is closed, the server ends all its descendants, and then itself.
 
 The fork gets the environment, the working directory, the file mode mask, the resource limits and the ignored signals of
 the request. The module runs on targets too: it needs Linux and Python 3.8, and imports only the standard library.
@@ -22,7 +22,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Set
 
 from toolbox.agent import tree
 
@@ -32,6 +32,7 @@ RESERVED_BYTES = 8192
 CONFIRMATION = b"!"
 """What the client sends after it has received the process id."""
 GRACE_SECONDS = 5.0
+_KILL_SECONDS = 2.0  # how long SIGKILL is repeated: a process of another user cannot be killed
 _STREAMS = (0, 1, 2)
 _POLL_SECONDS = 0.1
 # Python sets its own handlers for these signals at its start.
@@ -135,24 +136,37 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._previous_wake_end = signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
         self._wake_end = wake_end
-        self._is_ending = False
 
     def loop(self) -> Optional[Fork]:
-        while not self._is_ending or self._children:
+        while True:
             ready = self._wait()
             self._reap()
             if self._lifeline in ready:
-                self._is_ending = True
-            for child in list(self._children.values()):
-                if self._is_ending or child.connection.fileno() in ready:
+                if self._children:
+                    self._end_all()
+                return None
+            for child in self._children.values():
+                if child.connection.fileno() in ready:
                     child.end()
                 if child.kill_at is not None and time.monotonic() >= child.kill_at:
                     child.signal_tree(signal.SIGKILL)
-            if self._listener.fileno() in ready and not self._is_ending:
+            if self._listener.fileno() in ready:
                 fork = self._fork()
                 if fork is not None:
                     return fork
-        return None
+
+    def _end_all(self) -> None:
+        """End the forks and their descendants, also those that ignore SIGTERM, and those whose parents end first."""
+        tree.adopt_orphans()
+        kill_at = time.monotonic() + GRACE_SECONDS
+        terminated: Set[int] = set()
+        while (members := set(tree.descendants(os.getpid()))) and time.monotonic() < kill_at + _KILL_SECONDS:
+            is_late = time.monotonic() >= kill_at
+            for pid in members if is_late else members - terminated:
+                tree.send(pid, signal.SIGKILL if is_late else signal.SIGTERM)
+            terminated |= members
+            self._poll(select.poll(), _POLL_SECONDS)
+        self._reap()
 
     def leave(self) -> None:
         """Close the descriptors of the server, in the server and in each fork."""
@@ -165,16 +179,20 @@ class _Server:
         self._listener.close()
 
     def _wait(self) -> List[int]:
+        """Return the descriptors of the listener, of the lifeline, and of connections that clients have closed."""
         poll = select.poll()
-        poll.register(self._wake, select.POLLIN)
-        if not self._is_ending:
-            poll.register(self._listener, select.POLLIN)
-            poll.register(self._lifeline, select.POLLIN)
+        poll.register(self._listener, select.POLLIN)
+        poll.register(self._lifeline, select.POLLIN)
         for child in self._children.values():
             if child.kill_at is None:
                 poll.register(child.connection, select.POLLRDHUP)
         is_killing = any(child.kill_at is not None for child in self._children.values())
-        ready = [descriptor for descriptor, _ in poll.poll(_POLL_SECONDS * 1000 if is_killing else None)]
+        return self._poll(poll, _POLL_SECONDS if is_killing else None)
+
+    def _poll(self, poll: select.poll, seconds: Optional[float]) -> List[int]:
+        """Return the descriptors that are ready. Wait no longer than until a child process has ended."""
+        poll.register(self._wake, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000)]
         if self._wake in ready:
             os.read(self._wake, 4096)
         return ready

@@ -61,6 +61,29 @@ signal.pause()
 """
 
 
+IGNORE = b"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+CHILD_IGNORES = b"""
+import os, signal
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("begun", flush=True)
+signal.pause()
+"""
+# The server cannot find the child process in its first search.
+LATE_CHILD_IGNORES = b"""
+import os, signal
+def fork(*_):
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, fork)
+print("begun", flush=True)
+while True:
+    signal.pause()
+"""
+
+
 class Served:
     """A running server, and the requests that a test sends to it."""
 
@@ -184,7 +207,7 @@ def test_a_client_that_disconnects_ends_its_process_with_the_descendants(served:
 
 
 def test_a_process_that_ignores_sigterm_is_killed(served: Served) -> None:
-    connection, output = served.connect(b"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + WAIT)
+    connection, output = served.connect(IGNORE + WAIT)
     assert [output.readline(), output.readline()] == [b"begun\n"] * 2
     connection.close()
     wait_for_end(output)
@@ -197,6 +220,14 @@ def test_processes_end_with_the_owner_of_the_server(served: Served) -> None:
     assert connection.status() == signal.SIGTERM
     with pytest.raises(Refused):
         served.connect(b"")
+
+
+@pytest.mark.parametrize("payload", [CHILD_IGNORES, LATE_CHILD_IGNORES], ids=["early", "late"])
+def test_descendants_end_with_the_owner_of_the_server(served: Served, payload: bytes) -> None:
+    _, output = served.connect(payload)
+    assert output.readline() == b"begun\n"
+    served.server.close()
+    wait_for_end(output)
 
 
 def test_processes_end_with_the_server(served: Served) -> None:
