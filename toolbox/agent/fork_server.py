@@ -4,7 +4,8 @@ A client connects to a Unix socket, and sends a JSON object, a payload, and thre
 standard output and the standard error. The server forks for each connection. The fork reads the request, answers with
 its process id, and then executes the request in a process session of its own. When the fork has ended, the server sends
 its status. If the client closes the connection before that, the server ends the fork and its descendants. If the
-lifeline of the server is closed, the server ends all its descendants, and then itself.
+lifeline of the server is closed, the server ends all its descendants, and then itself. If a fork is not possible, for
+example because the server has too many connections, the server refuses the request, and continues.
 
 The fork gets the environment, the working directory, the file mode mask, the resource limits and the ignored signals of
 the request. The module runs on targets too: it needs Linux and Python 3.8, and imports only the standard library.
@@ -35,6 +36,8 @@ GRACE_SECONDS = 5.0
 _KILL_SECONDS = 2.0  # how long SIGKILL is repeated: a process of another user cannot be killed
 _STREAMS = (0, 1, 2)
 _POLL_SECONDS = 0.1
+# A server keeps so many descriptors free, for what it opens while a fork is running.
+_FREE_DESCRIPTORS = 8
 # Python sets its own handlers for these signals at its start.
 _PYTHON_SIGNALS: Dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
@@ -59,7 +62,7 @@ class Fork(NamedTuple):
 
     def refuse(self, reason: str) -> NoReturn:
         """Tell the client why this process cannot execute the request, and end."""
-        _send(self.connection, {"refused": reason})
+        _refuse(self.connection, reason)
         os._exit(0)
 
     def begin(self, mark: str) -> None:
@@ -213,8 +216,15 @@ class _Server:
 
     def _fork(self) -> Optional[Fork]:
         connection, _ = self._listener.accept()
+        if connection.fileno() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FREE_DESCRIPTORS:
+            _refuse(connection, "the server of forks has too many connections")
+            return None
         server = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _refuse(connection, f"the server of forks cannot fork: {error}")
+            return None
         if pid:
             self._children[pid] = _Child(pid, connection)
             return None
@@ -226,6 +236,11 @@ class _Server:
         if request is None:  # the client has ended
             os._exit(1)
         return request
+
+
+def _refuse(connection: socket.socket, reason: str) -> None:
+    with connection:
+        _send(connection, {"refused": reason})
 
 
 def client_state() -> Dict[str, Any]:

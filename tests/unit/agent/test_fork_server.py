@@ -29,6 +29,7 @@ sys.path.insert(0, sys.argv.pop(1))
 from toolbox.agent import fork_server
 
 fork_server.GRACE_SECONDS = 0.2
+exec(sys.argv.pop(1))
 fork = fork_server.serve(fork_server.listener_from_arguments(), 0)
 if fork is not None:
     if fork.message.get("refuse"):
@@ -82,6 +83,16 @@ print("begun", flush=True)
 while True:
     signal.pause()
 """
+FEW_DESCRIPTORS = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (15, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+"""
+NO_FORK = """
+import os
+def fork():
+    raise BlockingIOError(11, "no more processes")
+os.fork = fork
+"""
 
 
 class Served:
@@ -109,9 +120,15 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def prepare() -> str:
+    """Return what the server executes at its start."""
+    return ""
+
+
+@pytest.fixture
+def served(tmp_path: Path, prepare: str) -> Iterator[Served]:
     with ExitStack() as stack:
-        args = [sys.executable, "-c", SERVER, str(ROOT)]
+        args = [sys.executable, "-c", SERVER, str(ROOT), prepare]
         server = ForkServer(args, {"PATH": os.defpath, "SERVERS": "own"}, tmp_path)
         stack.callback(server.close)
         yield Served(server, stack)
@@ -244,6 +261,26 @@ def test_a_server_that_cannot_start_refuses_with_its_messages(tmp_path: Path) ->
     server = ForkServer([sys.executable, "-c", "import sys; sys.exit('no way')"], {}, tmp_path)
     with closing(server), pytest.raises(Refused, match="no way"):
         server.start({}, {}, tmp_path)
+
+
+@pytest.mark.parametrize("prepare", [FEW_DESCRIPTORS])
+def test_a_server_with_too_many_connections_refuses_and_continues(served: Served) -> None:
+    running, _ = served.begun()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(20)]
+        for client in clients:
+            client.connect(str(served.server.path))
+        with pytest.raises(Refused, match="too many connections"):
+            served.connect(b"")
+    os.kill(running.pid, signal.SIGTERM)
+    assert running.status() == signal.SIGTERM, "the server has not ended"
+
+
+@pytest.mark.parametrize("prepare", [NO_FORK])
+def test_a_server_that_cannot_fork_refuses_and_continues(served: Served) -> None:
+    for _ in range(2):
+        with pytest.raises(Refused, match="no more processes"):
+            served.connect(b"")
 
 
 def test_many_requests_at_the_same_time(served: Served) -> None:
