@@ -19,7 +19,7 @@ from toolbox.agent import module_server
 from toolbox.ansible import playbook_server
 from toolbox.system import environ, scratch
 from toolbox.system.ambient import Ambient
-from toolbox.system.fork_servers import ForkedProcess, ForkServer, Refused
+from toolbox.system.fork_servers import ForkedProcess, ForkServer
 from toolbox.system.processes import MARK
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Helpers:
             path = shutil.which(args[0], path=env["PATH"]) or args[0]
             message = {"args": [path, *args[1:]], "module_server": str(self._modules.path)}
             return self._playbooks.start(message, env, cwd)
-        except (Refused, OSError) as error:
+        except OSError as error:
             self._report(str(error))
             return None
 

@@ -10,13 +10,13 @@ import re
 import selectors
 import shlex
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from toolbox.system import environ
 from toolbox.system.ambient import Ambient
-from toolbox.system.fork_servers import Connection, Refused
+from toolbox.system.fork_servers import ForkedProcess
 
 server: Final[Ambient[str]] = Ambient("module_server")
 """The path of the server's socket. It is not in an environment variable, which modules would see."""
@@ -37,10 +37,10 @@ class Ended(NamedTuple):
     """A module that has ended.
 
     Args:
-        status: its status, as `os.waitpid` returns it.
+        exit_code: negative for a signal.
     """
 
-    status: int
+    exit_code: int
     stdout: bytes
     stderr: bytes
 
@@ -51,9 +51,9 @@ class Ended(NamedTuple):
             ordinary: executes a command of ansible-core. A shell describes the end of a program by a signal in its own
                 words, so let the shell of this machine do it.
         """
-        if not os.WIFSIGNALED(self.status):
-            return os.WEXITSTATUS(self.status), self.stdout, self.stderr
-        killed = f"{_SHELL} -c 'kill -{os.WTERMSIG(self.status)} $$' && sleep 0"
+        if self.exit_code >= 0:
+            return self.exit_code, self.stdout, self.stderr
+        killed = f"{_SHELL} -c 'kill {self.exit_code} $$' && sleep 0"
         status, output, errors = ordinary(f"{_SHELL} -c {shlex.quote(killed)}")
         return status, self.stdout + output, self.stderr + errors
 
@@ -72,24 +72,13 @@ def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | No
     env = shell_environment(environ.everything(), directory, interpreter, Path(_SHELL).resolve().name)
     if env is None:
         return None
-    message = {"interpreter": interpreter, "env": env, "cwd": directory}
-    with ExitStack() as stack:
-        pipes = [os.pipe() for _ in ("stdout", "stderr")]
-        read_ends = [stack.enter_context(os.fdopen(read_end, "rb", buffering=0)) for read_end, _ in pipes]
-        try:
-            nothing = os.open(os.devnull, os.O_RDONLY)
-            try:
-                connection = Connection(path, message, payload, [nothing, *(write_end for _, write_end in pipes)])
-            finally:
-                for descriptor in (nothing, *(write_end for _, write_end in pipes)):
-                    os.close(descriptor)
-        except Refused:
-            return None
-        with closing(connection):  # an exception, for example at the time limit of the task, ends the module
-            output, errors = _read([end.fileno() for end in read_ends])
-            status = connection.status()
-    assert status is not None, "without a time limit"
-    return Ended(status, output, errors)
+    try:
+        process = ForkedProcess(path, {"interpreter": interpreter, "env": env, "cwd": directory}, payload)
+    except OSError:
+        return None
+    with closing(process):  # an exception, for example at the time limit of the task, ends the module
+        output, errors = _read([process.stdout.fileno(), process.stderr.fileno()])
+        return Ended(process.wait(), output, errors)
 
 
 def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: str) -> dict[str, str] | None:

@@ -8,20 +8,21 @@ import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
 from toolbox.agent import fork_server
-from toolbox.system import processes
+from toolbox.system import processes, signals
 
 SOCKET: Final = "requests.sock"
 """The name of a server's socket in the directory of the server."""
 _START_SECONDS: Final = 60.0
 
 
-class Refused(Exception):
+class Refused(OSError):
     """The server cannot execute the request, or does not answer."""
 
 
@@ -48,24 +49,12 @@ class ForkServer:
         """Start a process, whose standard input is empty.
 
         Raises:
-            Refused: the server has ended, or cannot become the process.
+            OSError: the server has ended, or cannot become the process.
         """
-        with ExitStack() as stack, Path(os.devnull).open("rb") as nothing:
-            streams = [nothing.fileno()]
-            pipes = []
-            for _ in ("stdout", "stderr"):
-                read_end, write_end = os.pipe()
-                stack.callback(os.close, write_end)
-                streams.append(write_end)
-                pipes.append(os.fdopen(read_end, "rb"))
-            try:
-                return ForkedProcess(
-                    Connection(self.path, {**message, "env": dict(env), "cwd": str(cwd)}, b"", streams), *pipes
-                )
-            except Refused as error:
-                for pipe in pipes:
-                    pipe.close()
-                raise Refused(f"{error}\n{self.messages()}".strip()) from None
+        try:
+            return ForkedProcess(self.path, {**message, "env": dict(env), "cwd": str(cwd)})
+        except Refused as error:
+            raise Refused(f"{error}\n{self.messages()}".strip()) from None
 
     @property
     def was_killed(self) -> bool:
@@ -97,13 +86,16 @@ class Connection:
         content = memoryview(fork_server.encode({**message, **fork_server.client_state()}, payload))
         self._socket = socket.socket(socket.AF_UNIX)
         try:
+            self._socket.settimeout(_START_SECONDS)
             self._socket.connect(str(path))
-            sent = self._socket.sendmsg(
-                [content[: 1 << 14]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
-            )
-            self._socket.sendall(content[sent:])
+            with suppress(ConnectionError):  # the answer tells why the server has closed the connection
+                sent = self._socket.sendmsg(
+                    [content[: 1 << 14]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
+                )
+                self._socket.sendall(content[sent:])
             self._answers = self._socket.makefile("rb")
-            answer = self._answer(_START_SECONDS)
+            self._await_start()
+            answer = self._answer()
             if answer is not None and "pid" in answer:
                 self._socket.sendall(fork_server.CONFIRMATION)
         except BaseException as error:
@@ -121,9 +113,9 @@ class Connection:
 
         The status is that of SIGKILL if the server was killed.
         """
-        if not select.select([self._socket], [], [], timeout)[0]:
+        if not self._is_readable(timeout):
             return None
-        answer = self._answer(None) or {"status": int(signal.SIGKILL)}
+        answer = self._answer() or {"status": int(signal.SIGKILL)}
         self.close()
         return int(answer["status"])
 
@@ -133,8 +125,19 @@ class Connection:
             self._answers.close()
         self._socket.close()
 
-    def _answer(self, timeout: float | None) -> dict[str, Any] | None:
-        self._socket.settimeout(timeout)
+    def _await_start(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._is_readable(signals.WAIT_SECONDS):
+            signals.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no answer after {_START_SECONDS:g} s")
+
+    def _is_readable(self, timeout: float | None) -> bool:
+        poll = select.poll()  # `select.select` is limited to 1,024 descriptors
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else timeout * 1000))
+
+    def _answer(self) -> dict[str, Any] | None:
         try:
             line = self._answers.readline()
         except ConnectionResetError:
@@ -143,14 +146,24 @@ class Connection:
 
 
 class ForkedProcess:
-    """A process that a server has forked, with the interface of `subprocess.Popen`."""
+    """A process that a server has forked, with the interface of `subprocess.Popen`. Its standard input is empty.
 
-    def __init__(self, connection: Connection, stdout: IO[bytes], stderr: IO[bytes]) -> None:
-        self.pid = connection.pid
-        self.stdout = stdout
-        self.stderr = stderr
+    Args:
+        path: the socket of the server.
+        message: the JSON object of the request, with the fields `env` and `cwd`.
+
+    Raises:
+        OSError: the server has ended, does not answer, or cannot execute the request.
+    """
+
+    def __init__(self, path: Path | str, message: Mapping[str, Any], payload: bytes = b"") -> None:
         self.returncode: int | None = None
-        self._connection = connection
+        with ExitStack() as ours, ExitStack() as theirs:
+            streams: list[IO[bytes]] = [theirs.enter_context(Path(os.devnull).open("rb"))]
+            self.stdout, self.stderr = (_pipe(ours, theirs, streams) for _ in ("stdout", "stderr"))
+            self._connection = Connection(path, message, payload, [stream.fileno() for stream in streams])
+            self.pid = self._connection.pid
+            ours.pop_all()
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end of the process, and return its exit code: negative for a signal.
@@ -164,3 +177,16 @@ class ForkedProcess:
                 raise processes.TimeoutExpired(str(self.pid), timeout or 0)
             self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
+
+    def close(self) -> None:
+        """Close the pipes and the connection. This ends the process if it is still running."""
+        self.stdout.close()
+        self.stderr.close()
+        self._connection.close()
+
+
+def _pipe(ours: ExitStack, theirs: ExitStack, streams: list[IO[bytes]]) -> IO[bytes]:
+    """Make a pipe, append its write end to `streams`, and return its read end."""
+    read_end, write_end = os.pipe()
+    streams.append(theirs.enter_context(os.fdopen(write_end, "wb")))
+    return ours.enter_context(os.fdopen(read_end, "rb"))

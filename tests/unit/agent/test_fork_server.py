@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -19,6 +20,8 @@ from typing import IO, Any
 import pytest
 
 from toolbox.agent import fork_server
+from toolbox.model.errors import Interrupted
+from toolbox.system import fork_servers, signals
 from toolbox.system.fork_servers import Connection, ForkServer, Refused
 
 ROOT = Path(__file__).parents[3]
@@ -281,6 +284,38 @@ def test_a_server_that_cannot_fork_refuses_and_continues(served: Served) -> None
     for _ in range(2):
         with pytest.raises(Refused, match="no more processes"):
             served.connect(b"")
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_a_server_that_does_not_answer_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    served.process.send_signal(signal.SIGSTOP)
+    with monkeypatch.context() as patches:
+        patches.setattr(fork_servers, "_START_SECONDS", 0.1)
+        with pytest.raises(Refused, match=r"does not answer: (no answer after 0\.1 s|timed out)"):
+            served.connect(b"#" * size)
+    served.process.send_signal(signal.SIGCONT)
+    assert served.connect(b"")[0].status() == 0
+
+
+def test_a_signal_ends_the_wait_for_a_server(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(signals._state, "received", [signal.SIGINT])
+    with pytest.raises(Interrupted):
+        served.connect(b"")
+    served.process.send_signal(signal.SIGCONT)
+
+
+def test_the_end_of_a_process_is_awaited_with_many_open_files(served: Served) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    try:
+        with ExitStack() as stack:
+            for _ in range(1100):  # `select.select` can wait for 1,024
+                stack.callback(os.close, os.dup(0))
+            connection, _ = served.connect(b"")
+            assert connection.status(timeout=30) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_many_requests_at_the_same_time(served: Served) -> None:

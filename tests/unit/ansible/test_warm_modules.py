@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -95,3 +96,13 @@ def test_the_usual_environment_is_known() -> None:
         env = {"PATH": "/bin", "HOME": "/", "PWD": "/tmp", "SHLVL": "1", "LANG": "C.UTF-8", "A.B": "1"}
         assert warm_modules.shell_environment(env, "/", sys.executable, shell)
     assert warm_modules.shell_environment(env, "/", sys.executable, "zsh") is None
+
+
+def test_ansible_executes_a_module_for_which_there_are_no_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_pipe() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pipe", no_pipe)
+    command = f"/bin/sh -c '{sys.executable} && sleep 0'"
+    with warm_modules.server.entered("/there/is/nothing"):
+        assert warm_modules.execute(command, b"payload", None) is None
