@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _imp
 import atexit
+import contextlib
 import gc
 import importlib
 import importlib.machinery
@@ -126,7 +127,7 @@ class _Preloaded:
             if not self._is_loaded and os.path.exists(self._copy):
                 self._is_loaded = True
                 self._import_copy()
-        except Exception:
+        except (Exception, SystemExit):  # a role may replace any part
             traceback.print_exc()
 
     def _import_later(self) -> None:
@@ -169,7 +170,8 @@ class _Preloaded:
     def find_spec(self, name: str, path: Optional[Sequence[str]] = None, _target: Any = None) -> Any:
         """Return the location of a module in the payload's ZIP file, with a loader that returns the imported module."""
         if name in self._later:
-            open(self._later[name], "w").close()
+            with contextlib.suppress(OSError):  # no space is left: the server does not import the module
+                open(self._later[name], "w").close()
         if name.partition(".")[0] != "ansible":
             return None
         if self._is_equal is None:
@@ -208,17 +210,25 @@ class _Preloaded:
 
     def _compare(self, archive: str) -> bool:
         """Return whether all sources are equal to those in a ZIP file. Save the file if there are no sources yet."""
-        importer = zipimport.zipimporter(archive)
         try:
+            importer = zipimport.zipimporter(archive)
             if self._modules:
                 return all(_in_archive(importer, name) == source for name, source in self._sources.items())
             _in_archive(importer, _PRELOADED[0])
-        except OSError:  # the module of this payload does not import all of the modules
+        except (OSError, ImportError):  # the payload has no ZIP file, or its module does not import all of the modules
             return False
-        draft = f"{self._copy}.{os.getpid()}"
-        shutil.copyfile(archive, draft)
-        os.replace(draft, self._copy)
+        self._save(archive)
         return False
+
+    def _save(self, archive: str) -> None:
+        """Save a ZIP file for the server. Do nothing if there is no space for it."""
+        draft = f"{self._copy}.{os.getpid()}"
+        try:
+            shutil.copyfile(archive, draft)
+            os.replace(draft, self._copy)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
 
 
 class _Loader:

@@ -156,6 +156,27 @@ def test_parts_that_cannot_be_imported_leave_the_server_as_it_was(modules: Modul
     assert modules.look() == "own [1]"
 
 
+@pytest.mark.parametrize("name", ["basic", "helper"])
+def test_a_part_that_ends_the_interpreter_does_not_end_the_server(modules: Modules, name: str) -> None:
+    path = f"ansible/module_utils/{name}.py"
+    ends = f"import sys\n{PARTS[path]}\n        if __file__.startswith({str(modules.directory)!r}): sys.exit('end')\n"
+    assert [modules.look({path: ends}) for _ in range(2)] == ["own [1]"] * 2
+    assert "SystemExit: end" in modules.server.messages()
+
+
+def test_a_payload_that_cannot_be_saved_is_executed(modules: Modules) -> None:
+    (modules.directory / "payload.zip").mkdir()
+    (modules.directory / "difflib").mkdir()
+    assert [modules.look() for _ in range(2)] == ["own [1]"] * 2
+    assert modules.execute("import difflib") == (0, b"", b"")
+    assert not list(modules.directory.glob("payload.zip.*"))
+
+
+def test_a_payload_without_a_zip_file_can_import_ansible(modules: Modules) -> None:
+    (modules.directory / "ansible.py").write_text("print('imported')")
+    assert modules.execute("import ansible") == (0, b"imported\n", b"")
+
+
 @pytest.mark.parametrize(
     "source",
     [
