@@ -7,8 +7,9 @@ its status. If the client closes the connection before that, the server ends the
 lifeline of the server is closed, the server ends all its descendants, and then itself. If a fork is not possible, for
 example because the server has too many connections, the server refuses the request, and continues.
 
-The fork gets the environment, the working directory, the file mode mask, the resource limits and the ignored signals of
-the request. The module runs on targets too: it needs Linux and Python 3.8, and imports only the standard library.
+The fork gets the environment, the working directory, the file mode mask, the resource limits, the niceness, the
+processors and the ignored signals of the client. The module runs on targets too: it needs Linux and Python 3.8, and
+imports only the standard library.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class Fork(NamedTuple):
             os.chdir(self.message["cwd"])
             os.umask(self.message["umask"])
             _set_limits(self.message["limits"])
+            _set_scheduling(self.message["niceness"], self.message["processors"])
             _set_signals(self.message["ignored_signals"])
             for number, stream in zip(_STREAMS, self.streams):
                 os.dup2(stream, number)
@@ -251,7 +253,13 @@ def client_state() -> Dict[str, Any]:
         # `subprocess` restores the signals that Python itself ignores.
         if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN
     ]
-    return {"umask": _umask(), "limits": _limits(), "ignored_signals": ignored}
+    return {
+        "umask": _umask(),
+        "limits": _limits(),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+        "processors": sorted(os.sched_getaffinity(0)),
+        "ignored_signals": ignored,
+    }
 
 
 def encode(message: Dict[str, Any], payload: bytes) -> bytes:
@@ -302,6 +310,13 @@ def _set_limits(limits: Dict[str, List[int]]) -> None:
         number = getattr(resource, name)
         if resource.getrlimit(number) != (soft, hard):
             resource.setrlimit(number, (soft, hard))
+
+
+def _set_scheduling(niceness: int, processors: List[int]) -> None:
+    if os.getpriority(os.PRIO_PROCESS, 0) != niceness:
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    if os.sched_getaffinity(0) != set(processors):
+        os.sched_setaffinity(0, processors)
 
 
 def _set_signals(ignored: List[int]) -> None:

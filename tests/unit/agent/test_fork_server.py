@@ -48,7 +48,7 @@ with open("/proc/self/status") as stream:
     status = dict(line.strip().split(":", 1) for line in stream)
 json.dump({
     "env": dict(os.environ), "cwd": os.getcwd(), "umask": os.umask(0),
-    "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+    "files": resource.getrlimit(resource.RLIMIT_NOFILE), "nice": os.nice(0), "processors": len(os.sched_getaffinity(0)),
     "ignored": [int(n) for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN],
     "int": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
     "blocked": int(status["SigBlk"], 16), "session": os.getsid(0) == os.getpid(), "shown": shown,
@@ -150,6 +150,8 @@ import json, os, resource, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from toolbox.system.fork_servers import Connection
 os.umask(0o027)
+os.nice(3)
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 resource.setrlimit(resource.RLIMIT_NOFILE, (123, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -166,6 +168,7 @@ assert connection.status() == 0
     assert (state["cwd"], state["umask"], state["files"][0]) == (str(tmp_path), 0o027, 123)
     python = {signal.SIGPIPE, signal.SIGXFSZ}
     assert set(state["ignored"]) == {signal.SIGUSR1, signal.SIGHUP, *python}
+    assert (state["nice"], state["processors"]) == (min(os.nice(0) + 3, 19), 1)
     assert (state["int"], state["blocked"], state["session"]) == (True, 0, True)
     assert state["shown"].strip("\0") == f"{MARK}=a mark"
     assert (state["descriptors"], state["zone"]) == ([0, 1, 2], "UTC")
