@@ -57,12 +57,18 @@ json.dump({
 }, sys.stdout)
 """
 WAIT = b"""
-import os, signal, sys
-if os.fork() == 0:
-    os.setsid()
+import signal
 print("begun", flush=True)
 signal.pause()
 """
+WAIT_WITH_CHILD = (
+    b"""
+import os
+if os.fork() == 0:
+    os.setsid()
+"""
+    + WAIT
+)
 
 
 IGNORE = b"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -115,10 +121,10 @@ class Served:
             connection = Connection(self.server.path, request, payload, [nothing.fileno(), write_end, write_end])
         return self._stack.enter_context(closing(connection)), output
 
-    def begun(self) -> tuple[Connection, IO[bytes]]:
-        """Start a process that waits, and that has a child in another session."""
-        connection, output = self.connect(WAIT)
-        assert [output.readline(), output.readline()] == [b"begun\n"] * 2
+    def begun(self, payload: bytes = WAIT, processes: int = 1) -> tuple[Connection, IO[bytes]]:
+        """Start processes that print a line and wait."""
+        connection, output = self.connect(payload)
+        assert [output.readline() for _ in range(processes)] == [b"begun\n"] * processes
         return connection, output
 
 
@@ -222,7 +228,7 @@ def test_a_server_survives_other_bytes(served: Served, content: bytes) -> None:
 
 
 def test_a_client_that_disconnects_ends_its_process_with_the_descendants(served: Served) -> None:
-    connection, output = served.begun()
+    connection, output = served.begun(WAIT_WITH_CHILD, processes=2)
     other, _ = served.begun()
     connection.close()
     wait_for_end(output)
@@ -230,14 +236,13 @@ def test_a_client_that_disconnects_ends_its_process_with_the_descendants(served:
 
 
 def test_a_process_that_ignores_sigterm_is_killed(served: Served) -> None:
-    connection, output = served.connect(IGNORE + WAIT)
-    assert [output.readline(), output.readline()] == [b"begun\n"] * 2
+    connection, output = served.begun(IGNORE + WAIT_WITH_CHILD, processes=2)
     connection.close()
     wait_for_end(output)
 
 
 def test_processes_end_with_the_owner_of_the_server(served: Served) -> None:
-    connection, output = served.begun()
+    connection, output = served.begun(WAIT_WITH_CHILD, processes=2)
     served.server.close()
     wait_for_end(output)
     assert connection.status() == signal.SIGTERM
@@ -247,15 +252,13 @@ def test_processes_end_with_the_owner_of_the_server(served: Served) -> None:
 
 @pytest.mark.parametrize("payload", [CHILD_IGNORES, LATE_CHILD_IGNORES], ids=["early", "late"])
 def test_descendants_end_with_the_owner_of_the_server(served: Served, payload: bytes) -> None:
-    _, output = served.connect(payload)
-    assert output.readline() == b"begun\n"
+    _, output = served.begun(payload)
     served.server.close()
     wait_for_end(output)
 
 
 def test_processes_end_with_the_server(served: Served) -> None:
-    connection, output = served.connect(b"import signal; print('begun', flush=True); signal.pause()")
-    assert output.readline() == b"begun\n"
+    connection, output = served.begun()
     served.process.kill()
     wait_for_end(output)
     assert connection.status() == signal.SIGKILL
