@@ -109,23 +109,37 @@ def serve(listener: socket.socket, lifeline: int, *, on_end: Callable[[], object
         server.leave()
 
 
-class _Child:
-    """A fork that has not ended."""
+class _Ending:
+    """The end of a process and of its descendants: first with SIGTERM, then with SIGKILL.
 
-    def __init__(self, pid: int, connection: socket.socket) -> None:
-        self.pid = pid
-        self.connection = connection
-        self.kill_at: Optional[float] = None  # when to send SIGKILL, on the monotonic clock
+    This process must be the new parent of orphans, so that they stay its descendants.
 
-    def signal_tree(self, signal_number: int) -> None:
-        for pid in [self.pid, *tree.descendants(self.pid)]:
-            tree.send(pid, signal_number)
+    Args:
+        root: the process; if it is this process, only its descendants are ended.
+    """
 
-    def end(self) -> None:
-        """Send SIGTERM now, and SIGKILL later."""
-        if self.kill_at is None:
-            self.kill_at = time.monotonic() + GRACE_SECONDS
-            self.signal_tree(signal.SIGTERM)
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._members: Set[int] = set()
+        self._terminated: Set[int] = set()
+        self._kill_at = time.monotonic() + GRACE_SECONDS
+
+    def signal(self, processes: Dict[int, tree.Process]) -> bool:
+        """Send the signals that are due, and return whether processes are left.
+
+        Args:
+            processes: the descendants of this process; parents precede their children.
+        """
+        for pid, process in processes.items():
+            if self._root in (pid, process.parent) or process.parent in self._members:
+                self._members.add(pid)
+        self._members.intersection_update(processes)
+        now = time.monotonic()
+        number = signal.SIGTERM if now < self._kill_at else signal.SIGKILL
+        for pid in self._members - self._terminated if number == signal.SIGTERM else self._members:
+            tree.send(pid, number)
+        self._terminated |= self._members
+        return bool(self._members) and now < self._kill_at + _KILL_SECONDS
 
 
 class _Server:
@@ -133,7 +147,8 @@ class _Server:
         self._listener = listener
         self._lifeline = lifeline
         self._on_end = on_end
-        self._children: Dict[int, _Child] = {}
+        self._connections: Dict[int, socket.socket] = {}  # of the forks, by their process ids
+        self._endings: Dict[int, _Ending] = {}  # by the process ids of the forks
         # The handler does nothing, but with it, a SIGCHLD writes a byte into the pipe, which ends the wait of `poll`.
         self._wake, wake_end = os.pipe()
         os.set_blocking(self._wake, False)
@@ -145,75 +160,79 @@ class _Server:
     def loop(self) -> Optional[Fork]:
         while True:
             ready = self._wait()
-            self._reap()
             if self._lifeline in ready:
-                if self._children:
-                    self._end_all()
+                self._end_all()
                 return None
-            for child in self._children.values():
-                if child.connection.fileno() in ready:
-                    child.end()
-                if child.kill_at is not None and time.monotonic() >= child.kill_at:
-                    child.signal_tree(signal.SIGKILL)
+            self._reap()
+            self._continue_endings()
             if self._listener.fileno() in ready:
                 fork = self._fork()
                 if fork is not None:
                     return fork
 
     def _end_all(self) -> None:
-        """End the forks and their descendants, also those that ignore SIGTERM, and those whose parents end first."""
-        tree.adopt_orphans()
-        kill_at = time.monotonic() + GRACE_SECONDS
-        terminated: Set[int] = set()
-        while (members := set(tree.descendants(os.getpid()))) and time.monotonic() < kill_at + _KILL_SECONDS:
-            is_late = time.monotonic() >= kill_at
-            for pid in members if is_late else members - terminated:
-                tree.send(pid, signal.SIGKILL if is_late else signal.SIGTERM)
-            terminated |= members
-            self._poll(select.poll(), _POLL_SECONDS)
+        if self._connections or self._endings:
+            tree.adopt_orphans()
+            self._endings = {os.getpid(): _Ending(os.getpid())}
+            self._continue_endings()
+        while self._endings:
+            self._poll(_new_poll(), _POLL_SECONDS)
+            self._continue_endings()
         self._reap()
+
+    def _continue_endings(self) -> None:
+        if self._endings:
+            processes = tree.descendants(os.getpid())
+            self._endings = {pid: ending for pid, ending in self._endings.items() if ending.signal(processes)}
+            tree.adopt_orphans(bool(self._endings))
 
     def leave(self) -> None:
         """Close the descriptors of the server, in the server and in each fork."""
         signal.set_wakeup_fd(self._previous_wake_end)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for child in self._children.values():
-            child.connection.close()
+        for connection in self._connections.values():
+            connection.close()
         for descriptor in (self._wake, self._wake_end, self._lifeline):
             os.close(descriptor)
         self._listener.close()
 
-    def _wait(self) -> List[int]:
-        """Return the descriptors of the listener, of the lifeline, and of connections that clients have closed."""
-        poll = select.poll()
-        poll.register(self._listener, select.POLLIN)
-        poll.register(self._lifeline, select.POLLIN)
-        for child in self._children.values():
-            if child.kill_at is None:
-                poll.register(child.connection, select.POLLRDHUP)
-        is_killing = any(child.kill_at is not None for child in self._children.values())
-        return self._poll(poll, _POLL_SECONDS if is_killing else None)
+    def _wait(self) -> Set[int]:
+        """Return which of the listener and the lifeline are ready, and begin to end the forks of lost clients."""
+        poll = _new_poll(self._listener.fileno(), self._lifeline)
+        clients = {
+            connection.fileno(): pid for pid, connection in self._connections.items() if pid not in self._endings
+        }
+        for descriptor in clients:
+            poll.register(descriptor, select.POLLRDHUP)
+        ready = self._poll(poll, _POLL_SECONDS if self._endings else None)
+        lost = [pid for descriptor, pid in clients.items() if descriptor in ready]
+        if lost:
+            # If the owner was killed, the system closes the lifeline a moment after the connections.
+            ready |= self._poll(_new_poll(self._lifeline), _POLL_SECONDS)
+            tree.adopt_orphans()
+            self._endings.update((pid, _Ending(pid)) for pid in lost)
+        return ready
 
-    def _poll(self, poll: select.poll, seconds: Optional[float]) -> List[int]:
+    def _poll(self, poll: select.poll, seconds: Optional[float]) -> Set[int]:
         """Return the descriptors that are ready. Wait no longer than until a child process has ended."""
         poll.register(self._wake, select.POLLIN)
-        ready = [descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000)]
+        ready = {descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000)}
         if self._wake in ready:
             os.read(self._wake, 4096)
         return ready
 
     def _reap(self) -> None:
-        while self._children:
+        while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            child = self._children.pop(pid, None)
-            if child is not None:
-                with child.connection:
-                    _send(child.connection, {"status": status})
+            connection = self._connections.pop(pid, None)
+            if connection is not None:
+                with connection:
+                    _send(connection, {"status": status})
                 self._on_end()
 
     def _fork(self) -> Optional[Fork]:
@@ -228,7 +247,7 @@ class _Server:
             _refuse(connection, f"the server of forks cannot fork: {error}")
             return None
         if pid:
-            self._children[pid] = _Child(pid, connection)
+            self._connections[pid] = connection
             return None
         tree.die_with_parent()
         if os.getppid() != server:  # the server was killed before this process could ask for the signal
@@ -238,6 +257,13 @@ class _Server:
         if request is None:  # the client has ended
             os._exit(1)
         return request
+
+
+def _new_poll(*descriptors: int) -> select.poll:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return poll
 
 
 def _refuse(connection: socket.socket, reason: str) -> None:

@@ -22,9 +22,9 @@ class Process(NamedTuple):
     memory: int
 
 
-def adopt_orphans() -> None:
-    """Make this process the new parent of each descendant whose parent ends."""
-    _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def adopt_orphans(is_on: bool = True) -> None:
+    """Make this process the new parent of each descendant whose parent ends, or stop this."""
+    _libc.prctl(_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
 
 
 def die_with_parent() -> None:
@@ -33,7 +33,7 @@ def die_with_parent() -> None:
 
 
 def descendants(root: int) -> dict[int, Process]:
-    """Return the descendants of a process by their process ids. Zombies are left out."""
+    """Return the descendants of a process by their process ids, parents first. Zombies are left out."""
     processes = _all_processes()
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():

@@ -257,6 +257,33 @@ def test_descendants_end_with_the_owner_of_the_server(served: Served, payload: b
     wait_for_end(output)
 
 
+@pytest.mark.parametrize("payload", [CHILD_IGNORES, LATE_CHILD_IGNORES], ids=["early", "late"])
+def test_descendants_end_with_an_owner_who_closes_the_connection_first(served: Served, payload: bytes) -> None:
+    connection, output = served.begun(payload)
+    connection.close()
+    served.server.close()
+    wait_for_end(output)
+
+
+def test_a_descendant_that_ignores_sigterm_is_killed(served: Served) -> None:
+    connection, output = served.begun(CHILD_IGNORES)
+    connection.close()
+    wait_for_end(output)
+
+
+def test_a_background_process_goes_on_after_the_end_of_its_request(served: Served) -> None:
+    background = b"import os\nif os.fork(): os._exit(0)\nprint(os.getpid(), flush=True)\n"
+    connection, output = served.connect(background + WAIT)
+    pid = int(output.readline())
+    assert (connection.status(), output.readline()) == (0, b"begun\n")
+    ended, its_output = served.begun()
+    ended.close()
+    wait_for_end(its_output)
+    served.server.close()
+    os.kill(pid, signal.SIGTERM)
+    wait_for_end(output)
+
+
 def test_processes_end_with_the_server(served: Served) -> None:
     connection, output = served.begun()
     served.process.kill()
