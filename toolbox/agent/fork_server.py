@@ -7,7 +7,8 @@ its status. If the client closes the connection before that, or if the lifeline 
 the fork and its descendants.
 
 The fork gets the environment, the working directory, the file mode mask, the resource limits and the ignored signals of
-the request. The module runs on targets too: it needs Linux and Python 3.8, and imports only the standard library.
+the request. If the request has no environment, the fork keeps all of this from the server. The module runs on targets
+too: it needs Linux and Python 3.8, and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -61,21 +62,17 @@ class Fork(NamedTuple):
         _send(self.connection, {"refused": reason})
         os._exit(0)
 
-    def begin(self, mark: str) -> None:
+    def begin(self, mark: Optional[str]) -> None:
         """Become the process of the request, and tell the client so. Refuse if this is not possible.
 
         Args:
-            mark: the variable that `/proc/PID/environ` shows, by which other processes find this process.
+            mark: the variable that `/proc/PID/environ` shows, by which other processes find this process; None if the
+                requests have no environment.
         """
         try:
-            _show_environment({mark: self.message["env"].get(mark, "")})
-            os.environ.clear()
-            os.environ.update(self.message["env"])
+            if mark is not None:
+                self._take_over_client(mark)
             time.tzset()
-            os.chdir(self.message["cwd"])
-            os.umask(self.message["umask"])
-            _set_limits(self.message["limits"])
-            _set_signals(self.message["ignored_signals"])
             for number, stream in zip(_STREAMS, self.streams):
                 os.dup2(stream, number)
                 os.close(stream)
@@ -86,6 +83,15 @@ class Fork(NamedTuple):
         if self.connection.recv(1) != CONFIRMATION:
             os._exit(1)
         self.connection.close()
+
+    def _take_over_client(self, mark: str) -> None:
+        _show_environment({mark: self.message["env"].get(mark, "")})
+        os.environ.clear()
+        os.environ.update(self.message["env"])
+        os.chdir(self.message["cwd"])
+        os.umask(self.message["umask"])
+        _set_limits(self.message["limits"])
+        _set_signals(self.message["ignored_signals"])
 
 
 def serve(listener: socket.socket, lifeline: int, *, on_end: Callable[[], object] = lambda: None) -> Optional[Fork]:

@@ -1,6 +1,7 @@
-"""Executes a module in a fork of the module server (`toolbox.agent.module_server`), where this is equivalent.
+"""Executes a module in a fork of a module server (`toolbox.agent.module_server`), where this is equivalent.
 
-The connection plugins call this module in the processes of Ansible.
+The connection plugins call this module in the processes of Ansible. `execute` is for this machine, and `ssh_links` for
+other hosts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import re
 import selectors
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,11 +39,13 @@ class Ended(NamedTuple):
 
     Args:
         status: its status, as `os.waitpid` returns it.
+        lost: why the server has ended before the module; None if the server has not ended.
     """
 
     status: int
     stdout: bytes
     stderr: bytes
+    lost: str | None
 
     def result(self, ordinary: Execute) -> tuple[int, bytes, bytes]:
         """Return the exit status, the output and the errors, as they are if a shell starts the interpreter.
@@ -65,14 +68,22 @@ def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | No
         command: the command of ansible-core, which reads the payload from its standard input.
     """
     path = server.get()
-    interpreter = _interpreter(command)
+    interpreter = interpreter_of(command)
     if path is None or interpreter is None:
         return None
     directory = os.fsdecode(cwd or Path.cwd())
     env = shell_environment(environ.everything(), directory, interpreter, Path(_SHELL).resolve().name)
     if env is None:
         return None
-    message = {"interpreter": interpreter, "env": env, "cwd": directory}
+    return request(path, {"interpreter": interpreter, "env": env, "cwd": directory}, payload)
+
+
+def request(path: str, message: Mapping[str, object], payload: bytes) -> Ended | None:
+    """Send a module to a server, and wait for its end. Return None if the server has not executed the module.
+
+    Args:
+        path: the socket of the server.
+    """
     with ExitStack() as stack:
         pipes = [os.pipe() for _ in ("stdout", "stderr")]
         read_ends = [stack.enter_context(os.fdopen(read_end, "rb", buffering=0)) for read_end, _ in pipes]
@@ -89,7 +100,7 @@ def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | No
             output, errors = _read([end.fileno() for end in read_ends])
             status = connection.status()
     assert status is not None, "without a time limit"
-    return Ended(status, output, errors)
+    return Ended(status, output, errors, connection.lost)
 
 
 def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: str) -> dict[str, str] | None:
@@ -118,7 +129,8 @@ def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: st
     return env
 
 
-def _interpreter(command: str) -> str | None:
+def interpreter_of(command: str) -> str | None:
+    """Return the interpreter that a command starts for a module; None if it is another command."""
     try:
         words = shlex.split(command)
     except ValueError:

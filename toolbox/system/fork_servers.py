@@ -86,7 +86,8 @@ class Connection:
 
     Args:
         path: the socket of the server.
-        message: the JSON object of the request, with the fields `env` and `cwd`.
+        message: the JSON object of the request, with the fields `env` and `cwd` if the fork must get the state of this
+            process.
         streams: the descriptors of three open files.
 
     Raises:
@@ -94,7 +95,9 @@ class Connection:
     """
 
     def __init__(self, path: Path | str, message: Mapping[str, Any], payload: bytes, streams: Sequence[int]) -> None:
-        content = memoryview(fork_server.encode({**message, **fork_server.client_state()}, payload))
+        state = fork_server.client_state() if "env" in message else {}
+        content = memoryview(fork_server.encode({**message, **state}, payload))
+        self.lost: str | None = None
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.connect(str(path))
@@ -119,13 +122,17 @@ class Connection:
     def status(self, timeout: float | None = None) -> int | None:
         """Wait for the end of the process, and return its status, as `os.waitpid` does. None if the time is over.
 
-        The status is that of SIGKILL if the server was killed.
+        If the server was killed, the status is that of SIGKILL, and `lost` becomes the reason, which may be empty.
         """
         if not select.select([self._socket], [], [], timeout)[0]:
             return None
-        answer = self._answer(None) or {"status": int(signal.SIGKILL)}
+        answer = self._answer(None) or {}
         self.close()
-        return int(answer["status"])
+        status = answer.get("status")
+        if isinstance(status, int) and 0 <= status < 1 << 16:
+            return status
+        self.lost = str(answer.get("refused", ""))
+        return int(signal.SIGKILL)
 
     def close(self) -> None:
         """Close the connection."""
@@ -137,9 +144,10 @@ class Connection:
         self._socket.settimeout(timeout)
         try:
             line = self._answers.readline()
-        except ConnectionResetError:
+            answer = json.loads(line)
+        except (ConnectionResetError, ValueError, RecursionError):  # the answer may come from another machine
             return None
-        return json.loads(line) if line.endswith(b"\n") else None
+        return answer if isinstance(answer, dict) else None
 
 
 class ForkedProcess:
