@@ -82,12 +82,15 @@ class _Link(Relay):
             if source.read(len(HELLO)) == HELLO and not self._errors:
                 self._start_timer.cancel()
                 self.receive(source)
+            else:
+                self._kill()
         except InvalidFrame as error:
             reason = str(error)
+            self._kill()
         self._errors_have_ended.wait(_ERROR_SECONDS)
         reason = reason or self._errors.decode(errors="replace").strip()
         select.select([self._ssh], [], [], _ERROR_SECONDS)
-        self._refuse(reason or "the program on the host has ended")
+        self._refuse(reason)
         os._exit(0)
 
     def end(self) -> NoReturn:
@@ -95,9 +98,12 @@ class _Link(Relay):
         os.close(self._sink)
         # The other thread ends this process at the end of `ssh`.
         threading.Event().wait(_END_SECONDS)
+        self._kill()
+        os._exit(0)
+
+    def _kill(self) -> None:
         with suppress(OSError):
             signal.pidfd_send_signal(self._ssh, signal.SIGKILL)
-        os._exit(0)
 
     def handle(self, number: int, stream: int, content: bytes) -> None:
         """Limit what the host can send as an answer."""

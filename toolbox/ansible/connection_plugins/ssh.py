@@ -64,8 +64,9 @@ class Connection(core_plugins.connection_plugin("ssh").Connection):  # type: ign
         if ended.lost is not None:
             if int(self.get_option("reconnection_retries")) > 0:  # the user wants that Ansible executes modules again
                 return ordinary(cmd, in_data)
+            reason = ended.lost or "the program for modules on the host has ended"
             raise AnsibleConnectionFailure(
-                f'The connection to "{self.host}" was lost while a module was running: {ended.lost}'
+                f'The connection to "{self.host}" was lost while a module was running: {reason}'
             )
         if os.waitstatus_to_exitcode(ended.status) == _LOST_STATUS:
             # ansible-core cannot tell this exit status from the end of a connection, and raises its own exception.
