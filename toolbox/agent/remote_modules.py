@@ -63,7 +63,9 @@ def _serve(directory: str) -> Optional[fork_server.Fork]:
     server = os.fork()
     if server == 0:
         os.close(write_end)
-        _replace_streams(lifeline)
+        # The module server keeps nothing of the session open but the standard error.
+        _replace(_INPUT, lifeline)
+        _replace(_OUTPUT, os.open(os.devnull, os.O_WRONLY))
         start = _Start()
         return module_server.serve(listener, directory, (), mark=None, check=start.refuse_if_changed)
     listener.close()
@@ -71,6 +73,7 @@ def _serve(directory: str) -> Optional[fork_server.Fork]:
     try:
         _relay(path)
     finally:
+        _replace(_OUTPUT, os.open(os.devnull, os.O_WRONLY))  # how the modules end now is not their result
         os.close(write_end)
         os.waitpid(server, 0)
     return None
@@ -92,12 +95,9 @@ def _forward(relay: Relay) -> None:
         pass
 
 
-def _replace_streams(lifeline: int) -> None:
-    """Let the module server keep nothing of the session open but the standard error."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    for descriptor, number in ((lifeline, _INPUT), (nothing, _OUTPUT)):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
+def _replace(number: int, descriptor: int) -> None:
+    os.dup2(descriptor, number)
+    os.close(descriptor)
 
 
 class _RemoteRelay(Relay):
