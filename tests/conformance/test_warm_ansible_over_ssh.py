@@ -150,5 +150,7 @@ def test_modules_are_executed_in_forks_where_this_is_equivalent(results: Mapping
     ordinary, with_forks = (results[name].parents() for name in SWITCHES)
     assert {"/bin/sh" in parent for parent in ordinary} == {True}
     usual = [parent for parent in with_forks if "/bin/sh" in parent]
-    assert ["GREETING=hello" in parent for parent in usual] == [True, False], "`environment`, and the first after a reset"
+    assert ["GREETING=hello" in parent for parent in usual] == [True, False], (
+        "`environment`, and the first after a reset"
+    )
     assert len(with_forks) - len(usual) > 10

@@ -7,6 +7,7 @@ module without `become` and `environment`, and each host with a password, goes t
 from __future__ import annotations
 
 import os
+import re
 
 from ansible.errors import AnsibleConnectionFailure
 
@@ -18,7 +19,7 @@ name: ssh
 short_description: connect via SSH client binary
 description: The plugin `ssh` of ansible-core, with a running interpreter for modules.
 author: Topgallant
-extends_documentation_fragment: [connection_pipelining, topgallant_ssh]
+extends_documentation_fragment: [topgallant_ssh, connection_pipelining]
 """
 _LOST_STATUS = 255  # of `ssh`
 
@@ -54,7 +55,8 @@ class Connection(core_plugins.connection_plugin("ssh").Connection):  # type: ign
             command: list[bytes] = self._build_command(self.get_option("ssh_executable"), "ssh", self.host)
         except Exception:  # noqa: BLE001  # the ordinary way reports errors; a later ansible-core may be different
             return None
-        return command
+        # Before ansible-core 2.19, `-v` of `ansible-playbook` lets `ssh` print what it does.
+        return [word for word in command if not re.fullmatch(b"-v+", word)]
 
     def _result(self, ended: Ended, cmd: str, in_data: bytes) -> tuple[int, bytes, bytes]:
         def ordinary(cmd: str, in_data: bytes | None = None) -> tuple[int, bytes, bytes]:
