@@ -109,18 +109,25 @@ class Bench:
         return lambda: subprocess.run(args, cwd=self._root, env=env, check=True, capture_output=True)
 
 
-def time_of_a_task(way: Callable[[str], Function]) -> Callable[[], float]:
-    """Return a function that measures the time of each further task, in seconds."""
-    many, empty = way("many"), way("empty")
-    return lambda: (seconds(many) - seconds(empty)) / ROLES["many"]
+def time_of_a_task(way: Callable[[str], Function], first: str = "empty") -> Callable[[], float]:
+    """Return a function that measures the time of each task after those of a role `first`, in seconds."""
+    many, start = way("many"), way(first)
+    return lambda: (seconds(many) - seconds(start)) / (ROLES["many"] - ROLES[first])
 
 
 def compare_tasks(bench: Bench, hosts: Sequence[str]) -> bool:
-    """Compare the time of a task with and without the helper processes."""
+    """Compare the time of a task with and without the helper processes.
+
+    On a host, the first tasks of each play start the connection and the interpreter.
+    """
+    place, first = (" ".join(hosts), "few") if hosts else ("on this machine", "empty")
+    if hosts:
+        title = f"a role of {ROLES['many']} tasks, {place} / without helper processes"
+        compare(title, bench.in_process("many", hosts), bench.without_helpers("many", hosts), rounds=ROUNDS)
     return compare_times(
-        f"each further task, {' '.join(hosts) or 'on this machine'} / without helper processes",
-        time_of_a_task(lambda name: bench.in_process(name, hosts)),
-        time_of_a_task(lambda name: bench.without_helpers(name, hosts)),
+        f"each further task, {place} / without helper processes",
+        time_of_a_task(lambda name: bench.in_process(name, hosts), first),
+        time_of_a_task(lambda name: bench.without_helpers(name, hosts), first),
         rounds=ROUNDS,
         limit=TASK_LIMIT,
     )
