@@ -12,7 +12,7 @@ DEV_STAMP := .venv/.installed-dev
 TEST_WORKERS ?= $(shell expr 2 \* $$(nproc))
 # The helper processes rely on internals of ansible-core. `make test` uses the installed version, which is newer than these.
 OLDER_ANSIBLE := 2.17 2.18
-ANSIBLE_TESTS := tests/functional/test_ansible_versions.py
+ANSIBLE_TESTS := tests/functional/test_ansible_versions.py tests/functional/test_warm_ssh.py::test_modules_are_executed_in_forks
 # What an installation reads: the dependencies, and a definition that it compiles.
 SOURCES := pyproject.toml hatch_build.py toolbox/inference_client/fmaas/generation.proto
 

@@ -1,7 +1,7 @@
 """Compares toolbox commands, which are forks of helper processes, with other ways to run their roles.
 
-Arguments: SSH hosts, on which the time of a task is measured too. Mitogen is downloaded from PyPI; its comparison is
-skipped if the installed ansible-core is too new for it.
+Arguments: SSH hosts, on which the time of a task is measured too; by default, this machine over SSH. Mitogen is
+downloaded from PyPI; its comparison is skipped if the installed ansible-core is too new for it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from measure import compare, compare_times, cpu_seconds, seconds
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.servers import openssh  # importable because of `sys.path` above
 from toolbox.ansible import warm
 from toolbox.orchestration import run
 from toolbox.testing import Workspace
@@ -105,18 +109,25 @@ class Bench:
         return lambda: subprocess.run(args, cwd=self._root, env=env, check=True, capture_output=True)
 
 
-def time_of_a_task(way: Callable[[str], Function]) -> Callable[[], float]:
-    """Return a function that measures the time of each further task, in seconds."""
-    many, empty = way("many"), way("empty")
-    return lambda: (seconds(many) - seconds(empty)) / ROLES["many"]
+def time_of_a_task(way: Callable[[str], Function], first: str = "empty") -> Callable[[], float]:
+    """Return a function that measures the time of each task after those of a role `first`, in seconds."""
+    many, start = way("many"), way(first)
+    return lambda: (seconds(many) - seconds(start)) / (ROLES["many"] - ROLES[first])
 
 
 def compare_tasks(bench: Bench, hosts: Sequence[str]) -> bool:
-    """Compare the time of a task with and without the helper processes."""
+    """Compare the time of a task with and without the helper processes.
+
+    On a host, the first tasks of each play start the connection and the interpreter.
+    """
+    place, first = (" ".join(hosts), "few") if hosts else ("on this machine", "empty")
+    if hosts:
+        title = f"a role of {ROLES['many']} tasks, {place} / without helper processes"
+        compare(title, bench.in_process("many", hosts), bench.without_helpers("many", hosts), rounds=ROUNDS)
     return compare_times(
-        f"each further task, {' '.join(hosts) or 'on this machine'} / without helper processes",
-        time_of_a_task(lambda name: bench.in_process(name, hosts)),
-        time_of_a_task(lambda name: bench.without_helpers(name, hosts)),
+        f"each further task, {place} / without helper processes",
+        time_of_a_task(lambda name: bench.in_process(name, hosts), first),
+        time_of_a_task(lambda name: bench.without_helpers(name, hosts), first),
         rounds=ROUNDS,
         limit=TASK_LIMIT,
     )
@@ -170,9 +181,24 @@ def compare_with_mitogen(bench: Bench, folder: Path) -> None:
     )
 
 
+@contextmanager
+def ssh_hosts() -> Iterator[Sequence[str]]:
+    """Yield the SSH hosts for the measurements. If no server can be started, print the reason and yield none."""
+    if hosts := sys.argv[1:]:
+        yield hosts
+        return
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            with openssh.Server(Path(name)) as server, mock.patch.dict(os.environ, server.environment()):
+                yield [server.host]
+        except openssh.ServerError as error:
+            print(f"ssh is skipped: {error}")
+            yield []
+
+
 def main() -> int:
     """Measure, and return 1 if a limit is exceeded."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ssh_hosts() as hosts:
         root = Path(name)
         bench = Bench(root)
         os.chdir(root)
@@ -181,7 +207,7 @@ def main() -> int:
             title = "a command with an empty role / ansible-playbook with the role"
             within = [
                 compare(title, command, floor, rounds=ROUNDS, limit=EMPTY_LIMIT),
-                *(compare_tasks(bench, hosts) for hosts in ([], *([host] for host in sys.argv[1:]))),
+                *(compare_tasks(bench, selected) for selected in ([], *([host] for host in hosts))),
                 *(compare_first_commands(bench, name) for name in ("empty", "few")),
             ]
             compare_with_runner(bench)

@@ -371,6 +371,9 @@ PROCESS: Final = '''
         if what == "close":
             os.close(1)
             os.close(2)
+        if what == "lost":
+            sys.stderr.write("errors")
+            sys.exit(255)
         if what == "wait":
             time.sleep(300)
 
@@ -432,6 +435,7 @@ REPLACED: Final = {
     r'("_original_basename": )"[\w.]+"': r"\1RANDOM",
     r'time="[\d.]+"': "DURATION",
     r"\bj\d+\.\d+\b": "JOB",
+    r"\b127\.0\.0\.1 \d+ ": "127.0.0.1 CLIENT ",
 }
 UNCERTAIN: Final = {"runner_on_async_poll"}  # a busy machine needs more polls
 DERIVED: Final = ("report.html", ".numbers")  # made from the journal
@@ -463,7 +467,11 @@ class Result:
         """Return the modes and the comparable contents of the files of the run, by their paths."""
         run = self.workspace.run_directory()
         paths = {str(path.relative_to(run)): path for path in sorted(run.rglob("*"))}
-        return {name: self._file(path) for name, path in paths.items() if not name.startswith(DERIVED)}
+        return {self.comparable(name): self._file(path) for name, path in paths.items() if not name.startswith(DERIVED)}
+
+    def printed(self, stream: str) -> Any:
+        """Return the comparable lines that the command line has printed to `stdout` or `stderr`."""
+        return self.comparable(re.sub(" +", " ", getattr(self.outcome, stream)).splitlines())
 
     def _file(self, path: Path) -> Any:
         mode = oct(path.lstat().st_mode)
@@ -522,10 +530,7 @@ def test_the_files_of_both_runs_are_equal(results: Mapping[str, Result]) -> None
 
 def test_both_runs_print_and_return_the_same(results: Mapping[str, Result]) -> None:
     for name in ("stdout", "stderr"):
-        ordinary, with_forks = (
-            result.comparable(re.sub(" +", " ", getattr(result.outcome, name)).splitlines())
-            for result in results.values()
-        )
+        ordinary, with_forks = (result.printed(name) for result in results.values())
         assert list(differences(ordinary, with_forks)) == []
     assert [result.outcome.exit_code for result in results.values()] == [1, 1]
     message = "task `Look for the device` failed on localhost: `sh -c 'echo \"no such device\" >&2; exit 4'` "

@@ -1,7 +1,7 @@
 """The helper processes rely on internals of ansible-core, which other versions may have changed.
 
 The test uses the ansible-core that Python finds first, which its command lines inherit by `$PYTHONPATH`. `make
-test-ansible` runs the test with each older version.
+test-ansible` runs the test, and a test over SSH, with each older version.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ PROJECT = {
         from pathlib import Path
 
         from ansible import constants
+        from ansible.plugins.loader import connection_loader
         from ansible.plugins.lookup import LookupBase
         from ansible.release import __version__
 
@@ -66,7 +67,11 @@ PROJECT = {
                     "version": __version__,
                     "command_line": (play / "cmdline").read_text(),
                     "temporary": constants.DEFAULT_LOCAL_TMP,
-                    "options": constants.config.get_configuration_definitions("connection", "local"),
+                    "options": {
+                        plugin: constants.config.get_configuration_definitions("connection", plugin)
+                        for plugin in ("local", "ssh")
+                        if connection_loader.get(plugin, class_only=True)
+                    },
                 }]
     """,
 }
@@ -81,12 +86,13 @@ def found(folder: Path, *argv: str, **variables: str) -> list[dict[str, Any]]:
     return [json.loads(file.read_text()) for file in sorted(workspace.artifacts.rglob("found.json"))]
 
 
-def options(play: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of the connection plugin, without a note for readers of the documentation."""
-    return {
-        name: {key: value for key, value in option.items() if key != "version_added_collection"}
-        for name, option in play["options"].items()
-    }
+def without_notes(value: Any) -> Any:
+    """Return the options of plugins without the notes for readers of the documentation."""
+    if isinstance(value, list):
+        return [without_notes(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_notes(item) for key, item in value.items() if key != "version_added_collection"}
+    return value
 
 
 def test_plays_and_modules_are_forks_that_know_the_installed_ansible(tmp_path: Path) -> None:
@@ -96,8 +102,8 @@ def test_plays_and_modules_are_forks_that_know_the_installed_ansible(tmp_path: P
     for play in (first, second):
         assert "playbook_server" in play["command_line"]
         assert play["version"] == ordinary["version"] == version("ansible-core")
-        assert options(play) == options(ordinary), (
-            "the connection plugin has the options of the plugin that it replaces"
+        assert without_notes(play["options"]) == without_notes(ordinary["options"]), (
+            "each connection plugin has the options of the plugin that it replaces"
         )
         assert not Path(play["temporary"]).exists()
     assert Path(first["temporary"]).parent != Path(second["temporary"]).parent, "each play has its own directory"

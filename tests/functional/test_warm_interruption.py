@@ -77,26 +77,33 @@ def fifo(workspace: Workspace) -> Iterator[Fifo]:
     pipe = Fifo(path)
     yield pipe
     pipe.close()
-    for process in remaining(workspace):
+    for process in remaining(workspace.directory):
         process.kill()
 
 
-def remaining(workspace: Workspace) -> list[psutil.Process]:
-    """Return the processes in whose environment the directory of the workspace is, for example as `HOME`."""
+def remaining(directory: Path) -> list[psutil.Process]:
+    """Return the processes in whose environment a directory is, for example as `HOME`."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, psutil.NoSuchProcess):  # the process has ended
-            if os.fsencode(workspace.directory) in (path / "environ").read_bytes():
+            if os.fsencode(directory) in (path / "environ").read_bytes():
                 found.append(psutil.Process(int(path.name)))
     return found
 
 
-def expect_none(workspace: Workspace) -> None:
-    """Wait for the end of all processes of the workspace."""
+def expect_none(directory: Path, word: str = "") -> None:
+    """Wait for the end of all processes with a directory in the environment and a word in the command line."""
     deadline = time.monotonic() + _SECONDS
-    while processes := remaining(workspace):
-        assert time.monotonic() < deadline, [process.cmdline() for process in processes]
+    while processes := [process for process in remaining(directory) if word in command_line(process)]:
+        assert time.monotonic() < deadline, list(map(command_line, processes))
         time.sleep(0.02)
+
+
+def command_line(process: psutil.Process) -> str:
+    """Return the words of a process; nothing if the process has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
 
 
 def helper(running: Running, name: str) -> psutil.Process:
@@ -133,7 +140,7 @@ def test_a_signal_to_the_command_line_leaves_nothing(
         running.send(number)
         outcome = running.wait(60)
         assert outcome.exit_code == (-number if number == signal.SIGKILL else 128 + number), str(outcome)
-        expect_none(workspace)
+        expect_none(workspace.directory)
 
 
 @pytest.mark.parametrize(("name", "moment"), [(name, moment) for name in HELPERS for moment in moments(name)])
@@ -150,4 +157,4 @@ def test_a_command_ends_after_a_helper_was_killed(workspace: Workspace, fifo: Fi
     elif outcome.exit_code != 0 or fifos:
         assert outcome.exit_code == 3, str(outcome)
         assert ("task `Wait` failed" if name == MODULE_SERVER else "moments pass_by: ") in str(outcome)
-    expect_none(workspace)
+    expect_none(workspace.directory)

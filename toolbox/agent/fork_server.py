@@ -8,8 +8,8 @@ lifeline of the server is closed, the server ends all its descendants, and then 
 example because the server has too many connections, the server refuses the request, and continues.
 
 The fork gets the environment, the working directory, the file mode mask, the resource limits, the niceness, the
-processors and the ignored signals of the client. The module runs on targets too: it needs Linux and Python 3.8, and
-imports only the standard library.
+processors and the ignored signals of the client. If the request has no environment, the fork keeps all of this from the
+server. The module runs on targets too: it needs Linux and Python 3.8, and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -66,22 +66,17 @@ class Fork(NamedTuple):
         _refuse(self.connection, reason)
         os._exit(0)
 
-    def begin(self, mark: str) -> None:
+    def begin(self, mark: Optional[str]) -> None:
         """Become the process of the request, and tell the client so. Refuse if this is not possible.
 
         Args:
-            mark: the variable that `/proc/PID/environ` shows, by which other processes find this process.
+            mark: the variable that `/proc/PID/environ` shows, by which other processes find this process; None if the
+                requests have no environment.
         """
         try:
-            _show_environment({mark: self.message["env"].get(mark, "")})
-            os.environ.clear()
-            os.environ.update(self.message["env"])
+            if mark is not None:
+                self._take_over_client(mark)
             time.tzset()
-            os.chdir(self.message["cwd"])
-            os.umask(self.message["umask"])
-            _set_limits(self.message["limits"])
-            _set_scheduling(self.message["niceness"], self.message["processors"])
-            _set_signals(self.message["ignored_signals"])
             for number, stream in zip(_STREAMS, self.streams):
                 os.dup2(stream, number)
                 os.close(stream)
@@ -92,6 +87,16 @@ class Fork(NamedTuple):
         if self.connection.recv(1) != CONFIRMATION:
             os._exit(1)
         self.connection.close()
+
+    def _take_over_client(self, mark: str) -> None:
+        _show_environment({mark: self.message["env"].get(mark, "")})
+        os.environ.clear()
+        os.environ.update(self.message["env"])
+        os.chdir(self.message["cwd"])
+        os.umask(self.message["umask"])
+        _set_limits(self.message["limits"])
+        _set_scheduling(self.message["niceness"], self.message["processors"])
+        _set_signals(self.message["ignored_signals"])
 
 
 def serve(listener: socket.socket, lifeline: int, *, on_end: Callable[[], object] = lambda: None) -> Optional[Fork]:

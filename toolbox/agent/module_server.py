@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _imp
 import atexit
+import builtins
 import contextlib
 import gc
 import importlib
@@ -22,12 +23,13 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import traceback
 import types
 import zipimport
-from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from toolbox.agent import fork_server
 
@@ -47,13 +49,32 @@ def main() -> Optional[fork_server.Fork]:
     listener = fork_server.listener_from_arguments()
     mark, directory, *later = sys.argv[1:]
     fork_server.replace_script_folder("")
+    return serve(listener, directory, later, mark=mark, check=_refuse_other_start)
+
+
+def serve(
+    listener: socket.socket,
+    directory: str,
+    later: Sequence[str],
+    *,
+    mark: Optional[str],
+    check: Callable[[fork_server.Fork], None],
+) -> Optional[fork_server.Fork]:
+    """Serve until the standard input is closed. Return a request in each fork.
+
+    Args:
+        directory: a private directory.
+        later: the names of modules that the server imports as soon as a fork has imported them.
+        mark: see `Fork.begin`.
+        check: called in each fork; refuses the request if a new interpreter would start in another way.
+    """
     for name in _STANDARD:
         importlib.import_module(name)
     preloaded = _Preloaded(directory, later)
     gc.freeze()
     fork = fork_server.serve(listener, 0, on_end=preloaded.load)
     if fork is not None:
-        _refuse_other_start(fork)
+        check(fork)
         fork.begin(mark)
         sys.meta_path.insert(0, preloaded)
     return fork
@@ -64,7 +85,7 @@ def execute(payload: bytes) -> NoReturn:
     main_module = types.ModuleType("__main__")
     main_module.__file__ = "<stdin>"
     main_module.__loader__ = importlib.machinery.BuiltinImporter
-    main_module.__dict__["__builtins__"] = __builtins__
+    main_module.__dict__["__builtins__"] = builtins
     main_module.__annotations__ = {}
     sys.modules["__main__"] = main_module
     sys.argv = [""]

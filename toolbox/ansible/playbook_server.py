@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.agent import fork_server
-from toolbox.ansible import warm_modules
+from toolbox.ansible import ssh_links, warm_modules
 from toolbox.system import environ
 from toolbox.system.processes import MARK
 
@@ -60,7 +60,10 @@ def main() -> None:
     fork.begin(MARK)
     constants.DEFAULT_LOCAL_TMP = _local_temp()
     sys.argv = list(fork.message["args"])
-    with warm_modules.server.entered_by_process(fork.message["module_server"]):
+    with (
+        warm_modules.server.entered_by_process(fork.message["module_server"]),
+        ssh_links.opened(Path(constants.DEFAULT_LOCAL_TMP, "ssh")),
+    ):
         sys.exit(run_playbook())
 
 
@@ -97,10 +100,11 @@ def _local_temp() -> str:
 
 
 def _add_plugins() -> None:
-    """Add our plugin `local`, unless the user has a plugin of this name."""
+    """Add our plugins `local` and `ssh`, unless the user has a plugin with one of these names."""
     from ansible.plugins import connection, loader
 
-    if loader.connection_loader.find_plugin("local") == str(Path(connection.__file__).with_name("local.py")):
+    folder = Path(connection.__file__).parent
+    if all(loader.connection_loader.find_plugin(name) == str(folder / f"{name}.py") for name in ("local", "ssh")):
         loader.connection_loader.add_directory(str(_FOLDER / "connection_plugins"))
         loader.fragment_loader.add_directory(str(_FOLDER / "doc_fragments"))
 

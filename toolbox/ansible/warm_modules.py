@@ -1,6 +1,7 @@
-"""Executes a module in a fork of the module server (`toolbox.agent.module_server`), where this is equivalent.
+"""Executes a module in a fork of a module server (`toolbox.agent.module_server`), where this is equivalent.
 
-The connection plugins call this module in the processes of Ansible.
+The connection plugins call this module in the processes of Ansible. `execute` is for this machine, and `ssh_links` for
+other hosts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import re
 import selectors
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,11 +39,13 @@ class Ended(NamedTuple):
 
     Args:
         exit_code: negative for a signal.
+        lost: why the server has ended before the module; None if the server has not ended.
     """
 
     exit_code: int
     stdout: bytes
     stderr: bytes
+    lost: str | None
 
     def result(self, ordinary: Execute) -> tuple[int, bytes, bytes]:
         """Return the exit status, the output and the errors, as they are if a shell starts the interpreter.
@@ -65,20 +68,29 @@ def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | No
         command: the command of ansible-core, which reads the payload from its standard input.
     """
     path = server.get()
-    interpreter = _interpreter(command)
+    interpreter = interpreter_of(command)
     if path is None or interpreter is None:
         return None
     directory = os.fsdecode(cwd or Path.cwd())
     env = shell_environment(environ.everything(), directory, interpreter, Path(_SHELL).resolve().name)
     if env is None:
         return None
+    return request(path, {"interpreter": interpreter, "env": env, "cwd": directory}, payload)
+
+
+def request(path: str, message: Mapping[str, object], payload: bytes) -> Ended | None:
+    """Send a module to a server, and wait for its end. Return None if the server has not executed the module.
+
+    Args:
+        path: the socket of the server.
+    """
     try:
-        process = ForkedProcess(path, {"interpreter": interpreter, "env": env, "cwd": directory}, payload)
+        process = ForkedProcess(path, message, payload)
     except OSError:
         return None
     with closing(process):  # an exception, for example at the time limit of the task, ends the module
         output, errors = _read([process.stdout.fileno(), process.stderr.fileno()])
-        return Ended(process.wait(), output, errors)
+        return Ended(process.wait(), output, errors, process.lost)
 
 
 def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: str) -> dict[str, str] | None:
@@ -107,7 +119,8 @@ def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: st
     return env
 
 
-def _interpreter(command: str) -> str | None:
+def interpreter_of(command: str) -> str | None:
+    """Return the interpreter that a command starts for a module; None if it is another command."""
     try:
         words = shlex.split(command)
     except ValueError:

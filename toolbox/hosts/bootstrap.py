@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -47,9 +48,11 @@ class Finder:
     def exec_module(module):
         exec(compile(sources[module.__name__], "<" + module.__name__ + ">", "exec"), module.__dict__)
 sys.meta_path.insert(0, Finder)
-from toolbox.agent import server
-server.main()
+from toolbox.agent import {entry}
+{entry}.main()
 """
+# Runs the program in the first line of its input. This is one line, because not every shell can quote line breaks.
+_LINE_LOADER: Final = 'exec(open(0, "rb", 0, closefd=False).readline())'
 
 
 def command(python: str) -> Sequence[str]:
@@ -57,12 +60,29 @@ def command(python: str) -> Sequence[str]:
     return [python, *_ISOLATED, "-c", _LOADER]
 
 
+def shell_command(python: str) -> str:
+    """Return a shell command that reads a line, and then the program of the agent, from its standard input.
+
+    Other than with `command`, the interpreter starts as it does for other programs of the user.
+    """
+    return f"{python} -c {shlex.quote(_LINE_LOADER)}"
+
+
+def first_line() -> bytes:
+    """Return the line that a `shell_command` reads."""
+    return f"exec({_LOADER!r})\n".encode()
+
+
 @functools.cache
-def program() -> bytes:
-    """Return the program of the agent: the first bytes to write to the command that `command` returns."""
+def program(entry: str = "server") -> bytes:
+    """Return the program of the agent: the first bytes to write to the command that `command` returns.
+
+    Args:
+        entry: the module of the agent whose function `main` is called.
+    """
     folder = Path(agent.__file__).parent
     sources = {"toolbox": "", "toolbox.agent": ""}
     sources |= {f"toolbox.agent.{file.stem}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
     # A JSON object of strings is also a valid Python expression.
-    text = _PROGRAM.replace("{sources}", json.dumps(sources)).encode()
+    text = _PROGRAM.replace("{sources}", json.dumps(sources)).replace("{entry}", entry).encode()
     return f"{len(text):08d}".encode() + text

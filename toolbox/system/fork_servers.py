@@ -75,7 +75,8 @@ class Connection:
 
     Args:
         path: the socket of the server.
-        message: the JSON object of the request, with the fields `env` and `cwd`.
+        message: the JSON object of the request, with the fields `env` and `cwd` if the fork must get the state of this
+            process.
         streams: the descriptors of three open files.
 
     Raises:
@@ -83,7 +84,9 @@ class Connection:
     """
 
     def __init__(self, path: Path | str, message: Mapping[str, Any], payload: bytes, streams: Sequence[int]) -> None:
-        content = memoryview(fork_server.encode({**message, **fork_server.client_state()}, payload))
+        state = fork_server.client_state() if "env" in message else {}
+        content = memoryview(fork_server.encode({**message, **state}, payload))
+        self.lost: str | None = None
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.settimeout(_START_SECONDS)
@@ -111,13 +114,17 @@ class Connection:
     def status(self, timeout: float | None = None) -> int | None:
         """Wait for the end of the process, and return its status, as `os.waitpid` does. None if the time is over.
 
-        The status is that of SIGKILL if the server was killed.
+        If the server was killed, the status is that of SIGKILL, and `lost` becomes the reason, which may be empty.
         """
         if not self._is_readable(timeout):
             return None
-        answer = self._answer() or {"status": int(signal.SIGKILL)}
+        answer = self._answer() or {}
         self.close()
-        return int(answer["status"])
+        status = answer.get("status")
+        if isinstance(status, int) and 0 <= status < 1 << 16 and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
+            return status
+        self.lost = str(answer.get("refused", ""))
+        return int(signal.SIGKILL)
 
     def close(self) -> None:
         """Close the connection."""
@@ -140,9 +147,10 @@ class Connection:
     def _answer(self) -> dict[str, Any] | None:
         try:
             line = self._answers.readline()
-        except ConnectionResetError:
+            answer = json.loads(line)
+        except (ConnectionResetError, ValueError, RecursionError):  # the answer may come from another machine
             return None
-        return json.loads(line) if line.endswith(b"\n") else None
+        return answer if isinstance(answer, dict) else None
 
 
 class ForkedProcess:
@@ -150,7 +158,7 @@ class ForkedProcess:
 
     Args:
         path: the socket of the server.
-        message: the JSON object of the request, with the fields `env` and `cwd`.
+        message: see `Connection`.
 
     Raises:
         OSError: the server has ended, does not answer, or cannot execute the request.
@@ -177,6 +185,11 @@ class ForkedProcess:
                 raise processes.TimeoutExpired(str(self.pid), timeout or 0)
             self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
+
+    @property
+    def lost(self) -> str | None:
+        """Why the server has ended before the process, which may be empty; None if the server has not ended."""
+        return self._connection.lost
 
     def close(self) -> None:
         """Close the pipes and the connection. This ends the process if it is still running."""

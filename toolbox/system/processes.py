@@ -255,6 +255,28 @@ def start_server(
         )
 
 
+def start_connected(
+    args: Sequence[str | bytes], env: Mapping[str, str], streams: Sequence[int], *, keep: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a program that may outlive this process, in a new session.
+
+    Args:
+        streams: descriptors for the standard input, the standard output and the standard error.
+        keep: descriptors that the program inherits.
+    """
+    stdin, stdout, stderr = streams
+    with signals.deferred():
+        return subprocess.Popen(
+            list(args),
+            env=dict(env),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=keep,
+            start_new_session=True,
+        )
+
+
 def stop_server(process: subprocess.Popen[bytes]) -> None:
     """Close the standard input of a server, and wait for its end; kill the server if it does not end in time."""
     assert process.stdin is not None, "the server is started with a pipe"

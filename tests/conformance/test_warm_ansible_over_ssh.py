@@ -1,0 +1,156 @@
+"""Roles behave in the same way on SSH hosts whether forks of a running interpreter execute the modules, or programs do.
+
+The same role is executed in both ways, each on a server of its own, and the files of both runs are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from tests.conformance import test_warm_ansible as on_this_machine
+from tests.conformance.test_warm_ansible import SWITCHES, differences
+from tests.servers import openssh
+from toolbox.ansible import warm
+from toolbox.testing import Workspace
+
+TASKS: Final = f"""
+{on_this_machine.STATES}
+{on_this_machine.ENDINGS}
+    - name: End with the status of ssh
+      process: {{what: lost}}
+      ignore_unreachable: true
+      register: lost
+    - name: Expect that the host is unreachable
+      ansible.builtin.assert:
+        that: lost is unreachable
+    - name: Print bytes
+      ansible.builtin.command: printf '\\\\000\\\\001\\\\377\\\\376 \\\\303\\\\251 \\\\033[31m'
+      changed_when: false
+    - name: Print bytes as a module
+      process: {{what: binary}}
+      ignore_errors: true
+    - name: Return much
+      ansible.builtin.shell: "head --bytes=5M /dev/zero | tr '\\\\\\\\0' x; echo err >&2"
+      changed_when: false
+      no_log: true
+      register: much
+    - name: Expect all of it
+      ansible.builtin.assert:
+        that: much.stdout | length == 5 * 1024 * 1024
+    - name: Execute on this machine
+      ansible.builtin.command: echo on this machine
+      delegate_to: localhost
+      run_once: true
+      changed_when: false
+    - name: Delegate to a host that is not reachable
+      ansible.builtin.ping:
+      delegate_to: nowhere.invalid
+      ignore_unreachable: true
+      vars: {{ansible_port: 1, ansible_host: 127.0.0.1}}
+    - name: Copy
+      ansible.builtin.copy:
+        content: copied
+        dest: "{{{{ artifact_extra_logs_dir }}}}/src/copied"
+        mode: "0640"
+    - name: Stat
+      ansible.builtin.stat: {{path: "{{{{ artifact_extra_logs_dir }}}}/src/copied"}}
+    - name: Set a variable for each session
+      ansible.builtin.lineinfile: {{path: ~/.bashrc, line: export GREETING=hello, create: true, mode: "0600"}}
+    - name: Expect the variable
+      ansible.builtin.command: printenv GREETING
+      changed_when: false
+    - name: Reset the connection
+      ansible.builtin.meta: reset_connection
+    - name: Show the process after the reset
+      process: {{what: show}}
+      loop: [first, second]
+"""
+LEFT_OVER: Final = "processes of the run that were still running, and were ended"
+FILES: Final = {
+    "commands/equal.py": on_this_machine.COMMANDS,
+    "roles/equal_states/tasks/main.yml": TASKS,
+    "roles/equal_states/library/process.py": on_this_machine.PROCESS,
+    "roles/equal_states/module_utils/process_parts/__init__.py": "",
+    "roles/equal_states/module_utils/process_parts/own.py": "NAME = 'states'\n",
+    "projects/equal/orchestration.py": '''
+        """Runs the role on a host."""
+        from toolbox.orchestration import run
+
+
+        def test():
+            run.run_toolbox("equal", "states", hosts=["machine"])
+    ''',
+    "config/equal.yaml": "{}\n",
+    "command_args/equal.yaml.j2": "",
+}
+
+
+@dataclass(frozen=True)
+class Result(on_this_machine.Result):
+    """A run of the role.
+
+    Args:
+        server: the host of the role.
+    """
+
+    server: openssh.Server
+
+    def comparable(self, value: Any) -> Any:
+        """Return a value without what differs between any two runs and any two servers."""
+        if isinstance(value, str):
+            for text, name in ((str(self.server.directory), "SERVER"), (str(self.server.port), "PORT")):
+                value = value.replace(text, name)
+        return super().comparable(value)
+
+    def parents(self) -> list[str]:
+        """Return the command lines of the parent processes of the modules `process`."""
+        return (self.server.directory / "parents").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
+    """Return the runs of the project in both ways, which are executed at the same time."""
+    with ExitStack() as stack:
+        running, found = {}, {}
+        for name, switch in SWITCHES.items():
+            server = stack.enter_context(openssh.serving(tmp_path_factory.mktemp(f"{name}-server")))
+            (server.directory / ".ansible/tmp").mkdir(parents=True, mode=0o700)
+            workspace = Workspace(tmp_path_factory.mktemp(name) / "workspace", FILES)
+            env = {**server.environment(), warm.SWITCH: switch}
+            alias = f"Host machine\n  HostName {openssh.ADDRESS}\n  Port {server.port}\n"
+            with server.known_hosts.with_suffix(".bin").joinpath("config").open("a") as config:
+                config.write(alias)
+            running[name] = workspace, server, stack.enter_context(workspace.start("project", "run", "equal", env=env))
+        for name, (workspace, server, process) in running.items():
+            found[name] = Result(workspace, process.wait(300), server)
+        yield found
+
+
+def test_the_files_of_both_runs_are_equal(results: Mapping[str, Result]) -> None:
+    ordinary, with_forks = (results[name].files() for name in SWITCHES)
+    assert len(list(differences(ordinary, {}))) > 10
+    assert list(differences(ordinary, with_forks)) == []
+
+
+def test_both_runs_print_and_return_the_same(results: Mapping[str, Result]) -> None:
+    for name in ("stdout", "stderr"):
+        ordinary, with_forks = (result.printed(name) for result in results.values())
+        # Ansible does not end a module at the time limit of its task.
+        ordinary = [line for line in ordinary if LEFT_OVER not in line]
+        assert list(differences(ordinary, with_forks)) == []
+    assert [result.outcome.exit_code for result in results.values()] == [0, 0]
+
+
+def test_modules_are_executed_in_forks_where_this_is_equivalent(results: Mapping[str, Result]) -> None:
+    ordinary, with_forks = (results[name].parents() for name in SWITCHES)
+    assert {"/bin/sh" in parent for parent in ordinary} == {True}
+    usual = [parent for parent in with_forks if "/bin/sh" in parent]
+    assert ["GREETING=hello" in parent for parent in usual] == [True, False], (
+        "`environment`, and the first after a reset"
+    )
+    assert len(with_forks) - len(usual) > 10
