@@ -176,14 +176,15 @@ class _Server:
                     return fork
 
     def _end_all(self) -> None:
-        if self._connections or self._endings:
-            tree.adopt_orphans()
-            self._endings = {os.getpid(): _Ending(os.getpid())}
-            self._continue_endings()
-        while self._endings:
+        if not self._connections and not self._endings:
+            return
+        tree.adopt_orphans()
+        ending = _Ending(os.getpid())
+        give_up_at = time.monotonic() + GRACE_SECONDS + _KILL_SECONDS
+        # A search may miss a process whose parent ends at this moment. The process is a child of this process then.
+        while self._reap() and time.monotonic() < give_up_at:
+            ending.signal(tree.descendants(os.getpid()))
             self._poll(_new_poll(), _POLL_SECONDS)
-            self._continue_endings()
-        self._reap()
 
     def _continue_endings(self) -> None:
         if self._endings:
@@ -226,14 +227,15 @@ class _Server:
             os.read(self._wake, 4096)
         return ready
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Report the ends of forks to their clients, and return whether child processes are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if pid == 0:
-                return
+                return True
             connection = self._connections.pop(pid, None)
             if connection is not None:
                 with connection:

@@ -96,6 +96,12 @@ FEW_DESCRIPTORS = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (15, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 """
+SECOND_SEARCH_MISSES = """
+from toolbox.agent import tree
+descendants = tree.descendants
+results = [descendants, lambda root: {}]
+tree.descendants = lambda root: (results.pop(0) if results else descendants)(root)
+"""
 NO_FORK = """
 import os
 def fork():
@@ -253,6 +259,13 @@ def test_processes_end_with_the_owner_of_the_server(served: Served) -> None:
 @pytest.mark.parametrize("payload", [CHILD_IGNORES, LATE_CHILD_IGNORES], ids=["early", "late"])
 def test_descendants_end_with_the_owner_of_the_server(served: Served, payload: bytes) -> None:
     _, output = served.begun(payload)
+    served.server.close()
+    wait_for_end(output)
+
+
+@pytest.mark.parametrize("prepare", [SECOND_SEARCH_MISSES])
+def test_descendants_end_although_a_search_misses_them(served: Served) -> None:
+    _, output = served.begun(CHILD_IGNORES)
     served.server.close()
     wait_for_end(output)
 
