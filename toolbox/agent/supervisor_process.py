@@ -38,7 +38,13 @@ class SupervisorProcess:
     def __init__(self) -> None:
         request_reader, self._requests = os.pipe()
         self.descriptor, answer_writer = os.pipe()
-        self._guardian = os.fork()
+        try:
+            self._guardian = os.fork()
+        except OSError:
+            for descriptor in (request_reader, answer_writer):
+                os.close(descriptor)
+            self.abandon()
+            raise
         if self._guardian == 0:
             try:
                 os.setsid()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -22,6 +23,7 @@ import pytest
 
 from tests.conformance.sites import wait_for
 from toolbox.agent import attempt_directory
+from toolbox.agent.supervisor_process import SupervisorPool
 from toolbox.hosts import bootstrap
 from toolbox.hosts.agent_connection import Connection, ConnectionLost
 from toolbox.hosts.messages import Message
@@ -304,3 +306,14 @@ def test_a_supervisor_without_a_workload_ends_with_the_agent(agent: Agent) -> No
     pid = supervisor_of(agent, "true")
     agent.connection.close()
     assert not psutil.pid_exists(pid)
+
+
+def test_a_supervisor_that_cannot_be_started_leaves_no_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(os, "fork", no_fork)
+    before = psutil.Process().num_fds()
+    with pytest.raises(BlockingIOError):
+        SupervisorPool().submit({})
+    assert psutil.Process().num_fds() == before
