@@ -51,12 +51,6 @@ def _forked_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture
-def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the command lines of a test as programs and not in forks."""
-    monkeypatch.setattr(testing, "_start", forked_commands.start_program)
-
-
-@pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """Return a team's repository that is still empty."""
     return Workspace(tmp_path / "workspace")

@@ -24,7 +24,7 @@ from typing import IO, Final, TextIO
 
 from toolbox import testing
 from toolbox.agent import fork_server
-from toolbox.system import places
+from toolbox.system import environ, places
 from toolbox.system.fork_servers import ForkedProcess, ForkServer
 from toolbox.system.processes import MARK
 
@@ -89,8 +89,9 @@ class Commands:
         with self._lock:
             if self._server is None:
                 self._variables = variables
-                others = {name: value for name, value in env.items() if name != MARK}
-                self._server = ForkServer([sys.executable, str(Path(__file__))], others, self._directory)
+                # Tests look for processes with their directory in the environment, and must not find the server.
+                others = {name: value for name, value in environ.everything().items() if name != MARK}
+                self._server = ForkServer([sys.executable, str(Path(__file__))], {**others, **variables}, self._directory)
         if variables != self._variables:
             return start_program(args, cwd, env)
         return Command(self._server.start({"args": list(args[1:])}, env, cwd.absolute()))
