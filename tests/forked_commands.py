@@ -90,8 +90,8 @@ class Commands:
             if self._server is None:
                 self._variables = variables
                 # Tests look for processes with their directory in the environment, and must not find the server.
-                others = {name: value for name, value in environ.everything().items() if name != MARK}
-                self._server = ForkServer([sys.executable, str(Path(__file__))], {**others, **variables}, self._directory)
+                own = {name: value for name, value in environ.everything().items() if name != MARK}
+                self._server = ForkServer([sys.executable, str(Path(__file__))], {**own, **variables}, self._directory)
         if variables != self._variables:
             return start_program(args, cwd, env)
         return Command(self._server.start({"args": list(args[1:])}, env, cwd.absolute()))
