@@ -58,8 +58,9 @@ demo-notebooks: $(NOTEBOOKS_STAMP) ## test two runtimes on two machines, with a 
 	@./run_toolbox.py project run notebooks; [ $$? -eq 1 ]
 	@echo 'exit code 1 is expected: the notebook energy fails with the runtime current, whose NumPy has no trapz any more'
 
+# Tests start thousands of interpreters. Without bytecode files, each would compile all modules that it imports.
 test: $(DEV_STAMP) ## run the tests
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=worksteal
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=worksteal
 
 test-ansible: $(OLDER_ANSIBLE:%=.venv/ansible-core-%/.installed) ## test with older versions of ansible-core
 	@for version in $(OLDER_ANSIBLE); do \

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import forked_commands
 from tests.leftovers import Leftovers
+from toolbox import testing
+from toolbox.system import environ
 from toolbox.testing import Workspace
 
 settings.register_profile("untimed", deadline=None)  # examples are slow on a busy machine
@@ -32,6 +35,19 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("TOPGALLANT_RESULTS_DATABASE", "TOPGALLANT_RESULTS_BASELINE"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Execute the command lines of workspaces in forks of a process that has imported Topgallant."""
+    if environ.get(forked_commands.SWITCH) == "0":
+        yield
+        return
+    commands = forked_commands.Commands(tmp_path_factory.mktemp("commands"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testing, "_start", commands.start)
+        yield
+    commands.close()
 
 
 @pytest.fixture

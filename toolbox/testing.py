@@ -34,7 +34,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -178,15 +178,7 @@ class Running:
     def __init__(self, args: list[str], directory: Path, env: Mapping[str, str], *, cwd: Path | None = None) -> None:
         self._args = tuple(args)
         self._directory = directory.resolve()
-        self._process = subprocess.Popen(
-            args,
-            cwd=cwd or directory,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._process = _start(args, cwd or directory, env)
         self._news = threading.Condition()
         self._stdout = _Stream(self._process.stdout, self._news)
         self._stderr = _Stream(self._process.stderr, self._news)
@@ -278,6 +270,19 @@ class _Stream:
         with self._news:
             self.ended = True
             self._news.notify_all()
+
+
+def _start(args: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a program in a process session of its own. The tests of Topgallant replace this function."""
+    return subprocess.Popen(
+        args,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def _command_line() -> list[str]:

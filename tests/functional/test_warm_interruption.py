@@ -16,6 +16,7 @@ import pytest
 from tests.functional.test_interruption import Fifo
 from toolbox.testing import Running, Workspace
 
+# After SIGKILL to a command line in a fork, the process that a module started in a session of its own is left.
 TASKS = 5
 MODULE_SERVER, PLAYBOOK_SERVER = "module_server.py", "playbook_server.py"
 HELPERS = (MODULE_SERVER, PLAYBOOK_SERVER)

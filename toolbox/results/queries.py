@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
-import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, case, func, or_, select
 
 from toolbox.model import patterns
@@ -365,6 +364,8 @@ def _values(
         rows = list(_batched(connection, query, Sample.series_id, named))
     if not rows:
         return
+    import numpy as np  # slow to import, and needed only for histories
+
     identities, run_ids, values, confirmed = (np.array(column) for column in zip(*rows, strict=True))
     index_array = np.full(int(run_ids.max()) + 1, -1, dtype=np.int64)
     for run_id, index in index_of.items():

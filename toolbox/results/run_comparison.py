@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from toolbox.model.bounds import Bound
 from toolbox.model.events import StepKind
 from toolbox.model.text import truncate
-from toolbox.results import earlier_results, flaky_failures, metric_changes
+from toolbox.results import earlier_results, flaky_failures
 from toolbox.results.since_last_run import NotCompared, SinceLastRun
 from toolbox.results.tables import Result, Run
 
@@ -34,6 +34,8 @@ def of(
     if comparison is None:
         has_cells = select(Result.id).where(Result.run_id == row, Result.kind == StepKind.CELL).limit(1)
         return None if connection.scalar(has_cells) is None else NotCompared(_reason(run, is_first=not runs))
+    from toolbox.results import metric_changes  # imports NumPy, which is slow, and which a first run does not need
+
     return comparison.with_findings(
         flaky_failures.of(connection, row, run.project, run.started),
         metric_changes.of(connection, row, runs, bounds),

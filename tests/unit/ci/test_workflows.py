@@ -288,6 +288,7 @@ def test_a_comment_in_a_message_of_the_gate_gives_no_commands_to_the_runner(text
         ({**CPU, "secret_files": {"a": "B"}}, "runs the code of forks"),
         ({"dispatch": True, "secret_files": {"../a": "B"}}, "secret_files"),
         ({"dispatch": True, "secret_files": {"a": "B$(x)"}}, "secret_files"),
+        ({"dispatch": True, "secret_files": {"a" * 101: "B"}}, "at most 100 characters"),
         ({**CPU, "label": "x"}, "another workflow"),
         ({"label": "x", "google": True}, "need `revision`"),
         ({"label": "x", "environment": "tpu"}, "need `revision`"),
@@ -319,6 +320,12 @@ def test_unsafe_and_faulty_workflows_are_refused(workflow: dict[str, Any], messa
 def test_a_workflow_has_a_plain_name(name: str) -> None:
     with pytest.raises(ValidationError):
         Contract.model_validate({"workflows": {name: {"dispatch": True}}})
+
+
+def test_the_name_of_a_job_has_at_most_80_characters() -> None:
+    assert Contract.model_validate({"jobs": {"a" * 80: {}}}).named_jobs
+    with pytest.raises(ValidationError, match="at most 80 characters"):
+        Contract.model_validate({"jobs": {"a" * 81: {}}})
 
 
 def test_the_reaper_never_deletes_the_resources_of_a_run_within_its_time_limit() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +22,7 @@ from toolbox.results import recording, run_comparison, since_last_run
 from toolbox.results.baseline_findings import FlakyCell, MetricChange, sparkline
 from toolbox.results.since_last_run import NotCompared, SinceLastRun
 from toolbox.results.store import Store
+from toolbox.system import places
 
 PASSED, FAILED = Tried(), Tried(Verdict.FAILED, Cause.PRODUCT)
 PULL_REQUEST = {"is_baseline": False, "revision": "b" * 40}
@@ -248,3 +251,8 @@ def test_a_damaged_metric_is_no_comparison(tmp_path: Path, metric: Any) -> None:
 )
 def test_a_history_is_a_row_of_bars(values: list[float], bars: str) -> None:
     assert sparkline(values) == bars
+
+
+def test_a_first_run_is_recorded_without_numpy() -> None:
+    code = "import sys, toolbox.results.recording, toolbox.results.run_comparison; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=places.builtin_root(), check=True)

@@ -64,7 +64,7 @@ def _is_line(text: str) -> str:
 Line = Annotated[str, StringConstraints(min_length=1, max_length=500, strip_whitespace=True), AfterValidator(_is_line)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=50, strip_whitespace=True), AfterValidator(_is_line)]
 Variable = Annotated[str, StringConstraints(pattern=ENVIRONMENT_VARIABLE)]
-# The length is not part of the pattern: to compile `\w{0,99}` takes 0.05 s.
+# `{0,99}` after `\w` in a pattern takes 70 ms to compile, so the length is limited separately.
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.-]*$", max_length=100)]
 Preset = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.+-]*$")]
 # A full commit with its version in words, or a tag: `de0fac2e... v6.0.2`, `v6`.

@@ -1,0 +1,144 @@
+"""Executes the command lines of tests in forks of a process that has already imported Topgallant.
+
+Most of the time of a short command line is the import of its modules. A fork has the arguments, the environment, the
+working directory and the signal handlers of a new process, and a process session of its own. A command line is started
+as a program if it has other variables that Python reads at its start. `tests/conftest.py` makes `toolbox.testing` use
+this module, unless `TOPGALLANT_TEST_FORKS` is 0.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final, TextIO
+
+from toolbox import testing
+from toolbox.agent import fork_server
+from toolbox.system import environ, places
+from toolbox.system.fork_servers import ForkedProcess, ForkServer
+from toolbox.system.processes import MARK
+
+start_program: Final = testing._start  # conftest.py replaces it
+SWITCH: Final = "TOPGALLANT_TEST_FORKS"
+"""With the value `0`, all command lines are started as programs."""
+_PROGRAM: Final = (sys.executable, str(places.builtin_root() / "run_toolbox.py"))
+_START_VARIABLES: Final = re.compile(r"PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|NO_COLOR$|TERM$")
+# What most command lines import. Libraries of extras, such as the client of Kubernetes, are not among them.
+_MODULES: Final = ("toolbox.cli", "fire", "alembic.command", "sqlalchemy.dialects.sqlite")
+_PACKAGES: Final = tuple(
+    f"toolbox.{name}"
+    for name in ("commands", "reports", "orchestration", "matrix", "results", "checks", "metrics", "forges")
+)
+
+
+class Command:
+    """A command line in a fork, with those methods of `subprocess.Popen` that `toolbox.testing` uses."""
+
+    def __init__(self, process: ForkedProcess) -> None:
+        self.pid = process.pid
+        self.stdout: IO[bytes] = process.stdout
+        self.stderr: IO[bytes] = process.stderr
+        self.wait: Callable[..., int] = process.wait
+        self._process = process
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code; None if no method has noticed the end of the process."""
+        return self._process.returncode
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while the process runs."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the process, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class Commands:
+    """Starts command lines. The first one starts the server.
+
+    Args:
+        directory: a private directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._variables: dict[str, str] = {}
+        self._server: ForkServer | None = None
+
+    def start(self, args: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Command | subprocess.Popen[bytes]:
+        """Start a command line in a fork, or as a program if a fork would be different."""
+        if tuple(args[:2]) != _PROGRAM:  # the tests are not those of this checkout
+            return start_program(args, cwd, env)
+        variables = {name: value for name, value in env.items() if _START_VARIABLES.match(name)}
+        with self._lock:
+            if self._server is None:
+                self._variables = variables
+                # Tests look for processes with their directory in the environment, and must not find the server.
+                own = {name: value for name, value in environ.everything().items() if name != MARK}
+                self._server = ForkServer([sys.executable, str(Path(__file__))], {**own, **variables}, self._directory)
+        if variables != self._variables:
+            return start_program(args, cwd, env)
+        return Command(self._server.start({"args": list(args[1:])}, env, cwd.absolute()))
+
+    def close(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            self._server.close()
+
+
+def main() -> None:
+    """Serve until the standard input is closed. The only argument is the descriptor of the listening socket."""
+    listener = fork_server.listener_from_arguments()
+    fork_server.replace_script_folder(str(places.builtin_root()))
+    gc.disable()
+    _preload()
+    gc.freeze()
+    gc.enable()
+    fork = fork_server.serve(listener, 0)
+    if fork is None:
+        os._exit(0)  # quicker than the end of an interpreter with many modules
+    fork.begin(MARK)
+    sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
+    sys.argv = list(fork.message["args"])
+    from toolbox import cli
+
+    sys.exit(cli.main())
+
+
+def _reopened(stream: TextIO) -> TextIO:
+    """Return a stream as Python opens it at its start. The server has opened it for a file, in which one can seek."""
+    assert isinstance(stream, io.TextIOWrapper)
+    binary = open(stream.fileno(), "wb", 0 if stream.write_through else -1, closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(
+        binary, stream.encoding, stream.errors, line_buffering=stream.line_buffering, write_through=stream.write_through
+    )
+
+
+def _preload() -> None:
+    for name in _MODULES:
+        importlib.import_module(name)
+    for package in _PACKAGES:
+        path = importlib.import_module(package).__path__
+        for found in pkgutil.walk_packages(path, f"{package}."):
+            if ".migrations" not in found.name:  # only Alembic can import these
+                importlib.import_module(found.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""A command line in a fork is like one in a new interpreter, for what tests of command lines look at."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import forked_commands
+from toolbox import testing
+from toolbox.testing import Running, Workspace
+
+STATE = '''
+    """Shows the state of its process."""
+    import json, os, signal, sys, time
+
+
+    class State:
+        """Shows the state of its process."""
+
+        def show(self) -> None:
+            """Print the state."""
+            streams = [sys.stdin, sys.stdout, sys.stderr]
+            state = {
+                "argv": sys.argv, "path": sys.path[0], "env": dict(os.environ), "cwd": os.getcwd(),
+                "umask": os.umask(0), "session": os.getsid(0) == os.getpid(), "signals": {
+                    int(each): str(signal.getsignal(each)).partition(" at ")[0] for each in signal.valid_signals()
+                },
+                "files": sorted(os.listdir("/proc/self/fd")),
+                "streams": [[each.encoding, each.errors, each.line_buffering, each.seekable()] for each in streams[1:]],
+                "input": sys.stdin.read(),
+            }
+            print(json.dumps(state))
+
+        def wait(self) -> None:
+            """Print a line, and wait."""
+            print("begun", flush=True)
+            time.sleep(100)
+'''
+
+
+@pytest.fixture
+def state(workspace: Workspace) -> Workspace:
+    """Return a workspace with commands that show the state of their process."""
+    return workspace.write({"commands/state.py": STATE})
+
+
+def test_a_fork_has_the_state_of_a_new_process(state: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = state.run("state", "show", env={"GREETING": "é"})
+    monkeypatch.setattr(testing, "_start", forked_commands.start_program)
+    started = state.run("state", "show", env={"GREETING": "é"})
+    assert forked.json == started.json
+    assert (forked.exit_code, forked.stderr) == (started.exit_code, started.stderr)
+
+
+def test_forks_know_nothing_of_one_another(state: Workspace) -> None:
+    first = state.run("state", "show", env={"ONLY_FIRST": "1"})
+    assert "ONLY_FIRST" in first.json["env"]
+    assert "ONLY_FIRST" not in state.run("state", "show").json["env"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_a_fork(state: Workspace, number: signal.Signals) -> None:
+    with state.start("state", "wait") as running:
+        running.wait_for("begun")
+        running.send(number)
+        assert running.wait().exit_code == {signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+
+
+def test_a_fork_that_takes_too_long_is_killed(state: Workspace) -> None:
+    with state.start("state", "wait") as running:
+        running.wait_for("begun")
+        with pytest.raises(TimeoutError, match="begun"):
+            running.wait(0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(running.pid, 0)
+
+
+def test_other_variables_of_python_need_a_new_interpreter(state: Workspace) -> None:
+    state.write({"early/sitecustomize.py": "import os\nos.environ['EARLY'] = '1'\n"})
+    outcome = state.run("state", "show", env={"PYTHONPATH": str(state.directory / "early")})
+    assert outcome.json["env"]["EARLY"] == "1"
+
+
+def test_another_program_is_started(tmp_path: Path) -> None:
+    with Running([sys.executable, "-c", "print(1)"], tmp_path, dict(os.environ)) as running:
+        assert json.loads(running.wait().stdout) == 1
