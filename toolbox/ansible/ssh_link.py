@@ -39,8 +39,7 @@ def main() -> None:
     """
     listener, sink, source, errors, pid = map(int, sys.argv[1:])
     link = _Link(socket.socket(fileno=listener), sink, os.pidfd_open(pid))
-    for function, descriptor in ((link.keep_errors, errors), (link.receive_until_end, source)):
-        threading.Thread(target=function, args=(os.fdopen(descriptor, "rb"),), daemon=True).start()
+    threading.Thread(target=link.receive_until_end, args=(os.fdopen(source, "rb"), errors), daemon=True).start()
     with suppress(OSError):  # `ssh` has ended
         write(sink, bootstrap.first_line() + bootstrap.program("remote_modules"))
         link.forward()
@@ -68,22 +67,17 @@ class _Link(Relay):
         self.watch(listener.fileno(), self._accept)
         self.watch(_LIFELINE, self.end)
 
-    def keep_errors(self, errors: IO[bytes]) -> None:
-        """Keep the end of what `ssh` and the host print as errors."""
-        while content := os.read(errors.fileno(), CHUNK_BYTES):
-            self._errors = (self._errors + content)[-_KEPT_ERRORS:]
-        self._errors_have_ended.set()
-
-    def receive_until_end(self, source: IO[bytes]) -> None:
+    def receive_until_end(self, source: IO[bytes], errors: int) -> None:
         """Receive frames. At the end, tell the reason to the clients, and end this process."""
+        # If the login shell prints something, this belongs to the output of each module in the ordinary way.
+        if source.read(len(HELLO)) != HELLO or select.select([errors], [], [], 0)[0]:
+            self._kill()
+            os._exit(0)
+        self._start_timer.cancel()
+        threading.Thread(target=self._keep_errors, args=(errors,), daemon=True).start()
         reason = ""
         try:
-            # If the login shell prints something, this belongs to the output of each module in the ordinary way.
-            if source.read(len(HELLO)) == HELLO and not self._errors:
-                self._start_timer.cancel()
-                self.receive(source)
-            else:
-                self._kill()
+            self.receive(source)
         except InvalidFrame as error:
             reason = str(error)
             self._kill()
@@ -100,6 +94,12 @@ class _Link(Relay):
         threading.Event().wait(_END_SECONDS)
         self._kill()
         os._exit(0)
+
+    def _keep_errors(self, errors: int) -> None:
+        """Keep the end of what `ssh` and the host print as errors."""
+        while content := os.read(errors, CHUNK_BYTES):
+            self._errors = (self._errors + content)[-_KEPT_ERRORS:]
+        self._errors_have_ended.set()
 
     def _kill(self) -> None:
         with suppress(OSError):

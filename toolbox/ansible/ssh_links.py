@@ -67,7 +67,7 @@ class Links:
             with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):  # the link has ended
                 connection.connect(str(path))
                 connection.sendall(ssh_link.END)
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """End all links, and wait for their ends."""

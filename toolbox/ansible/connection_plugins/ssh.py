@@ -70,7 +70,7 @@ class Connection(core_plugins.connection_plugin("ssh").Connection):  # type: ign
             raise AnsibleConnectionFailure(
                 f'The connection to "{self.host}" was lost while a module was running: {reason}'
             )
-        if os.waitstatus_to_exitcode(ended.status) == _LOST_STATUS:
+        if os.WIFEXITED(ended.status) and os.WEXITSTATUS(ended.status) == _LOST_STATUS:
             # ansible-core cannot tell this exit status from the end of a connection, and raises its own exception.
             return ordinary(f"/bin/sh -c 'head -c {len(ended.stderr)} >&2; exit {_LOST_STATUS}'", ended.stderr + b"\n")
         return ended.result(ordinary)
