@@ -1,6 +1,7 @@
 """The training workload reads settings, prints lines, writes metrics and returns an exit status."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -125,8 +126,9 @@ def test_the_corpus_path_may_begin_with_a_tilde(train: Train, tmp_path: Path, mo
 
 def test_the_script_runs_from_any_directory(train: Train, workload: Path, tmp_path: Path) -> None:
     train()  # writes the settings and the corpus
-    program = [sys.executable, str(workload / "train.py"), "--settings=settings.json", "--corpus=corpus.txt"]
+    copy = shutil.copytree(workload, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    program = [sys.executable, str(copy / "train.py"), "--settings=settings.json", "--corpus=corpus.txt"]
     ended = subprocess.run([*program, "--output=again"], cwd=tmp_path, check=True, capture_output=True)
     assert ended.stdout.endswith(b"\nFinished training run\n")
     assert (tmp_path / "again" / "train_metrics.json").is_file()
-    assert not (workload / "__pycache__").exists()
+    assert not (copy / "__pycache__").exists()
