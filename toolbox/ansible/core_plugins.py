@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +9,6 @@ from types import ModuleType
 from ansible.plugins import connection
 
 
-@functools.cache
 def connection_plugin(name: str) -> ModuleType:
     """Return the module of a connection plugin of ansible-core.
 

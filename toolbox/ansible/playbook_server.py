@@ -27,10 +27,11 @@ _START_VARIABLES: Final = re.compile(
 )
 _FOLDER: Final = Path(__file__).resolve().parent
 _LOCAL_TEMP: Final = "ANSIBLE_LOCAL_TEMP"
-# Each play of our roles uses these plugins. To load a plugin, ansible-core parses its documentation, which is slow.
+# To load a plugin, ansible-core parses its documentation, which is slow. `ansible-playbook` loads all plugins of these
+# kinds before it reads the playbook.
+_COMPLETE: Final = ("connection_loader", "shell_loader", "become_loader")
+# Each play of our roles uses these plugins.
 _PLUGINS: Final = (
-    ("connection_loader", "local"),
-    ("shell_loader", "sh"),
     ("callback_loader", "default"),
     ("strategy_loader", "linear"),
     ("inventory_loader", "yaml"),
@@ -106,7 +107,6 @@ def _add_plugins() -> None:
     folder = Path(connection.__file__).parent
     if all(loader.connection_loader.find_plugin(name) == str(folder / f"{name}.py") for name in ("local", "ssh")):
         loader.connection_loader.add_directory(str(_FOLDER / "connection_plugins"))
-        loader.fragment_loader.add_directory(str(_FOLDER / "doc_fragments"))
 
 
 def _preload() -> None:
@@ -127,6 +127,8 @@ def _preload() -> None:
     _collection_finder._meta_yml_to_dict = parse_once  # noqa: SLF001
     runtime = Path(config.__file__).with_name("ansible_builtin_runtime.yml")
     parse_once(runtime.read_bytes(), ("ansible.builtin", "runtime.yml"))
+    for loader_name in _COMPLETE:
+        list(getattr(loader, loader_name).all(class_only=True))
     for loader_name, plugin in _PLUGINS:
         getattr(loader, loader_name).get(plugin, class_only=True)
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from toolbox.ansible import core_plugins, warm_modules
 
-DOCUMENTATION = """
-name: local
-short_description: execute on controller
-description: The plugin `local` of ansible-core, with a running interpreter for modules.
-author: Topgallant
-extends_documentation_fragment: [connection_pipelining, topgallant_local]
-"""
+_CORE = core_plugins.connection_plugin("local")
+DOCUMENTATION = _CORE.DOCUMENTATION  # Ansible reads the options of the plugin from it
 
 
-class Connection(core_plugins.connection_plugin("local").Connection):  # type: ignore[misc]  # known at run time
+class Connection(_CORE.Connection):  # type: ignore[misc,name-defined]  # known at run time
     """A connection to this machine."""
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:

@@ -13,17 +13,12 @@ from ansible.errors import AnsibleConnectionFailure
 from toolbox.ansible import core_plugins, ssh_links
 from toolbox.ansible.warm_modules import Ended
 
-DOCUMENTATION = """
-name: ssh
-short_description: connect via SSH client binary
-description: The plugin `ssh` of ansible-core, with a running interpreter for modules.
-author: Topgallant
-extends_documentation_fragment: [topgallant_ssh, connection_pipelining]
-"""
+_CORE = core_plugins.connection_plugin("ssh")
+DOCUMENTATION = _CORE.DOCUMENTATION  # Ansible reads the options of the plugin from it
 _LOST_STATUS = 255  # of `ssh`
 
 
-class Connection(core_plugins.connection_plugin("ssh").Connection):  # type: ignore[misc]  # known at run time
+class Connection(_CORE.Connection):  # type: ignore[misc,name-defined]  # known at run time
     """A connection to an SSH host."""
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:

@@ -1,1 +1,0 @@
-"""Documentation fragments of Ansible. Each file except this one is a fragment."""
