@@ -66,3 +66,13 @@ def test_a_setting_of_ansible_that_changed_takes_the_ordinary_path(workspace: Wo
     assert outcome.exit_code == 0, str(outcome)
     assert outcome.stdout.count(SERVER) == 1
     assert f"{WARNING}ANSIBLE_FORKS changed after Topgallant was started" in outcome.stderr
+
+
+def test_each_play_warns_of_a_plugin_of_the_user_that_cannot_be_loaded(workspace: Workspace) -> None:
+    workspace.write({**FILES, "plugins/broken.py": "import missing_here\n"})
+    env = {"ANSIBLE_CONNECTION_PLUGINS": str(workspace.directory / "plugins")}
+    outcome = workspace.run("project", "run", "parents", env=env)
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.stdout.count(SERVER) == 2
+    logs = [log.read_text() for log in workspace.directory.glob("artifacts/**/_ansible.log")]
+    assert [log.count("cannot load: No module named 'missing_here'") for log in logs] == [1, 1]

@@ -127,8 +127,12 @@ def _preload() -> None:
     _collection_finder._meta_yml_to_dict = parse_once  # noqa: SLF001
     runtime = Path(config.__file__).with_name("ansible_builtin_runtime.yml")
     parse_once(runtime.read_bytes(), ("ansible.builtin", "runtime.yml"))
+    known = (Path(config.__file__).parents[1], _FOLDER)
     for loader_name in _COMPLETE:
-        list(getattr(loader, loader_name).all(class_only=True))
+        plugins = getattr(loader, loader_name)
+        # A plugin of the user may print a warning, which would be missing in the plays.
+        if all(any(Path(path).is_relative_to(folder) for folder in known) for path in plugins.all(path_only=True)):
+            list(plugins.all(class_only=True))
     for loader_name, plugin in _PLUGINS:
         getattr(loader, loader_name).get(plugin, class_only=True)
 
