@@ -29,7 +29,7 @@ _FOLDER: Final = Path(__file__).resolve().parent
 _LOCAL_TEMP: Final = "ANSIBLE_LOCAL_TEMP"
 # To load a plugin, ansible-core parses its documentation, which is slow. `ansible-playbook` loads all plugins of these
 # kinds before it reads the playbook.
-_COMPLETE: Final = ("connection_loader", "shell_loader", "become_loader")
+_PLUGIN_KINDS: Final = ("connection_loader", "shell_loader", "become_loader")
 # Each play of our roles uses these plugins.
 _PLUGINS: Final = (
     ("callback_loader", "default"),
@@ -128,7 +128,7 @@ def _preload() -> None:
     runtime = Path(config.__file__).with_name("ansible_builtin_runtime.yml")
     parse_once(runtime.read_bytes(), ("ansible.builtin", "runtime.yml"))
     known = (Path(config.__file__).parents[1], _FOLDER)
-    for loader_name in _COMPLETE:
+    for loader_name in _PLUGIN_KINDS:
         plugins = getattr(loader, loader_name)
         # A plugin of the user may print a warning, which would be missing in the plays.
         if all(any(Path(path).is_relative_to(folder) for folder in known) for path in plugins.all(path_only=True)):
