@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import Connection, Table, insert, text
 
 from tests.servers import postgres
 from toolbox.reports.site import dashboard
@@ -55,7 +55,7 @@ def _fill_project(connection: Connection, number: int, runs: int, generator: np.
     cells = [{"model": f"m{index // 5}", "batch": str(2 ** (index % 5))} for index in range(CELLS)]
     _insert(
         connection,
-        tables.Cell,
+        tables.CELLS,
         (
             {
                 "id": first_cell + index,
@@ -68,20 +68,20 @@ def _fill_project(connection: Connection, number: int, runs: int, generator: np.
             for index, labels in enumerate(cells)
         ),
     )
-    _insert(connection, tables.Run, (_run(name, first_run + index, index) for index in range(runs)))
+    _insert(connection, tables.RUNS, (_run(name, first_run + index, index) for index in range(runs)))
     _insert(
         connection,
-        tables.Result,
+        tables.RESULTS,
         (_result(first_run + run, first_cell + cell, runs) for run in range(runs) for cell in range(CELLS)),
     )
     for cell in range(CELLS):
         for metric in range(METRICS):
             series = (first_cell + cell - 1) * METRICS + metric + 1
             row = {"id": series, "cell_id": first_cell + cell, "metric": f"metric_{metric}", "unit": "s"}
-            _insert(connection, tables.Series, [{**row, "direction": "lower"}])
+            _insert(connection, tables.SERIES, [{**row, "direction": "lower"}])
             values = 10 + 0.1 * generator.standard_normal(runs)
             values[runs // 2 :] += 0.5 if series % 4 == 0 else 0
-            _insert(connection, tables.Sample, (_sample(series, first_run + run, values[run]) for run in range(runs)))
+            _insert(connection, tables.SAMPLES, (_sample(series, first_run + run, values[run]) for run in range(runs)))
 
 
 def _run(project: str, identity: int, number: int) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _sample(series: int, run: int, value: float) -> dict[str, Any]:
     return {"series_id": series, "run_id": run, "value": float(value), "fault": "", "accepted": True, "noisy": False}
 
 
-def _insert(connection: Connection, table: type[tables.Base], rows: Any) -> None:
+def _insert(connection: Connection, table: Table, rows: Any) -> None:
     left = iter(rows)
     while batch := list(islice(left, BATCH)):
         connection.execute(insert(table), batch)

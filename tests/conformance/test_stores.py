@@ -77,13 +77,13 @@ def count(store: Store) -> dict[str, int]:
     with store.reading() as connection:
         return {
             name: connection.scalar(select(func.count()).select_from(table)) or 0
-            for name, table in tables.Base.metadata.tables.items()
+            for name, table in tables.METADATA.tables.items()
         }
 
 
 def test_the_migrations_create_the_declared_tables(store: Store) -> None:
     with store.reading() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), tables.Base.metadata) == []
+        assert compare_metadata(MigrationContext.configure(connection), tables.METADATA) == []
 
 
 def test_a_run_is_recorded_with_all_its_data(store: Store, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_run_is_recorded_with_all_its_data(store: Store, tmp_path: Path) -> No
     recording.record(store, directory)
     with store.reading() as connection:
         (row,) = queries.results(connection, Filter())
-        assert connection.execute(select(tables.Check.message, tables.Check.line)).all() == [("fine", 3)]
+        assert connection.execute(select(tables.CHECKS.c.message, tables.CHECKS.c.line)).all() == [("fine", 3)]
     assert (row.run.started, row.run.revision, row.run.presets) == (START, "a" * 40, ["nightly"])
     assert (row.run.host, row.run.directory, row.run.verdict) == ("ci-1", str(directory), "passed")
     assert (row.cell, row.name, row.labels) == (identity(SMALL), SMALL, {"model": "small", "batch": "8"})
@@ -265,8 +265,8 @@ def test_a_metric_that_was_out_of_range_in_one_attempt_only_is_noisy(store: Stor
     attempts = [replace(FAILED, cause=Cause.REGRESSION, checks=[SLOW]), Tried(metrics={"time": 1.0, "loss": 1.0})]
     recording.record(store, past(cells={SMALL: attempts}).write(tmp_path))
     with store.reading() as connection:
-        query = select(tables.Series.metric).join(tables.Sample, tables.Sample.series_id == tables.Series.id)
-        assert connection.scalars(query.where(tables.Sample.noisy)).all() == ["time"]
+        query = select(tables.SERIES.c.metric).join(tables.SAMPLES, tables.SAMPLES.c.series_id == tables.SERIES.c.id)
+        assert connection.scalars(query.where(tables.SAMPLES.c.noisy)).all() == ["time"]
 
 
 ALL = Filter()

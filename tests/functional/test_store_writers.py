@@ -26,7 +26,7 @@ TIMEOUT_SECONDS: Final = 120.0
 WRITER: Final = """
 import sys, time
 from pathlib import Path
-from toolbox.results import recording
+from toolbox.results import recording, tables
 from toolbox.results.store import Store
 
 store, go, middle, *runs = map(Path, sys.argv[1:])
@@ -72,8 +72,8 @@ def _writer(store: Path, go: Path, middle: Path, runs: list[Path]) -> subprocess
 
 def _counts(store: Path) -> dict[str, int]:
     with Store(str(store)) as opened, opened.reading() as connection:
-        every = (tables.Run, tables.Cell, tables.Result, tables.Attempt, tables.Series, tables.Sample)
-        return {table.__tablename__: connection.scalar(select(func.count()).select_from(table)) or 0 for table in every}
+        every = (tables.RUNS, tables.CELLS, tables.RESULTS, tables.ATTEMPTS, tables.SERIES, tables.SAMPLES)
+        return {table.name: connection.scalar(select(func.count()).select_from(table)) or 0 for table in every}
 
 
 def _expected(runs: int) -> dict[str, int]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, Table, delete, func, select
 
 from toolbox.model.cases import CaseOutcome, CaseResult
-from toolbox.results import tables
+from toolbox.results.tables import CASE_COUNTS, CASE_RESULTS, CASES
 from toolbox.runs import step_cases
 from toolbox.runs.run_state import RunState, StepState
 from toolbox.runs.step_cases import StepCases
@@ -28,7 +28,7 @@ _FEW: Final = 500  # ids in one statement
 _HARMLESS: Final = (CaseOutcome.PASSED, CaseOutcome.SKIPPED)
 _MOST_TEXTS: Final = 100  # test cases of a result whose whole text is stored
 _Key = tuple[int, str, str]  # the id of the row of the cell, the suite and the name
-Insert = Callable[[type[tables.Base], Sequence[Mapping[str, Any]]], None]
+Insert = Callable[[Table, Sequence[Mapping[str, Any]]], None]
 
 
 def write(
@@ -49,10 +49,10 @@ def write(
         if step.step in results and (cases := _cases(run.directory, step, run)) is not None:
             result_id, cell_id = results[step.step]
             counts = [{"result_id": result_id, "outcome": each, "number": cases.counts[each]} for each in cases.counts]
-            insert(tables.CaseCount, [row for row in counts if row["number"]])
+            insert(CASE_COUNTS, [row for row in counts if row["number"]])
             keyed = {(cell_id, fit(case.suite), fit(case.name)): case for case in cases.cases}
             ids = _ids(connection, insert, cell_id, keyed)
-            insert(tables.CaseResult, list(_rows(result_id, ids, keyed)))
+            insert(CASE_RESULTS, list(_rows(result_id, ids, keyed)))
             if len(ids) > MOST_NAMES:
                 _remove_oldest(connection, step.name, cell_id, len(ids) - MOST_NAMES, {ids[key] for key in keyed})
 
@@ -77,13 +77,12 @@ def _rows(result_id: int, ids: Mapping[_Key, int], keyed: Mapping[_Key, CaseResu
 
 def _ids(connection: Connection, insert: Insert, cell_id: int, keyed: Mapping[_Key, CaseResult]) -> dict[_Key, int]:
     """Return the ids of the rows of the test cases of a cell. Insert missing test cases."""
-    case = tables.Case
-    query = select(case.cell_id, case.suite, case.name, case.id).where(case.cell_id == cell_id)
+    query = select(CASES).where(CASES.c.cell_id == cell_id)
     stored = {(row.cell_id, row.suite, row.name): row.id for row in connection.execute(query)}
     missing = [key for key in keyed if key not in stored]
     if not missing:
         return stored
-    insert(case, [{"cell_id": cell, "suite": suite, "name": name} for cell, suite, name in missing])
+    insert(CASES, [{"cell_id": cell, "suite": suite, "name": name} for cell, suite, name in missing])
     return {(row.cell_id, row.suite, row.name): row.id for row in connection.execute(query)}
 
 
@@ -95,16 +94,16 @@ def _remove_oldest(connection: Connection, name: str, cell_id: int, excess: int,
         excess: how many test cases are too many.
         latest: the ids of the rows of the test cases of the latest run, which stay.
     """
-    case, result = tables.Case, tables.CaseResult
-    failures = func.count().filter(result.outcome.not_in(_HARMLESS))
-    query = select(case.id).outerjoin(result, result.case_id == case.id).where(case.cell_id == cell_id)
-    query = query.group_by(case.id).having(failures == 0).order_by(func.max(result.result_id).nulls_first())
+    failures = func.count().filter(CASE_RESULTS.c.outcome.not_in(_HARMLESS))
+    query = select(CASES.c.id).outerjoin(CASE_RESULTS, CASE_RESULTS.c.case_id == CASES.c.id)
+    query = query.where(CASES.c.cell_id == cell_id).group_by(CASES.c.id).having(failures == 0)
+    query = query.order_by(func.max(CASE_RESULTS.c.result_id).nulls_first())
     oldest = [identity for identity in connection.scalars(query) if identity not in latest]
     removed = oldest[: excess + MOST_NAMES // _SPARE]
     for begin in range(0, len(removed), _FEW):
         some = removed[begin : begin + _FEW]
-        connection.execute(delete(result).where(result.case_id.in_(some)))
-        connection.execute(delete(case).where(case.id.in_(some)))
+        connection.execute(delete(CASE_RESULTS).where(CASE_RESULTS.c.case_id.in_(some)))
+        connection.execute(delete(CASES).where(CASES.c.id.in_(some)))
     if removed:
         log.warning(
             "%s has more than %s different test cases: the store forgets %s that no run has for the longest time and "

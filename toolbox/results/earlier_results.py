@@ -19,7 +19,6 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Integer, column, or_, select, values
-from sqlalchemy.orm import aliased
 
 from toolbox.model.cases import FAIL_ON
 from toolbox.model.events import StepKind
@@ -32,7 +31,7 @@ from toolbox.results.since_last_run import (
     change_of_test,
     is_known_failure,
 )
-from toolbox.results.tables import Case, CaseCount, CaseResult, Cell, Result, Run
+from toolbox.results.tables import CASE_COUNTS, CASE_RESULTS, CASES, CELLS, RESULTS, RUNS
 
 _EXECUTED: Final = UNEXPECTED | {Verdict.PASSED, Verdict.XFAILED}
 _MOST_RUNS: Final = 1000  # the number of comparable runs that are searched for earlier results
@@ -75,7 +74,7 @@ def comparable(connection: Connection, row: int) -> list[EarlierRun]:
     Args:
         row: the id of the row of the run.
     """
-    run = connection.execute(select(Run).where(Run.id == row)).one()
+    run = connection.execute(select(RUNS).where(RUNS.c.id == row)).one()
     return list(itertools.islice(_comparable(connection, run), _MOST_RUNS))
 
 
@@ -85,15 +84,15 @@ def between(connection: Connection, before: EarlierRun, after: int) -> SinceLast
     Args:
         after: the id of the row of the later run.
     """
-    query = select(Cell.cell).join(Result, Result.cell_id == Cell.id)
-    cells = set(connection.scalars(query.where(Result.run_id == after, Result.kind == StepKind.CELL)))
+    query = select(CELLS.c.cell).join(RESULTS, RESULTS.c.cell_id == CELLS.c.id)
+    cells = set(connection.scalars(query.where(RESULTS.c.run_id == after, RESULTS.c.kind == StepKind.CELL)))
     return _compared(connection, after, [before], cells)
 
 
 def _compared(
     connection: Connection, row: int, runs: Sequence[EarlierRun], planned: Collection[str] | None
 ) -> SinceLastRun | None:
-    now = {result.cell_id: result for result in _results(connection, Result.run_id == row)}
+    now = {result.cell_id: result for result in _results(connection, RESULTS.c.run_id == row)}
     before = _latest(connection, now, row, runs)
     by_id = {run.id: run for run in runs}
     gone = _gone(connection, runs[0].id, planned) if runs and planned is not None else None
@@ -116,19 +115,19 @@ def _compared(
 
 def _comparable(connection: Connection, run: Any) -> Iterator[EarlierRun]:
     """Yield the comparable runs before a run, the newest first."""
-    query = select(Run.id, Run.run, Run.started, Run.presets)
-    is_earlier = or_(Run.started < run.started, (Run.started == run.started) & (Run.id < run.id))
-    query = query.where(Run.project == run.project, Run.baseline.is_(True), is_earlier)
-    for row in connection.execute(query.order_by(Run.started.desc(), Run.id.desc())):
+    query = select(RUNS.c.id, RUNS.c.run, RUNS.c.started, RUNS.c.presets)
+    is_earlier = or_(RUNS.c.started < run.started, (RUNS.c.started == run.started) & (RUNS.c.id < run.id))
+    query = query.where(RUNS.c.project == run.project, RUNS.c.baseline.is_(True), is_earlier)
+    for row in connection.execute(query.order_by(RUNS.c.started.desc(), RUNS.c.id.desc())):
         if set(row.presets) == set(run.presets):
             yield EarlierRun(row.id, row.run, row.started)
 
 
 def _results(connection: Connection, *conditions: ColumnElement[bool]) -> Iterator[_CellResult]:
     """Yield the results of cells that were executed and have a verdict."""
-    query = select(Result.id, Result.cell_id, Result.run_id, Result.verdict, Result.cause)
-    is_executed = Result.verdict.in_(_EXECUTED) & (Result.reused_from == "")
-    for row in connection.execute(query.where(Result.kind == StepKind.CELL, is_executed, *conditions)):
+    query = select(RESULTS.c.id, RESULTS.c.cell_id, RESULTS.c.run_id, RESULTS.c.verdict, RESULTS.c.cause)
+    is_executed = RESULTS.c.verdict.in_(_EXECUTED) & (RESULTS.c.reused_from == "")
+    for row in connection.execute(query.where(RESULTS.c.kind == StepKind.CELL, is_executed, *conditions)):
         yield _CellResult(row.id, row.cell_id, row.run_id, str(row.verdict), row.cause)
 
 
@@ -143,7 +142,7 @@ def _latest(
         if not missing:
             break
         for some in _chunks(sorted(missing)):
-            for result in _results(connection, Result.run_id.in_(batch), Result.cell_id.in_(some)):
+            for result in _results(connection, RESULTS.c.run_id.in_(batch), RESULTS.c.cell_id.in_(some)):
                 known = latest.get(result.cell_id)
                 if known is None or order[result.run_id] < order[known.run_id]:
                     latest[result.cell_id] = result
@@ -153,15 +152,15 @@ def _latest(
 
 def _with_other_results(connection: Connection, cells: Collection[int], row: int) -> Iterator[int]:
     """Yield the cells that have results in other runs. New cells need not be searched."""
-    other = select(Result.id).where(Result.cell_id == Cell.id, Result.run_id != row).exists()
+    other = select(RESULTS.c.id).where(RESULTS.c.cell_id == CELLS.c.id, RESULTS.c.run_id != row).exists()
     for some in _chunks(sorted(cells)):
-        yield from connection.scalars(select(Cell.id).where(Cell.id.in_(some), other))
+        yield from connection.scalars(select(CELLS.c.id).where(CELLS.c.id.in_(some), other))
 
 
 def _gone(connection: Connection, row: int, planned: Collection[str]) -> int:
     """Return the number of cells of a run that are no longer planned."""
-    query = select(Cell.cell).join(Result, Result.cell_id == Cell.id)
-    cells = connection.scalars(query.where(Result.run_id == row, Result.kind == StepKind.CELL))
+    query = select(CELLS.c.cell).join(RESULTS, RESULTS.c.cell_id == CELLS.c.id)
+    cells = connection.scalars(query.where(RESULTS.c.run_id == row, RESULTS.c.kind == StepKind.CELL))
     return len(set(cells) - set(planned))
 
 
@@ -169,7 +168,7 @@ def _names(connection: Connection, cells: Iterable[int]) -> dict[int, tuple[str,
     """Return the id and the name of each cell, by the id of its row."""
     names = {}
     for some in _chunks(sorted(cells)):
-        for row in connection.execute(select(Cell.id, Cell.cell, Cell.name).where(Cell.id.in_(some))):
+        for row in connection.execute(select(CELLS.c.id, CELLS.c.cell, CELLS.c.name).where(CELLS.c.id.in_(some))):
             names[row.id] = (row.cell, row.name)
     return names
 
@@ -226,8 +225,8 @@ def _with_failures(connection: Connection, results: Iterable[int]) -> set[int]:
     """Return the results that have failed test cases."""
     failing: set[int] = set()
     for some in _chunks(sorted(results)):
-        has_failed = CaseCount.result_id.in_(some) & CaseCount.outcome.in_(FAIL_ON) & (CaseCount.number > 0)
-        failing |= set(connection.scalars(select(CaseCount.result_id).where(has_failed)))
+        has_failed = CASE_COUNTS.c.result_id.in_(some) & CASE_COUNTS.c.outcome.in_(FAIL_ON) & (CASE_COUNTS.c.number > 0)
+        failing |= set(connection.scalars(select(CASE_COUNTS.c.result_id).where(has_failed)))
     return failing
 
 
@@ -237,16 +236,16 @@ def _outcomes(connection: Connection, results: Sequence[tuple[int, int]]) -> Ite
     Args:
         results: the ids of the later and the earlier result of each cell.
     """
-    later, earlier = aliased(CaseResult), aliased(CaseResult)
+    later, earlier = CASE_RESULTS.alias(), CASE_RESULTS.alias()
     for some in _chunks(results):
         # The database joins the pairs one by one. With two lists of ids, it would search one list for each test case.
         pairs = values(column("later", Integer), column("earlier", Integer), name="pairs").data(list(some)).cte()
-        columns = (Case.cell_id, Case.suite, Case.name, later.message)
-        query = select(*columns, earlier.outcome.label("before"), later.outcome.label("after")).select_from(pairs)
-        query = query.join(later, later.result_id == pairs.c.later)
-        query = query.join(earlier, (earlier.result_id == pairs.c.earlier) & (earlier.case_id == later.case_id))
-        query = query.join(Case, Case.id == later.case_id)
-        yield from connection.execute(query.where(or_(later.outcome.in_(FAIL_ON), earlier.outcome.in_(FAIL_ON))))
+        columns = (CASES.c.cell_id, CASES.c.suite, CASES.c.name, later.c.message)
+        query = select(*columns, earlier.c.outcome.label("before"), later.c.outcome.label("after")).select_from(pairs)
+        query = query.join(later, later.c.result_id == pairs.c.later)
+        query = query.join(earlier, (earlier.c.result_id == pairs.c.earlier) & (earlier.c.case_id == later.c.case_id))
+        query = query.join(CASES, CASES.c.id == later.c.case_id)
+        yield from connection.execute(query.where(or_(later.c.outcome.in_(FAIL_ON), earlier.c.outcome.in_(FAIL_ON))))
 
 
 def _chunks(ids: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

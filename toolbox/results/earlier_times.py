@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from toolbox.model.verdicts import Verdict
 from toolbox.results.records import EarlierTime
-from toolbox.results.tables import Attempt, Cell, Result, Run
+from toolbox.results.tables import ATTEMPTS, CELLS, RESULTS, RUNS
 
 _LATELY: Final = timedelta(days=90)
 _MOST_RUNS: Final = 20
@@ -25,16 +25,16 @@ def read(connection: Connection, project: str, *, now: datetime) -> Mapping[tupl
     Returns:
         The times, by the id of the cell and the name of the target.
     """
-    seconds = func.coalesce(Attempt.charged_seconds, Attempt.seconds)
+    seconds = func.coalesce(ATTEMPTS.c.charged_seconds, ATTEMPTS.c.seconds)
     query = (
-        select(Cell.cell, Attempt.target, func.sum(seconds), func.count(), func.count(seconds))
-        .select_from(Attempt)
-        .join(Result, Result.id == Attempt.result_id)
-        .join(Cell, Cell.id == Result.cell_id)
-        .join(Run, Run.id == Result.run_id)
-        .where(Run.project == project, Run.started >= now - _LATELY, Result.verdict.in_(_TELLING))
-        .group_by(Result.id, Cell.cell, Attempt.target, Run.started)
-        .order_by(Run.started.desc())
+        select(CELLS.c.cell, ATTEMPTS.c.target, func.sum(seconds), func.count(), func.count(seconds))
+        .select_from(ATTEMPTS)
+        .join(RESULTS, RESULTS.c.id == ATTEMPTS.c.result_id)
+        .join(CELLS, CELLS.c.id == RESULTS.c.cell_id)
+        .join(RUNS, RUNS.c.id == RESULTS.c.run_id)
+        .where(RUNS.c.project == project, RUNS.c.started >= now - _LATELY, RESULTS.c.verdict.in_(_TELLING))
+        .group_by(RESULTS.c.id, CELLS.c.cell, ATTEMPTS.c.target, RUNS.c.started)
+        .order_by(RUNS.c.started.desc())
     )
     times: dict[tuple[str, str], list[float]] = {}
     for cell, target, total, attempts, timed in connection.execute(query):

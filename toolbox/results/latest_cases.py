@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from toolbox.model.cases import FAIL_ON, CaseOutcome
 from toolbox.results.records import CaseRow, ResultRow
-from toolbox.results.tables import Case, CaseCount, CaseResult
+from toolbox.results.tables import CASE_COUNTS, CASE_RESULTS, CASES
 
 MOST: Final = 20  # failures of a cell, and test cases of a cell that became slower
 EARLIER: Final = 10  # earlier results whose median is the usual time of a test case
@@ -55,8 +55,8 @@ def read(connection: Connection, results: Iterable[Sequence[ResultRow]]) -> dict
     counts: dict[int, dict[CaseOutcome, int]] = defaultdict(dict)
     ids = list(of_cells)
     for begin in range(0, len(ids), _FEW):
-        some = CaseCount.result_id.in_(ids[begin : begin + _FEW])
-        query = select(CaseCount).where(some).order_by(CaseCount.outcome)
+        some = CASE_COUNTS.c.result_id.in_(ids[begin : begin + _FEW])
+        query = select(CASE_COUNTS).where(some).order_by(CASE_COUNTS.c.outcome)
         for row in connection.execute(query):
             counts[row.result_id][CaseOutcome(row.outcome)] = row.number
     return {of_cells[key][0].cell: _of_cell(connection, of_cells[key], counts[key]) for key in counts}
@@ -64,20 +64,20 @@ def read(connection: Connection, results: Iterable[Sequence[ResultRow]]) -> dict
 
 def _of_cell(connection: Connection, rows: Sequence[ResultRow], counts: Mapping[CaseOutcome, int]) -> LatestCases:
     latest = rows[0]
-    failed = CaseResult.outcome.in_(FAIL_ON)
-    failures = list(_cases(connection, latest, failed, CaseResult.outcome, CaseResult.case_id, limit=MOST))
+    failed = CASE_RESULTS.c.outcome.in_(FAIL_ON)
+    failures = list(_cases(connection, latest, failed, CASE_RESULTS.c.outcome, CASE_RESULTS.c.case_id, limit=MOST))
     return LatestCases(latest, counts, [case for _, case in failures], _slower(connection, rows))
 
 
 def _slower(connection: Connection, rows: Sequence[ResultRow]) -> list[tuple[CaseRow, float]]:
-    passed = (CaseResult.outcome == CaseOutcome.PASSED) & (CaseResult.seconds > SECONDS)
-    slowest = dict(_cases(connection, rows[0], passed, CaseResult.seconds.desc(), limit=_MOST_TIMED))
+    passed = (CASE_RESULTS.c.outcome == CaseOutcome.PASSED) & (CASE_RESULTS.c.seconds > SECONDS)
+    slowest = dict(_cases(connection, rows[0], passed, CASE_RESULTS.c.seconds.desc(), limit=_MOST_TIMED))
     earlier: dict[int, list[float]] = defaultdict(list)
-    query = select(CaseResult.case_id, CaseResult.seconds).where(
-        CaseResult.result_id.in_([row.id for row in rows[1 : EARLIER + 1]]),
-        CaseResult.case_id.in_(slowest),
-        CaseResult.outcome == CaseOutcome.PASSED,
-        CaseResult.seconds.is_not(None),
+    query = select(CASE_RESULTS.c.case_id, CASE_RESULTS.c.seconds).where(
+        CASE_RESULTS.c.result_id.in_([row.id for row in rows[1 : EARLIER + 1]]),
+        CASE_RESULTS.c.case_id.in_(slowest),
+        CASE_RESULTS.c.outcome == CaseOutcome.PASSED,
+        CASE_RESULTS.c.seconds.is_not(None),
     )
     for row in connection.execute(query):
         earlier[row.case_id].append(row.seconds)
@@ -95,8 +95,15 @@ def _cases(
 ) -> Iterator[tuple[int, CaseRow]]:
     """Yield the ids of test cases of a result, and the test cases."""
     query = select(
-        CaseResult.case_id, Case.suite, Case.name, CaseResult.outcome, CaseResult.seconds, CaseResult.message
+        CASE_RESULTS.c.case_id,
+        CASES.c.suite,
+        CASES.c.name,
+        CASE_RESULTS.c.outcome,
+        CASE_RESULTS.c.seconds,
+        CASE_RESULTS.c.message,
     )
-    query = query.join(Case, Case.id == CaseResult.case_id).where(CaseResult.result_id == result.id, condition)
+    query = query.join(CASES, CASES.c.id == CASE_RESULTS.c.case_id).where(
+        CASE_RESULTS.c.result_id == result.id, condition
+    )
     for row in connection.execute(query.order_by(*order).limit(limit)):
         yield row.case_id, CaseRow(result, row.suite, row.name, row.outcome, row.seconds, row.message, "")

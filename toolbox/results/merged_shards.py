@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
-from toolbox.results import tables
+from toolbox.results.tables import MERGED_SHARDS, RUNS
 from toolbox.runs.run_state import RunState
 
 _Part = tuple[str, datetime]  # the name and the start of a run that was executed
@@ -33,10 +33,10 @@ def replace(connection: Connection, run: RunState, delete_run: Callable[[Connect
 
 def write(connection: Connection, run_id: int, run: RunState) -> None:
     """Write the shards of a run. Those of an earlier recording are replaced."""
-    connection.execute(delete(tables.MergedShard).where(tables.MergedShard.run_id == run_id))
+    connection.execute(delete(MERGED_SHARDS).where(MERGED_SHARDS.c.run_id == run_id))
     if run.shards and (parts := _parts(run)):
         rows = [{"run_id": run_id, "run": name, "started": started} for name, started in parts]
-        connection.execute(insert(tables.MergedShard), rows)
+        connection.execute(insert(MERGED_SHARDS), rows)
 
 
 def _parts(run: RunState) -> list[_Part]:
@@ -56,14 +56,14 @@ def _parts(run: RunState) -> list[_Part]:
 
 def _overlapping(connection: Connection, run: RunState) -> list[Row[Any]]:
     """Return the rows of the other runs of the project that have a part in common with a run."""
-    parts, row, shard = _parts(run), tables.Run, tables.MergedShard
+    parts = _parts(run)
     names = [name for name, _ in parts]
-    of_project = select(row.id, row.run, row.started, row.updated).where(row.project == run.project)
-    plain = connection.execute(of_project.where(row.run.in_(names))).all()
+    of_project = select(RUNS.c.id, RUNS.c.run, RUNS.c.started, RUNS.c.updated).where(RUNS.c.project == run.project)
+    plain = connection.execute(of_project.where(RUNS.c.run.in_(names))).all()
     merged = connection.execute(
-        select(row.id, row.run, shard.started, row.updated, shard.run.label("part"))
-        .join(shard, shard.run_id == row.id)
-        .where(row.project == run.project, shard.run.in_(names))
+        select(RUNS.c.id, RUNS.c.run, MERGED_SHARDS.c.started, RUNS.c.updated, MERGED_SHARDS.c.run.label("part"))
+        .join(MERGED_SHARDS, MERGED_SHARDS.c.run_id == RUNS.c.id)
+        .where(RUNS.c.project == run.project, MERGED_SHARDS.c.run.in_(names))
     ).all()
     found: dict[int, Any] = {each.id: each for each in plain if run.shards and (each.run, each.started) in parts}
     found |= {each.id: each for each in merged if (each.part, each.started) in parts}

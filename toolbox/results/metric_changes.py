@@ -22,7 +22,7 @@ from toolbox.results.earlier_results import EarlierRun
 from toolbox.results.queries import Filter
 from toolbox.results.segmentation import SHORTEST
 from toolbox.results.series import Series
-from toolbox.results.tables import Run
+from toolbox.results.tables import RUNS
 
 MOST_RUNS: Final = 60
 """The number of latest runs of the baseline whose values are read."""
@@ -57,7 +57,7 @@ def of(
         runs: the comparable runs of the baseline, the newest first.
         bounds: the bounds in force, by the id of the cell and the metric.
     """
-    run: Any = connection.execute(select(Run.project, Run.started).where(Run.id == row)).one()
+    run: Any = connection.execute(select(RUNS.c.project, RUNS.c.started).where(RUNS.c.id == row)).one()
     now = {_key(each): each for each in queries.series(connection, Filter(run.project, run=row))}
     before = _before(connection, run, runs[:MOST_RUNS], now) if now and runs else {}
     earlier = {key: _history(whole) for key, whole in before.items() if _is_unusual(now[key], whole)}

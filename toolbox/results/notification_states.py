@@ -15,7 +15,7 @@ from sqlalchemy import insert, select, update
 
 from toolbox.model.notifications import NotificationKind, Series
 from toolbox.results.store import Store
-from toolbox.results.tables import NotificationState
+from toolbox.results.tables import NOTIFICATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ def begin(
         started: the start of the run. If the store knows a later run of the series, nothing is due.
         seconds: the time for the delivery. Until then, no other process delivers a message; see `end`.
     """
-    state, now = NotificationState, datetime.now(UTC)
+    now = datetime.now(UTC)
     key = {"project": series.project, "presets": ",".join(series.presets), "job": series.job, "receiver": receiver}
     with store.writing() as connection:
-        query = select(state.__table__).where(*(getattr(state, name) == value for name, value in key.items()))
+        query = select(NOTIFICATIONS).where(*(NOTIFICATIONS.c[name] == value for name, value in key.items()))
         row = connection.execute(query).one_or_none()
         if row is None:
             first = {**key, "announced": NotificationKind.RECOVERY, "announced_run": "", "latest_start": started}
-            connection.execute(insert(state).values(**first))
+            connection.execute(insert(NOTIFICATIONS).values(**first))
             row = connection.execute(query).one()
         if row.latest_start > started:
             return None
@@ -57,7 +57,7 @@ def begin(
         values: dict[str, Any] = {"latest_start": started}
         if is_due:
             values["delivering_until"] = now + timedelta(seconds=seconds)
-        connection.execute(update(state).where(state.id == row.id).values(**values))
+        connection.execute(update(NOTIFICATIONS).where(NOTIFICATIONS.c.id == row.id).values(**values))
     return Due(row.id, row.announced_run) if is_due else None
 
 
@@ -72,4 +72,4 @@ def end(store: Store, due: Due, delivered: NotificationKind | None, run: str) ->
     if delivered is not None:
         values |= {"announced": delivered, "announced_run": run}
     with store.writing() as connection:
-        connection.execute(update(NotificationState).where(NotificationState.id == due.row).values(**values))
+        connection.execute(update(NOTIFICATIONS).where(NOTIFICATIONS.c.id == due.row).values(**values))

@@ -22,8 +22,18 @@ from toolbox.results.cost import Kind
 from toolbox.results.flakiness import Flakiness
 from toolbox.results.records import AttemptRow, CaseRow, ResultRow, RunRow, Spending
 from toolbox.results.series import RunReference, Series
-from toolbox.results.tables import Attempt, Case, CaseCount, CaseResult, Cell, Check, Result, Run, Sample
-from toolbox.results.tables import Series as SeriesRow
+from toolbox.results.tables import (
+    ATTEMPTS,
+    CASE_COUNTS,
+    CASE_RESULTS,
+    CASES,
+    CELLS,
+    CHECKS,
+    RESULTS,
+    RUNS,
+    SAMPLES,
+    SERIES,
+)
 
 _PASSED: Final = (Verdict.PASSED, Verdict.XPASSED)
 _GOOD: Final = tuple(verdict for verdict in Verdict if verdict.is_pass)
@@ -31,8 +41,8 @@ _RECENT: Final = ("latest", "previous")
 _SOME: Final = 3  # number of runs that an error message names
 _LATELY: Final = timedelta(days=90)
 _FEW: Final = 500  # maximum number of ids that a query lists
-_RUN_COLUMNS: Final = tuple(column.name for column in fields(RunRow) if column.name in Run.__table__.columns)
-_RESULT_COLUMNS: Final = tuple(column.name for column in fields(ResultRow) if column.name in Result.__table__.columns)
+_RUN_COLUMNS: Final = tuple(column.name for column in fields(RunRow) if column.name in RUNS.columns)
+_RESULT_COLUMNS: Final = tuple(column.name for column in fields(ResultRow) if column.name in RESULTS.columns)
 _ATTEMPT_COLUMNS: Final = tuple(column.name for column in fields(AttemptRow))
 
 
@@ -68,7 +78,7 @@ def runs(
     connection: Connection, where: Filter, *conditions: ColumnElement[bool], limit: int | None = None
 ) -> list[RunRow]:
     """Return the runs that also meet the further conditions, newest first."""
-    query = select(Run).where(*_of_runs(where), *conditions).order_by(Run.started.desc(), Run.id.desc())
+    query = select(RUNS).where(*_of_runs(where), *conditions).order_by(RUNS.c.started.desc(), RUNS.c.id.desc())
     if limit is not None and not (where.revision or where.presets):
         query = query.limit(limit)
     rows = list(islice((row for row in connection.execute(query) if _matches(row, where)), limit))
@@ -76,14 +86,14 @@ def runs(
     unpriced: dict[int, int] = defaultdict(int)
     costs: dict[int, float] = {}
     ended = select(
-        Result.run_id,
-        Result.verdict,
+        RESULTS.c.run_id,
+        RESULTS.c.verdict,
         func.count().label("number"),
-        func.sum(Result.cost).label("cost"),
-        func.count(Result.cost).label("priced"),
+        func.sum(RESULTS.c.cost).label("cost"),
+        func.count(RESULTS.c.cost).label("priced"),
     )
-    ended = ended.where(Result.kind == "cell").group_by(Result.run_id, Result.verdict)
-    for group in _batched(connection, ended, Result.run_id, [row.id for row in rows]):
+    ended = ended.where(RESULTS.c.kind == "cell").group_by(RESULTS.c.run_id, RESULTS.c.verdict)
+    for group in _batched(connection, ended, RESULTS.c.run_id, [row.id for row in rows]):
         counts[group.run_id][group.verdict or "not ended"] = group.number
         unpriced[group.run_id] += group.number - group.priced
         if group.cost is not None:
@@ -101,13 +111,13 @@ def runs(
 
 def projects(connection: Connection) -> list[str]:
     """Return the names of the projects that have runs."""
-    return list(connection.scalars(select(Run.project).distinct().order_by(Run.project)))
+    return list(connection.scalars(select(RUNS.c.project).distinct().order_by(RUNS.c.project)))
 
 
 def metrics(connection: Connection, project: str | None = None) -> list[str]:
     """Return the names of the metrics that were measured, sorted."""
-    query = select(SeriesRow.metric).join(Cell, Cell.id == SeriesRow.cell_id).distinct().order_by(SeriesRow.metric)
-    return list(connection.scalars(query.where(Cell.project == project) if project is not None else query))
+    query = select(SERIES.c.metric).join(CELLS, CELLS.c.id == SERIES.c.cell_id).distinct().order_by(SERIES.c.metric)
+    return list(connection.scalars(query.where(CELLS.c.project == project) if project is not None else query))
 
 
 def run(connection: Connection, name: str, project: str | None = None) -> RunRow:
@@ -122,8 +132,8 @@ def run(connection: Connection, name: str, project: str | None = None) -> RunRow
         latest = runs(connection, of_project, limit=index + 1)
         if len(latest) > index:
             return latest[index]
-    begins = func.substr(Run.run, 1, len(name)) == name
-    rows = runs(connection, of_project, Run.run == name, limit=_SOME + 1)
+    begins = func.substr(RUNS.c.run, 1, len(name)) == name
+    rows = runs(connection, of_project, RUNS.c.run == name, limit=_SOME + 1)
     rows = rows or runs(connection, of_project, begins, limit=_SOME + 1)
     if not rows:
         newest = ", ".join(row.run for row in runs(connection, of_project, limit=_SOME))
@@ -147,7 +157,7 @@ def results(
     rows = runs(connection, where) if among is None else among
     by_id = {row.id: row for row in rows}
     cells = _cells(connection, where, by_id)
-    selected = [row for row in _batched(connection, select(Result), Result.run_id, by_id) if row.cell_id in cells]
+    selected = [row for row in _batched(connection, select(RESULTS), RESULTS.c.run_id, by_id) if row.cell_id in cells]
     attempts = _attempts(connection, by_id)
     metrics = _metrics(connection, where, by_id) if with_metrics else {}
     tests = _case_counts(connection, by_id) if with_metrics else {}
@@ -176,17 +186,17 @@ def spendings(connection: Connection, where: Filter, *, by_cell: bool = False) -
     by_id = {row.id: row for row in _selected_runs(connection, where)}
     cells = _cells(connection, where, by_id)
     is_narrow = bool(where.cells is not None or where.settings)
-    columns: list[Any] = [Result.run_id, Attempt.target, Attempt.accelerator]
-    columns += [Result.cell_id] if by_cell or is_narrow else []
+    columns: list[Any] = [RESULTS.c.run_id, ATTEMPTS.c.target, ATTEMPTS.c.accelerator]
+    columns += [RESULTS.c.cell_id] if by_cell or is_narrow else []
     query = select(
         *columns,
         _kind().label("kind_of_attempt"),
         func.count().label("attempts"),
-        func.count(Attempt.cost).label("priced"),
-        func.sum(func.coalesce(Attempt.charged_seconds, Attempt.seconds)).label("seconds"),
-        func.sum(Attempt.cost).label("cost"),
+        func.count(ATTEMPTS.c.cost).label("priced"),
+        func.sum(func.coalesce(ATTEMPTS.c.charged_seconds, ATTEMPTS.c.seconds)).label("seconds"),
+        func.sum(ATTEMPTS.c.cost).label("cost"),
     )
-    query = query.select_from(Attempt).join(Result, Result.id == Attempt.result_id)
+    query = query.select_from(ATTEMPTS).join(RESULTS, RESULTS.c.id == ATTEMPTS.c.result_id)
     query = query.group_by(*columns, "kind_of_attempt")
     return [
         Spending(
@@ -203,17 +213,17 @@ def spendings(connection: Connection, where: Filter, *, by_cell: bool = False) -
             seconds=row.seconds or 0.0,
             cost=row.cost,
         )
-        for row in _batched(connection, query, Result.run_id, by_id)
+        for row in _batched(connection, query, RESULTS.c.run_id, by_id)
         if not is_narrow or row.cell_id in cells
     ]
 
 
 def _kind() -> ColumnElement[str]:
     """Return the expression for the kind of an attempt, a value of `cost.Kind`."""
-    is_good = or_(Attempt.verdict.in_(_GOOD), Result.verdict == Verdict.XFAILED)
+    is_good = or_(ATTEMPTS.c.verdict.in_(_GOOD), RESULTS.c.verdict == Verdict.XFAILED)
     return case(
-        (Attempt.purpose == Purpose.CONFIRMATION, Kind.CONFIRMATION),
-        (Attempt.purpose == Purpose.RETRY, Kind.RETRY),
+        (ATTEMPTS.c.purpose == Purpose.CONFIRMATION, Kind.CONFIRMATION),
+        (ATTEMPTS.c.purpose == Purpose.RETRY, Kind.RETRY),
         (is_good, Kind.PLANNED),
         else_=Kind.FAILURE,
     )
@@ -227,15 +237,15 @@ def reusable(
     Args:
         since: the earliest start of the runs.
     """
-    query = select(Result.reuse_key, Result.run_id).join(Run, Run.id == Result.run_id)
-    query = query.where(Run.project == project, Run.revision == revision, Run.started >= since)
-    query = query.where(Result.verdict == Verdict.PASSED).order_by(Run.started)
+    query = select(RESULTS.c.reuse_key, RESULTS.c.run_id).join(RUNS, RUNS.c.id == RESULTS.c.run_id)
+    query = query.where(RUNS.c.project == project, RUNS.c.revision == revision, RUNS.c.started >= since)
+    query = query.where(RESULTS.c.verdict == Verdict.PASSED).order_by(RUNS.c.started)
     newest: dict[str, int] = {}
     listed = sorted(set(keys))
     for begin in range(0, len(listed), _FEW):
-        rows = connection.execute(query.where(Result.reuse_key.in_(listed[begin : begin + _FEW])))
+        rows = connection.execute(query.where(RESULTS.c.reuse_key.in_(listed[begin : begin + _FEW])))
         newest |= {row.reuse_key: row.run_id for row in rows}
-    by_id = {row.id: row for row in runs(connection, Filter(project, since=since), Run.id.in_(set(newest.values())))}
+    by_id = {row.id: row for row in runs(connection, Filter(project, since=since), RUNS.c.id.in_(set(newest.values())))}
     return {key: by_id[run_id] for key, run_id in newest.items() if run_id in by_id}
 
 
@@ -260,7 +270,7 @@ def series(connection: Connection, where: Filter) -> list[Series]:
     cells = _cells(connection, where)
     named = {
         row.id: row
-        for row in connection.execute(select(SeriesRow))
+        for row in connection.execute(select(SERIES))
         if row.cell_id in cells and (where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric))
     }
     all_series = []
@@ -287,9 +297,9 @@ def series(connection: Connection, where: Filter) -> list[Series]:
 def failed_cells(connection: Connection, where: Filter) -> set[tuple[str, str]]:
     """Return the projects and ids of the cells that have results in the selected runs but passed in none of them."""
     run_ids = [run.id for run in _selected_runs(connection, where)]
-    ended = select(Cell.project, Cell.cell, Result.verdict).join(Cell, Cell.id == Result.cell_id)
+    ended = select(CELLS.c.project, CELLS.c.cell, RESULTS.c.verdict).join(CELLS, CELLS.c.id == RESULTS.c.cell_id)
     passed: dict[tuple[str, str], bool] = {}
-    for project, cell, verdict in _batched(connection, ended, Result.run_id, run_ids):
+    for project, cell, verdict in _batched(connection, ended, RESULTS.c.run_id, run_ids):
         passed[project, cell] = passed.get((project, cell), False) or verdict in _PASSED
     return {cell for cell, has_passed in passed.items() if not has_passed}
 
@@ -301,11 +311,11 @@ def noise(connection: Connection, where: Filter) -> dict[tuple[str, str], tuple[
     """
     run_ids = [run.id for run in _selected_runs(connection, where)]
     cells = _cells(connection, where)
-    counted = select(SeriesRow.cell_id, SeriesRow.metric, func.sum(case((Sample.noisy, 1), else_=0)), func.count())
-    counted = counted.join(SeriesRow, SeriesRow.id == Sample.series_id).group_by(SeriesRow.cell_id, SeriesRow.metric)
-    counted = counted.select_from(Sample).where(Sample.accepted)
+    counted = select(SERIES.c.cell_id, SERIES.c.metric, func.sum(case((SAMPLES.c.noisy, 1), else_=0)), func.count())
+    counted = counted.join(SERIES, SERIES.c.id == SAMPLES.c.series_id).group_by(SERIES.c.cell_id, SERIES.c.metric)
+    counted = counted.select_from(SAMPLES).where(SAMPLES.c.accepted)
     counts_of: dict[tuple[str, str], tuple[int, int]] = {}
-    for cell_id, metric, noisy, values in _batched(connection, counted, Sample.run_id, run_ids):
+    for cell_id, metric, noisy, values in _batched(connection, counted, SAMPLES.c.run_id, run_ids):
         if cell_id in cells:
             key = cells[cell_id].cell, metric
             earlier = counts_of.get(key, (0, 0))
@@ -315,11 +325,17 @@ def noise(connection: Connection, where: Filter) -> dict[tuple[str, str], tuple[
 
 def checks(connection: Connection, results_: Sequence[ResultRow]) -> dict[tuple[int, str], list[dict[str, Any]]]:
     """Return the outcomes of the checks of results, by the id of the row of the run and the id of the cell."""
-    query = select(Result.run_id, Cell.cell, Check.check, Check.passed, Check.message, Check.file, Check.line)
-    query = query.select_from(Check).join(Result, Result.id == Check.result_id).join(Cell, Cell.id == Result.cell_id)
-    query = query.order_by(Check.result_id, Check.position)
+    query = select(
+        RESULTS.c.run_id, CELLS.c.cell, CHECKS.c.check, CHECKS.c.passed, CHECKS.c.message, CHECKS.c.file, CHECKS.c.line
+    )
+    query = (
+        query.select_from(CHECKS)
+        .join(RESULTS, RESULTS.c.id == CHECKS.c.result_id)
+        .join(CELLS, CELLS.c.id == RESULTS.c.cell_id)
+    )
+    query = query.order_by(CHECKS.c.result_id, CHECKS.c.position)
     by_result: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
-    for run_id, cell, *row in _batched(connection, query, Result.run_id, {row.run.id for row in results_}):
+    for run_id, cell, *row in _batched(connection, query, RESULTS.c.run_id, {row.run.id for row in results_}):
         by_result[run_id, cell].append(dict(zip(("check", "passed", "message", "file", "line"), row, strict=True)))
     return by_result
 
@@ -331,15 +347,17 @@ def cases(connection: Connection, results_: Sequence[ResultRow], pattern: str) -
         pattern: a pattern for `SUITE.NAME`.
     """
     by_key = {(row.run.id, row.cell): row for row in results_}
-    title = Case.suite + "." + Case.name
-    columns = (Result.run_id, Cell.cell, Case.suite, Case.name)
-    query = select(*columns, CaseResult.outcome, CaseResult.seconds, CaseResult.message, CaseResult.text)
-    query = query.select_from(CaseResult).join(Result, Result.id == CaseResult.result_id)
-    query = query.join(Case, Case.id == CaseResult.case_id).join(Cell, Cell.id == Result.cell_id)
-    query = query.order_by(Result.run_id.desc(), CaseResult.result_id, CaseResult.case_id)
+    title = CASES.c.suite + "." + CASES.c.name
+    columns = (RESULTS.c.run_id, CELLS.c.cell, CASES.c.suite, CASES.c.name)
+    query = select(
+        *columns, CASE_RESULTS.c.outcome, CASE_RESULTS.c.seconds, CASE_RESULTS.c.message, CASE_RESULTS.c.text
+    )
+    query = query.select_from(CASE_RESULTS).join(RESULTS, RESULTS.c.id == CASE_RESULTS.c.result_id)
+    query = query.join(CASES, CASES.c.id == CASE_RESULTS.c.case_id).join(CELLS, CELLS.c.id == RESULTS.c.cell_id)
+    query = query.order_by(RESULTS.c.run_id.desc(), CASE_RESULTS.c.result_id, CASE_RESULTS.c.case_id)
     if not any(character in pattern for character in "*?["):
-        query = query.where((title == pattern) | (Case.name == pattern))
-    for row in _batched(connection, query, Result.run_id, dict.fromkeys(row.run.id for row in results_)):
+        query = query.where((title == pattern) | (CASES.c.name == pattern))
+    for row in _batched(connection, query, RESULTS.c.run_id, dict.fromkeys(row.run.id for row in results_)):
         result = by_key.get((row.run_id, row.cell))
         if result is not None:
             case = CaseRow(result, row.suite, row.name, row.outcome, row.seconds, row.message, row.text)
@@ -356,12 +374,12 @@ def _values(
         named: the ids of the series.
         index_of: the index of each run, by its id.
     """
-    query = select(Sample.series_id, Sample.run_id, Sample.value, Sample.confirmed)
-    query = query.where(Sample.accepted, Sample.value.is_not(None))
+    query = select(SAMPLES.c.series_id, SAMPLES.c.run_id, SAMPLES.c.value, SAMPLES.c.confirmed)
+    query = query.where(SAMPLES.c.accepted, SAMPLES.c.value.is_not(None))
     if len(index_of) < len(named):  # read the values of a few runs, not of the whole history
-        rows = [row for row in _batched(connection, query, Sample.run_id, index_of) if row.series_id in named]
+        rows = [row for row in _batched(connection, query, SAMPLES.c.run_id, index_of) if row.series_id in named]
     else:
-        rows = list(_batched(connection, query, Sample.series_id, named))
+        rows = list(_batched(connection, query, SAMPLES.c.series_id, named))
     if not rows:
         return
     import numpy as np  # slow to import, and needed only for histories
@@ -384,7 +402,16 @@ def _values(
 
 
 def _selected_runs(connection: Connection, where: Filter) -> list[Any]:
-    query = select(Run.id, Run.project, Run.run, Run.started, Run.revision, Run.directory, Run.presets, Run.currency)
+    query = select(
+        RUNS.c.id,
+        RUNS.c.project,
+        RUNS.c.run,
+        RUNS.c.started,
+        RUNS.c.revision,
+        RUNS.c.directory,
+        RUNS.c.presets,
+        RUNS.c.currency,
+    )
     query = query.where(*_of_runs(where))
     return [row for row in connection.execute(query) if _matches(row, where)]
 
@@ -392,15 +419,15 @@ def _selected_runs(connection: Connection, where: Filter) -> list[Any]:
 def _of_runs(where: Filter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if where.run is not None:
-        conditions.append(Run.id == where.run)
+        conditions.append(RUNS.c.id == where.run)
     if where.baseline:
-        conditions.append(Run.baseline.is_(True))
+        conditions.append(RUNS.c.baseline.is_(True))
     if where.project is not None:
-        conditions.append(Run.project == where.project)
+        conditions.append(RUNS.c.project == where.project)
     if where.since is not None:
-        conditions.append(Run.started >= where.since)
+        conditions.append(RUNS.c.started >= where.since)
     if where.until is not None:
-        conditions.append(Run.started <= where.until)
+        conditions.append(RUNS.c.started <= where.until)
     return conditions
 
 
@@ -424,11 +451,11 @@ def _batched(
 
 def _cells(connection: Connection, where: Filter, runs_: Collection[int] | None = None) -> dict[int, Any]:
     """Return the rows of matching cells, by id. If `runs_` are few, cells without results in these runs are omitted."""
-    query = select(Cell)
+    query = select(CELLS)
     if where.project is not None:
-        query = query.where(Cell.project == where.project)
+        query = query.where(CELLS.c.project == where.project)
     if runs_ is not None and len(runs_) <= _FEW:
-        query = query.where(Cell.id.in_(select(Result.cell_id).where(Result.run_id.in_(runs_))))
+        query = query.where(CELLS.c.id.in_(select(RESULTS.c.cell_id).where(RESULTS.c.run_id.in_(runs_))))
     cells = [row for row in connection.execute(query) if _has_settings(row, where)]
     if where.cells is not None:
         cells = patterns.matching(where.cells, cells, lambda row: (row.name, row.cell))
@@ -443,18 +470,22 @@ def _has_settings(cell: Any, where: Filter) -> bool:
 
 
 def _attempts(connection: Connection, runs_: Collection[int]) -> dict[int, list[AttemptRow]]:
-    query = select(Attempt).join(Result, Result.id == Attempt.result_id).order_by(Attempt.result_id, Attempt.attempt)
+    query = (
+        select(ATTEMPTS)
+        .join(RESULTS, RESULTS.c.id == ATTEMPTS.c.result_id)
+        .order_by(ATTEMPTS.c.result_id, ATTEMPTS.c.attempt)
+    )
     by_result: dict[int, list[AttemptRow]] = defaultdict(list)
-    for row in _batched(connection, query, Result.run_id, runs_):
+    for row in _batched(connection, query, RESULTS.c.run_id, runs_):
         by_result[row.result_id].append(AttemptRow(**{name: getattr(row, name) for name in _ATTEMPT_COLUMNS}))
     return by_result
 
 
 def _case_counts(connection: Connection, runs_: Collection[int]) -> dict[int, dict[str, int]]:
     """Return the number of test cases with each outcome, by the id of the row of the result."""
-    query = select(CaseCount).join(Result, Result.id == CaseCount.result_id)
+    query = select(CASE_COUNTS).join(RESULTS, RESULTS.c.id == CASE_COUNTS.c.result_id)
     by_result: dict[int, dict[str, int]] = defaultdict(dict)
-    for row in _batched(connection, query, Result.run_id, runs_):
+    for row in _batched(connection, query, RESULTS.c.run_id, runs_):
         by_result[row.result_id][row.outcome] = row.number
     return by_result
 
@@ -463,10 +494,10 @@ def _metrics(
     connection: Connection, where: Filter, runs_: Collection[int]
 ) -> dict[tuple[int, int], dict[str, tuple[float | None, str]]]:
     """Return the metrics of each result, by the ids of the rows of the run and of the cell."""
-    query = select(Sample.run_id, SeriesRow.cell_id, SeriesRow.metric, SeriesRow.unit, Sample.value)
-    query = query.join(SeriesRow, SeriesRow.id == Sample.series_id).order_by(SeriesRow.id)
+    query = select(SAMPLES.c.run_id, SERIES.c.cell_id, SERIES.c.metric, SERIES.c.unit, SAMPLES.c.value)
+    query = query.join(SERIES, SERIES.c.id == SAMPLES.c.series_id).order_by(SERIES.c.id)
     by_result: dict[tuple[int, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
-    for row in _batched(connection, query, Sample.run_id, runs_):
+    for row in _batched(connection, query, SAMPLES.c.run_id, runs_):
         if where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric):
             by_result[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
     return by_result

@@ -15,14 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from toolbox.config.contracts.results import CURRENCY
 from toolbox.model.events import MetricMeasured, StepKind
 from toolbox.model.verdicts import Verdict
-from toolbox.results import case_recording, charges, merged_shards, tables
+from toolbox.results import case_recording, charges, merged_shards
 from toolbox.results.charges import Charge, Key, Purpose
 from toolbox.results.store import Store
+from toolbox.results.tables import ATTEMPTS, CELLS, CHECKS, MERGED_SHARDS, RESULTS, RUNS, SAMPLES, SERIES
 from toolbox.runs import run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
@@ -55,10 +56,11 @@ class Recorded:
     merged_into: str = ""
 
 
-def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recorded:
+def record(store: Store, directory: Path, *, run: RunState | None = None, is_reusable: bool = False) -> Recorded:
     """Write a run into the store. If the store has the run, replace it.
 
     Args:
+        run: the state of the run, if this process has the lock of its journal; None to read the journal.
         is_reusable: whether later runs may reuse the results. A directory from elsewhere may claim that a cell passed.
 
     Raises:
@@ -67,7 +69,7 @@ def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recor
     """
     with store.writing() as connection:
         # Read the journal inside the transaction, so that a concurrent recording cannot have read a newer state.
-        run = run_reader.read(directory)
+        run = run or run_reader.read(directory)
         stored = _stored(connection, run)
         if stored is not None and run.updated is not None and stored.updated > run.updated:
             return Recorded(run.run, run.project, is_outdated=True, row=stored.id)
@@ -77,7 +79,7 @@ def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recor
             connection, run, RunDirectory(directory).read_request(), stored.id if stored is not None else None
         )
         is_newest = run.started == connection.scalar(
-            select(func.max(tables.Run.started)).where(tables.Run.project == run.project)
+            select(func.max(RUNS.c.started)).where(RUNS.c.project == run.project)
         )
         merged_shards.write(connection, run_id, run)
         writer = _Writer(connection, run.project, run_id, is_newest=is_newest)
@@ -88,8 +90,8 @@ def record(store: Store, directory: Path, *, is_reusable: bool = False) -> Recor
 
 def _stored(connection: Connection, state: RunState) -> Any:
     """Return the id of a run in the store, and the time of its last event; None if the store does not have the run."""
-    run = tables.Run
-    query = select(run.id, run.updated).where(*(getattr(run, name) == value for name, value in _key(state).items()))
+    is_run = (RUNS.c[name] == value for name, value in _key(state).items())
+    query = select(RUNS.c.id, RUNS.c.updated).where(*is_run)
     return connection.execute(query).one_or_none()
 
 
@@ -118,24 +120,24 @@ def _put_run(connection: Connection, state: RunState, request: Mapping[str, Any]
         "updated": state.updated,
         "recorded": datetime.now(UTC),
     }
-    run = tables.Run
     if stored_id is None:
-        return connection.execute(insert(run).values(**_key(state), **_fit(row)).returning(run.id)).scalar_one()
+        inserted = insert(RUNS).values(**_key(state), **_fit(row)).returning(RUNS.c.id)
+        return int(connection.execute(inserted).scalar_one())
     _delete_results(connection, stored_id)
-    connection.execute(update(run).where(run.id == stored_id).values(**_fit(row)))
+    connection.execute(update(RUNS).where(RUNS.c.id == stored_id).values(**_fit(row)))
     return stored_id
 
 
 def _delete_run(connection: Connection, run_id: int) -> None:
     """Delete a run with its results and samples."""
     _delete_results(connection, run_id)
-    connection.execute(delete(tables.MergedShard).where(tables.MergedShard.run_id == run_id))
-    connection.execute(delete(tables.Run).where(tables.Run.id == run_id))
+    connection.execute(delete(MERGED_SHARDS).where(MERGED_SHARDS.c.run_id == run_id))
+    connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
 
 
 def _delete_results(connection: Connection, run_id: int) -> None:
-    connection.execute(delete(tables.Sample).where(tables.Sample.run_id == run_id))
-    connection.execute(delete(tables.Result).where(tables.Result.run_id == run_id))
+    connection.execute(delete(SAMPLES).where(SAMPLES.c.run_id == run_id))
+    connection.execute(delete(RESULTS).where(RESULTS.c.run_id == run_id))
 
 
 @dataclass(slots=True)
@@ -163,9 +165,8 @@ class _Writer:
         by_identity = self._cells(steps)
         cells = {step.step: by_identity[_fit_text(step.identity)] for step in steps}
         charged = charges.of(steps, targets)
-        result = tables.Result
         self._insert(
-            result,
+            RESULTS,
             [
                 {
                     **_result(step, targets),
@@ -177,7 +178,7 @@ class _Writer:
                 for step in steps
             ],
         )
-        rows = self.connection.execute(select(result.cell_id, result.id).where(result.run_id == self.run_id))
+        rows = self.connection.execute(select(RESULTS.c.cell_id, RESULTS.c.id).where(RESULTS.c.run_id == self.run_id))
         by_cell = {row.cell_id: row.id for row in rows}
         results = {step: by_cell[cell] for step, cell in cells.items()}
         attempts = [
@@ -188,10 +189,10 @@ class _Writer:
             for step in steps
             for attempt, purpose in zip(step.attempts, charges.purposes(step.attempts), strict=True)
         ]
-        self._insert(tables.Attempt, attempts)
+        self._insert(ATTEMPTS, attempts)
         checks = [(results[step.step], position, check) for step in steps for position, check in enumerate(step.checks)]
         self._insert(
-            tables.Check,
+            CHECKS,
             [
                 {"result_id": key, "position": position, **_fields(check, "check", "passed", "message", "file", "line")}
                 for key, position, check in checks
@@ -219,12 +220,11 @@ class _Writer:
             }
             for key, (step, metric) in keyed.items()
         ]
-        self._insert(tables.Sample, samples)
+        self._insert(SAMPLES, samples)
         return len(samples)
 
     def _cells(self, steps: Iterable[StepState]) -> dict[str, int]:
         """Return the ids of the rows of the steps' cells, by identity. Insert missing cells."""
-        cell = tables.Cell
         cells = {
             _fit_text(step.identity): {
                 "project": self.project,
@@ -235,9 +235,9 @@ class _Writer:
             }
             for step in steps
         }
-        query = select(cell.cell, cell.id, cell.name, cell.settings, cell.labels).where(cell.project == self.project)
+        query = select(CELLS).where(CELLS.c.project == self.project)
         rows = {row.cell: row for row in self.connection.execute(query)}
-        self._insert(cell, [row for identity, row in sorted(cells.items()) if identity not in rows])
+        self._insert(CELLS, [row for identity, row in sorted(cells.items()) if identity not in rows])
         for identity, row in cells.items():
             if (stored := rows.get(identity)) is None:
                 continue
@@ -245,20 +245,15 @@ class _Writer:
             may_update = self.is_newest or not stored.settings  # an older run only adds missing settings
             deletes_settings = not row["settings"] and bool(stored.settings)
             if may_update and not deletes_settings and new != {name: getattr(stored, name) for name in new}:
-                self.connection.execute(update(cell).where(cell.id == stored.id).values(**new))
+                self.connection.execute(update(CELLS).where(CELLS.c.id == stored.id).values(**new))
         return {row.cell: row.id for row in self.connection.execute(query)}
 
     def _series(self, metrics: Mapping[tuple[int, str, str], MetricMeasured]) -> dict[tuple[int, str, str], int]:
         """Return the ids of the rows of series, by cell, metric and unit. Insert missing series."""
-        series, cell = tables.Series, tables.Cell
-        query = (
-            select(series.cell_id, series.metric, series.unit, series.id, series.direction)
-            .join(cell, cell.id == series.cell_id)
-            .where(cell.project == self.project)
-        )
+        query = select(SERIES).join(CELLS, CELLS.c.id == SERIES.c.cell_id).where(CELLS.c.project == self.project)
         rows = {(row.cell_id, row.metric, row.unit): row for row in self.connection.execute(query)}
         self._insert(
-            series,
+            SERIES,
             [
                 {"cell_id": key[0], "metric": key[1], "unit": key[2], "direction": metric.direction}
                 for key, metric in sorted(metrics.items(), key=lambda item: item[0])
@@ -267,11 +262,11 @@ class _Writer:
         )
         for key, metric in metrics.items():
             if self.is_newest and key in rows and rows[key].direction != metric.direction:
-                changed = update(series).where(series.id == rows[key].id).values(direction=metric.direction)
+                changed = update(SERIES).where(SERIES.c.id == rows[key].id).values(direction=metric.direction)
                 self.connection.execute(changed)
         return {(row.cell_id, row.metric, row.unit): row.id for row in self.connection.execute(query)}
 
-    def _insert(self, table: type[tables.Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
             self.connection.execute(insert(table), [_fit(row) for row in rows])
 

@@ -14,8 +14,9 @@ from toolbox.model.bounds import Bound
 from toolbox.model.events import StepKind
 from toolbox.model.text import truncate
 from toolbox.results import earlier_results, flaky_failures
+from toolbox.results.baseline_findings import MetricChange
 from toolbox.results.since_last_run import NotCompared, SinceLastRun
-from toolbox.results.tables import Result, Run
+from toolbox.results.tables import RESULTS, RUNS, SAMPLES
 
 
 def of(
@@ -28,18 +29,18 @@ def of(
         planned: the ids of all cells of the matrix, to count the cells that are gone; None if the ids are unknown.
         bounds: the bounds in force, by the id of the cell and the metric.
     """
-    run: Any = connection.execute(select(Run.project, Run.started, Run.presets).where(Run.id == row)).one()
+    run: Any = connection.execute(select(RUNS.c.project, RUNS.c.started, RUNS.c.presets).where(RUNS.c.id == row)).one()
     runs = earlier_results.comparable(connection, row)
     comparison = earlier_results.since_last_run(connection, row, planned)
     if comparison is None:
-        has_cells = select(Result.id).where(Result.run_id == row, Result.kind == StepKind.CELL).limit(1)
+        has_cells = select(RESULTS.c.id).where(RESULTS.c.run_id == row, RESULTS.c.kind == StepKind.CELL).limit(1)
         return None if connection.scalar(has_cells) is None else NotCompared(_reason(run, is_first=not runs))
-    from toolbox.results import metric_changes  # imports NumPy, which is slow, and which a first run does not need
+    moved: list[MetricChange] = []
+    if connection.scalar(select(SAMPLES.c.run_id).where(SAMPLES.c.run_id == row).limit(1)) is not None:
+        from toolbox.results import metric_changes  # imports NumPy, which is slow, and which many runs do not need
 
-    return comparison.with_findings(
-        flaky_failures.of(connection, row, run.project, run.started),
-        metric_changes.of(connection, row, runs, bounds),
-    )
+        moved = metric_changes.of(connection, row, runs, bounds)
+    return comparison.with_findings(flaky_failures.of(connection, row, run.project, run.started), moved)
 
 
 def _reason(run: Any, *, is_first: bool) -> str:

@@ -8,15 +8,31 @@ r"""The tables of the store. `migrations/` creates them, and a test compares the
 
 A cell is the same in all runs with the same settings. A result is the outcome of a cell in one run. A step outside of a
 matrix is stored as a cell without settings if it has checks or metrics.
+
+The tables are those of SQLAlchemy Core: the ORM is not needed without sessions, and its import would take a tenth of
+the start of a run.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Final
 
-from sqlalchemy import JSON, DateTime, Dialect, Double, ForeignKey, MetaData, String, TypeDecorator, UniqueConstraint
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    TypeDecorator,
+    UniqueConstraint,
+)
 
 
 class Moment(TypeDecorator[datetime]):
@@ -38,284 +54,269 @@ class Moment(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class Base(DeclarativeBase):
-    """The base class of the tables."""
+METADATA: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+"""All tables of the store."""
 
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(column_0_label)s",
-            "uq": "uq_%(table_name)s_%(column_0_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map = {datetime: Moment, float: Double, dict[str, Any]: JSON, list[str]: JSON}  # noqa: RUF012  # SQLAlchemy requires a class attribute
+RUNS: Final = Table(
+    "runs",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("project", String, nullable=False),
+    Column("run", String, nullable=False),
+    Column("started", Moment, index=True, nullable=False),
+    Column("state", String, nullable=False),
+    Column("verdict", String),
+    Column("cause", String),
+    Column("message", String, nullable=False),
+    Column("exit_code", Integer),
+    Column("seconds", Double),
+    Column("presets", JSON, nullable=False),
+    Column("revision", String),
+    Column("host", String),
+    Column("user", String),
+    Column("versions", JSON, nullable=False),
+    Column("directory", String, nullable=False),
+    Column("currency", String, nullable=False),
+    Column("baseline", Boolean, nullable=False),
+    Column("updated", Moment, nullable=False),
+    Column("recorded", Moment, nullable=False),
+    UniqueConstraint("project", "run", "started"),
+)
+"""A run. Its name and its start identify the run, because a resume does not change them.
 
+Args:
+    state: the state of the run when it was recorded: `finished`, `running` or `dead`.
+    seconds: the wall time of all sessions together.
+    updated: when the journal was last written. An older copy of the run does not replace the row.
+    recorded: when the row was written.
+    currency: the currency of the costs of the cells.
+    baseline: whether bounds, changes and flakiness are computed from the run. A run of a pull request is only
+        compared with the baseline.
+"""
 
-class Run(Base):
-    """A run. Its name and its start identify the run, because a resume does not change them.
+MERGED_SHARDS: Final = Table(
+    "merged_shards",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Integer, ForeignKey("runs.id", ondelete="CASCADE"), index=True, nullable=False),
+    Column("run", String, index=True, nullable=False),
+    Column("started", Moment, nullable=False),
+    UniqueConstraint("run_id", "run", "started"),
+)
+"""The run of a shard that was merged into a run. The store never has the results of both.
 
-    Args:
-        state: the state of the run when it was recorded: `finished`, `running` or `dead`.
-        seconds: the wall time of all sessions together.
-        updated: when the journal was last written. An older copy of the run does not replace the row.
-        recorded: when the row was written.
-        currency: the currency of the costs of the cells.
-        baseline: whether bounds, changes and flakiness are computed from the run. A run of a pull request is only
-            compared with the baseline.
-    """
+Args:
+    run: the name of the run of the shard.
+    started: when the run of the shard began.
+"""
 
-    __tablename__ = "runs"
-    __table_args__ = (UniqueConstraint("project", "run", "started"),)
+CELLS: Final = Table(
+    "cells",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("project", String, nullable=False),
+    Column("cell", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("settings", JSON, nullable=False),
+    Column("labels", JSON, nullable=False),
+    UniqueConstraint("project", "cell"),
+)
+"""A combination of settings of a project, or a step outside of a matrix.
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    project: Mapped[str]
-    run: Mapped[str]
-    started: Mapped[datetime] = mapped_column(index=True)
-    state: Mapped[str]
-    verdict: Mapped[str | None]
-    cause: Mapped[str | None]
-    message: Mapped[str]
-    exit_code: Mapped[int | None]
-    seconds: Mapped[float | None]
-    presets: Mapped[list[str]]
-    revision: Mapped[str | None]
-    host: Mapped[str | None]
-    user: Mapped[str | None]
-    versions: Mapped[dict[str, Any]]
-    directory: Mapped[str]
-    currency: Mapped[str]
-    baseline: Mapped[bool]
-    updated: Mapped[datetime]
-    recorded: Mapped[datetime]
+Args:
+    cell: the digest of the settings, or the key of the step.
+    name: the name in the latest run.
+"""
 
+RESULTS: Final = Table(
+    "results",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("cell_id", Integer, ForeignKey("cells.id"), index=True, nullable=False),
+    Column("step", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("verdict", String),
+    Column("cause", String),
+    Column("message", String, nullable=False),
+    Column("counts", Boolean, nullable=False),
+    Column("seconds", Double),
+    Column("fingerprint", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("host", String, nullable=False),
+    Column("accelerator", String, nullable=False),
+    Column("cost", Double),
+    Column("out_of_range", Boolean, nullable=False),
+    Column("reuse_key", String, default="", index=True, nullable=False),
+    Column("reused_from", String, default="", nullable=False),
+    UniqueConstraint("run_id", "cell_id"),
+)
+"""How a cell ended in a run.
 
-class MergedShard(Base):
-    """The run of a shard that was merged into a run. The store never has the results of both.
+Args:
+    step: the directory of the step, relative to the run directory.
+    fingerprint: a digest of the workload, image, checks and metrics.
+    target: the target of the last attempt.
+    host: the host of the last attempt.
+    accelerator: the accelerator of the last attempt, as configured or detected.
+    counts: whether the verdict counts; false for a cell in quarantine.
+    cost: the cost of all attempts; None if a target has no price, or the time of an attempt is unknown.
+    out_of_range: whether the last attempt failed only because measured values were out of their ranges.
+    reuse_key: the key by which a later run finds this result to reuse; empty if the result cannot be reused.
+    reused_from: the name of the earlier run from which the result was taken; empty if the cell was executed.
+"""
 
-    Args:
-        run: the name of the run of the shard.
-        started: when the run of the shard began.
-    """
+ATTEMPTS: Final = Table(
+    "attempts",
+    METADATA,
+    Column("result_id", Integer, ForeignKey("results.id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("target", String, nullable=False),
+    Column("accelerator", String, nullable=False),
+    Column("revision", String, nullable=False),
+    Column("deviates", Boolean, nullable=False),
+    Column("out_of_range", Boolean, nullable=False),
+    Column("image", String, nullable=False),
+    Column("submitted", Moment, nullable=False),
+    Column("verdict", String),
+    Column("cause", String),
+    Column("message", String, nullable=False),
+    Column("seconds", Double),
+    Column("purpose", String, nullable=False),
+    Column("charged_seconds", Double),
+    Column("cost", Double),
+)
+"""One execution of the workload of a cell.
 
-    __tablename__ = "merged_shards"
-    __table_args__ = (UniqueConstraint("run_id", "run", "started"),)
+Args:
+    revision: the revision under test; empty if unknown.
+    deviates: whether the attempt failed only because values were out of the ranges of earlier runs.
+    out_of_range: whether the attempt failed only because values were out of the ranges of earlier runs or out of
+        configured ranges.
+    image: the container image, as `NAME@sha256:...`; empty if unknown.
+    purpose: why the attempt was executed, a value of `charges.Purpose`.
+    charged_seconds: the share of the attempt in the time of its target; None if unknown.
+    cost: the cost of the attempt; None if its target has no price, or its time is unknown.
+"""
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    run: Mapped[str] = mapped_column(index=True)
-    started: Mapped[datetime]
+CHECKS: Final = Table(
+    "checks",
+    METADATA,
+    Column("result_id", Integer, ForeignKey("results.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("check", String, nullable=False),
+    Column("passed", Boolean),
+    Column("message", String, nullable=False),
+    Column("file", String, nullable=False),
+    Column("line", Integer),
+)
+"""The outcome of a check of the last attempt of a cell."""
 
+SERIES: Final = Table(
+    "series",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("cell_id", Integer, ForeignKey("cells.id"), nullable=False),
+    Column("metric", String, nullable=False),
+    Column("unit", String, nullable=False),
+    Column("direction", String),
+    UniqueConstraint("cell_id", "metric", "unit"),
+)
+"""A metric of a cell.
 
-class Cell(Base):
-    """A combination of settings of a project, or a step outside of a matrix.
+Args:
+    direction: `lower` if lower values are better, or `higher`; None if unknown.
+"""
 
-    Args:
-        cell: the digest of the settings, or the key of the step.
-        name: the name in the latest run.
-    """
+SAMPLES: Final = Table(
+    "samples",
+    METADATA,
+    Column("series_id", Integer, ForeignKey("series.id", ondelete="CASCADE"), primary_key=True),
+    Column("run_id", Integer, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True),
+    Column("value", Double),
+    Column("fault", String, default="", nullable=False),
+    Column("accepted", Boolean, nullable=False),
+    Column("noisy", Boolean, nullable=False),
+    Column("confirmed", Boolean, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""A value of a series in a run. SQLite stores the values of a series side by side.
 
-    __tablename__ = "cells"
-    __table_args__ = (UniqueConstraint("project", "cell"),)
+Args:
+    value: the value of the first attempt; None if the value could not be read. The value of a second attempt does
+        not replace it, because extreme values are part of the noise.
+    fault: why the value could not be read.
+    accepted: whether the cell passed, or failed only because metrics were out of the ranges of earlier runs.
+    noisy: whether the metric was out of its range in one attempt but not in the other.
+    confirmed: whether the cell failed because the metric was out of its range in both attempts.
+"""
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    project: Mapped[str]
-    cell: Mapped[str]
-    name: Mapped[str]
-    settings: Mapped[dict[str, Any]]
-    labels: Mapped[dict[str, Any]]
+CASES: Final = Table(
+    "cases",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("cell_id", Integer, ForeignKey("cells.id"), nullable=False),
+    Column("suite", String, nullable=False),
+    Column("name", String, nullable=False),
+    UniqueConstraint("cell_id", "suite", "name"),
+)
+"""A test case of a cell, as the suite under test names it."""
 
+CASE_COUNTS: Final = Table(
+    "case_counts",
+    METADATA,
+    Column("result_id", Integer, ForeignKey("results.id", ondelete="CASCADE"), primary_key=True),
+    Column("outcome", String, primary_key=True),
+    Column("number", Integer, nullable=False),
+)
+"""The number of test cases of a result with an outcome."""
 
-class Result(Base):
-    """How a cell ended in a run.
+CASE_RESULTS: Final = Table(
+    "case_results",
+    METADATA,
+    Column("result_id", Integer, ForeignKey("results.id", ondelete="CASCADE"), primary_key=True),
+    Column("case_id", Integer, ForeignKey("cases.id"), primary_key=True, index=True),
+    Column("outcome", String, nullable=False),
+    Column("seconds", Double),
+    Column("message", String, nullable=False),
+    Column("text", String, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""How a test case ended in the last attempt of a cell. SQLite stores the test cases of a result side by side.
 
-    Args:
-        step: the directory of the step, relative to the run directory.
-        fingerprint: a digest of the workload, image, checks and metrics.
-        target: the target of the last attempt.
-        host: the host of the last attempt.
-        accelerator: the accelerator of the last attempt, as configured or detected.
-        counts: whether the verdict counts; false for a cell in quarantine.
-        cost: the cost of all attempts; None if a target has no price, or the time of an attempt is unknown.
-        out_of_range: whether the last attempt failed only because measured values were out of their ranges.
-        reuse_key: the key by which a later run finds this result to reuse; empty if the result cannot be reused.
-        reused_from: the name of the earlier run from which the result was taken; empty if the cell was executed.
-    """
+Args:
+    message: one line that says why the test case did not pass.
+    text: the text of the failure; empty for most test cases if very many of them failed.
+"""
 
-    __tablename__ = "results"
-    __table_args__ = (UniqueConstraint("run_id", "cell_id"),)
+NOTIFICATIONS: Final = Table(
+    "notifications",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("project", String, nullable=False),
+    Column("presets", String, nullable=False),
+    Column("job", String, nullable=False),
+    Column("receiver", String, nullable=False),
+    Column("announced", String, nullable=False),
+    Column("announced_run", String, nullable=False),
+    Column("latest_start", Moment, nullable=False),
+    Column("delivering_until", Moment),
+    UniqueConstraint("project", "presets", "job", "receiver"),
+)
+"""What a receiver of messages knows about a series of runs.
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
-    cell_id: Mapped[int] = mapped_column(ForeignKey("cells.id"), index=True)
-    step: Mapped[str]
-    kind: Mapped[str]
-    verdict: Mapped[str | None]
-    cause: Mapped[str | None]
-    message: Mapped[str]
-    counts: Mapped[bool]
-    seconds: Mapped[float | None]
-    fingerprint: Mapped[str]
-    target: Mapped[str]
-    host: Mapped[str]
-    accelerator: Mapped[str]
-    cost: Mapped[float | None]
-    out_of_range: Mapped[bool]
-    reuse_key: Mapped[str] = mapped_column(String, default="", index=True)
-    reused_from: Mapped[str] = mapped_column(String, default="")
-
-
-class Attempt(Base):
-    """One execution of the workload of a cell.
-
-    Args:
-        revision: the revision under test; empty if unknown.
-        deviates: whether the attempt failed only because values were out of the ranges of earlier runs.
-        out_of_range: whether the attempt failed only because values were out of the ranges of earlier runs or out of
-            configured ranges.
-        image: the container image, as `NAME@sha256:...`; empty if unknown.
-        purpose: why the attempt was executed, a value of `charges.Purpose`.
-        charged_seconds: the share of the attempt in the time of its target; None if unknown.
-        cost: the cost of the attempt; None if its target has no price, or its time is unknown.
-    """
-
-    __tablename__ = "attempts"
-
-    result_id: Mapped[int] = mapped_column(ForeignKey("results.id", ondelete="CASCADE"), primary_key=True)
-    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    target: Mapped[str]
-    accelerator: Mapped[str]
-    revision: Mapped[str]
-    deviates: Mapped[bool]
-    out_of_range: Mapped[bool]
-    image: Mapped[str]
-    submitted: Mapped[datetime]
-    verdict: Mapped[str | None]
-    cause: Mapped[str | None]
-    message: Mapped[str]
-    seconds: Mapped[float | None]
-    purpose: Mapped[str]
-    charged_seconds: Mapped[float | None]
-    cost: Mapped[float | None]
-
-
-class Check(Base):
-    """The outcome of a check of the last attempt of a cell."""
-
-    __tablename__ = "checks"
-
-    result_id: Mapped[int] = mapped_column(ForeignKey("results.id", ondelete="CASCADE"), primary_key=True)
-    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    check: Mapped[str]
-    passed: Mapped[bool | None]
-    message: Mapped[str]
-    file: Mapped[str]
-    line: Mapped[int | None]
-
-
-class Series(Base):
-    """A metric of a cell.
-
-    Args:
-        direction: `lower` if lower values are better, or `higher`; None if unknown.
-    """
-
-    __tablename__ = "series"
-    __table_args__ = (UniqueConstraint("cell_id", "metric", "unit"),)
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    cell_id: Mapped[int] = mapped_column(ForeignKey("cells.id"))
-    metric: Mapped[str]
-    unit: Mapped[str]
-    direction: Mapped[str | None]
-
-
-class Sample(Base):
-    """A value of a series in a run. SQLite stores the values of a series side by side.
-
-    Args:
-        value: the value of the first attempt; None if the value could not be read. The value of a second attempt does
-            not replace it, because extreme values are part of the noise.
-        fault: why the value could not be read.
-        accepted: whether the cell passed, or failed only because metrics were out of the ranges of earlier runs.
-        noisy: whether the metric was out of its range in one attempt but not in the other.
-        confirmed: whether the cell failed because the metric was out of its range in both attempts.
-    """
-
-    __tablename__ = "samples"
-    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012  # SQLAlchemy requires a class attribute
-
-    series_id: Mapped[int] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
-    value: Mapped[float | None]
-    fault: Mapped[str] = mapped_column(String, default="")
-    accepted: Mapped[bool]
-    noisy: Mapped[bool]
-    confirmed: Mapped[bool]
-
-
-class Case(Base):
-    """A test case of a cell, as the suite under test names it."""
-
-    __tablename__ = "cases"
-    __table_args__ = (UniqueConstraint("cell_id", "suite", "name"),)
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    cell_id: Mapped[int] = mapped_column(ForeignKey("cells.id"))
-    suite: Mapped[str]
-    name: Mapped[str]
-
-
-class CaseCount(Base):
-    """The number of test cases of a result with an outcome."""
-
-    __tablename__ = "case_counts"
-
-    result_id: Mapped[int] = mapped_column(ForeignKey("results.id", ondelete="CASCADE"), primary_key=True)
-    outcome: Mapped[str] = mapped_column(primary_key=True)
-    number: Mapped[int]
-
-
-class CaseResult(Base):
-    """How a test case ended in the last attempt of a cell. SQLite stores the test cases of a result side by side.
-
-    Args:
-        message: one line that says why the test case did not pass.
-        text: the text of the failure; empty for most test cases if very many of them failed.
-    """
-
-    __tablename__ = "case_results"
-    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012  # SQLAlchemy requires a class attribute
-
-    result_id: Mapped[int] = mapped_column(ForeignKey("results.id", ondelete="CASCADE"), primary_key=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id"), primary_key=True, index=True)
-    outcome: Mapped[str]
-    seconds: Mapped[float | None]
-    message: Mapped[str]
-    text: Mapped[str]
-
-
-class NotificationState(Base):
-    """What a receiver of messages knows about a series of runs.
-
-    Args:
-        presets: the presets of the series, separated by commas.
-        receiver: the name in the block `notifications`.
-        announced: the kind of the latest message that was delivered; `recovery` if there was none.
-        announced_run: the run of this message; empty if there was none.
-        latest_start: the start of the latest run whose end was considered. An older run changes nothing.
-        delivering_until: until when a process may be delivering a message; None if no process is.
-    """
-
-    __tablename__ = "notifications"
-    __table_args__ = (UniqueConstraint("project", "presets", "job", "receiver"),)
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    project: Mapped[str]
-    presets: Mapped[str]
-    job: Mapped[str]
-    receiver: Mapped[str]
-    announced: Mapped[str]
-    announced_run: Mapped[str]
-    latest_start: Mapped[datetime]
-    delivering_until: Mapped[datetime | None]
+Args:
+    presets: the presets of the series, separated by commas.
+    receiver: the name in the block `notifications`.
+    announced: the kind of the latest message that was delivered; `recovery` if there was none.
+    announced_run: the run of this message; empty if there was none.
+    latest_start: the start of the latest run whose end was considered. An older run changes nothing.
+    delivering_until: until when a process may be delivering a message; None if no process is.
+"""

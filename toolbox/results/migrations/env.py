@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from toolbox.results.tables import Base
+from toolbox.results.tables import METADATA
 
 # The migrations run in the transaction of the caller.
-context.configure(
-    connection=context.config.attributes["connection"], target_metadata=Base.metadata, transactional_ddl=True
-)
+context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA, transactional_ddl=True)
 context.run_migrations()

@@ -10,10 +10,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, Table, insert
 
-from toolbox.results import tables
 from toolbox.results.store import Store
+from toolbox.results.tables import (
+    ATTEMPTS,
+    CASE_COUNTS,
+    CASE_RESULTS,
+    CASES,
+    CELLS,
+    METADATA,
+    RESULTS,
+    RUNS,
+    SAMPLES,
+    SERIES,
+)
 
 NOW: Final = datetime(2026, 11, 21, 8, tzinfo=UTC)
 UNIT: Final = "s"
@@ -75,14 +86,14 @@ class Past:
             "baseline": True,
             "recorded": started,
         }
-        self._add(tables.Run, **(row | columns))
+        self._add(RUNS, **(row | columns))
         for name, ended in cells.items():
             self._result(identity, project, name, ended, started)
 
     def _result(self, run: int, project: str, name: str, ended: Ended, started: datetime) -> None:
         cell = self._cell(project, name)
         result = self._add(
-            tables.Result,
+            RESULTS,
             id=len(self._rows.get("results", ())) + 1,
             run_id=run,
             cell_id=cell,
@@ -102,7 +113,7 @@ class Past:
         verdicts = ended.attempts or (() if ended.cost is None else (ended.verdict,))
         for number, verdict in enumerate(verdicts, 1):
             self._add(
-                tables.Attempt,
+                ATTEMPTS,
                 result_id=result,
                 attempt=number,
                 target="local",
@@ -118,37 +129,37 @@ class Past:
                 cost=None if ended.cost is None else ended.cost / len(verdicts),
             )
         for outcome, number in Counter(outcome for outcome, _ in ended.tests.values()).items():
-            self._add(tables.CaseCount, result_id=result, outcome=outcome, number=number)
+            self._add(CASE_COUNTS, result_id=result, outcome=outcome, number=number)
         for test, (outcome, seconds) in ended.tests.items():
             message = f"why {test} has failed" if outcome == "failed" else ""
             row = {"result_id": result, "case_id": self._case(cell, test), "outcome": outcome, "seconds": seconds}
-            self._add(tables.CaseResult, **row, message=message, text="")
+            self._add(CASE_RESULTS, **row, message=message, text="")
         for metric, value in ended.metrics.items():
             row = {"series_id": self._metric(cell, metric), "run_id": run, "value": value, "fault": ""}
-            self._add(tables.Sample, **row, accepted=True, noisy=ended.noisy)
+            self._add(SAMPLES, **row, accepted=True, noisy=ended.noisy)
 
     def _cell(self, project: str, name: str) -> int:
         if (project, name) not in self._cells:
             number = self._cells[project, name] = len(self._cells) + 1
             labels = dict(part.split("=", 1) for part in name.split(",")) if "=" in name else {}
             row = {"id": number, "project": project, "cell": f"{name}-id", "name": name}
-            self._add(tables.Cell, **row, settings=labels, labels=labels)
+            self._add(CELLS, **row, settings=labels, labels=labels)
         return self._cells[project, name]
 
     def _case(self, cell: int, name: str) -> int:
         if (cell, name) not in self._cases:
             number = self._cases[cell, name] = len(self._cases) + 1
-            self._add(tables.Case, id=number, cell_id=cell, suite="m", name=name)
+            self._add(CASES, id=number, cell_id=cell, suite="m", name=name)
         return self._cases[cell, name]
 
     def _metric(self, cell: int, metric: str) -> int:
         if (cell, metric) not in self._series:
             number = self._series[cell, metric] = len(self._series) + 1
-            self._add(tables.Series, id=number, cell_id=cell, metric=metric, unit=self._unit, direction="lower")
+            self._add(SERIES, id=number, cell_id=cell, metric=metric, unit=self._unit, direction="lower")
         return self._series[cell, metric]
 
-    def _add(self, table: type[tables.Base], **row: Any) -> int:
-        self._rows.setdefault(table.__tablename__, []).append(row)
+    def _add(self, table: Table, **row: Any) -> int:
+        self._rows.setdefault(table.name, []).append(row)
         return int(row.get("id", 0))
 
     @contextmanager
@@ -156,7 +167,7 @@ class Past:
         """Write a store into a directory, and yield a connection that reads it."""
         with Store(str(directory / "store" / "results.sqlite")) as store:
             with store.writing() as connection:
-                for table in tables.Base.metadata.sorted_tables:
+                for table in METADATA.sorted_tables:
                     if table.name in self._rows:
                         connection.execute(insert(table), self._rows[table.name])
             with store.reading() as connection:
