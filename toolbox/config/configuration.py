@@ -16,14 +16,13 @@ from toolbox.config import contract, document, outside, paths, presets, referenc
 from toolbox.config.contract import Model
 from toolbox.config.document import Change, Document
 from toolbox.config.paths import Path
-from toolbox.config.references import Resolver
+from toolbox.config.references import MISSING, Resolver
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.system import environ
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MISSING: Final = object()
 _JOBS: Final = "ci.jobs"
 
 
@@ -147,12 +146,7 @@ class Configuration:
         Raises:
             ConfigurationError: the field does not exist, or a reference is wrong.
         """
-        try:
-            return self._resolver.find(paths.parse(path))
-        except paths.PathError:
-            if default is MISSING:
-                raise
-            return default
+        return self._resolver.find(paths.parse(path), default=default)
 
     def block(self, path: str, model: type[Model]) -> Model:
         """Return a block as its validated model. A missing block, or null, is validated as an empty mapping.

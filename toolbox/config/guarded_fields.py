@@ -82,9 +82,9 @@ class _Tracer(Resolver):
         super().__init__(document)
         self.reached: set[Path] = set()
 
-    def _written(self, path: Path, trail: tuple[str, ...]) -> Any:
+    def _written(self, path: Path, trail: tuple[str, ...], *, is_required: bool = True) -> Any:
         self.reached.add(path)
-        return super()._written(path, trail)
+        return super()._written(path, trail, is_required=is_required)
 
 
 def _guarded_part(document: Document, path: Path, value: Any, resolver: _Tracer) -> list[Any]:

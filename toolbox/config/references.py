@@ -22,6 +22,7 @@ from toolbox.model.secrets import Secret
 from toolbox.model.text import abbreviated, as_text
 from toolbox.system import environ
 
+MISSING: Final = object()
 SECRET: Final = "*$@"  # noqa: S105  # the prefix of a reference to a secret
 _UNSUPPORTED: Final = "*@"
 # References to `cell` in the block `matrix` are resolved only in the configuration of a cell.
@@ -71,13 +72,17 @@ class Resolver:
     def __init__(self, document: Document) -> None:
         self._document = document
 
-    def find(self, path: Path, *, trail: tuple[str, ...] = ()) -> Any:
+    def find(self, path: Path, *, default: object = MISSING) -> Any:
         """Return the value at a path with its references resolved. Fields along the path may be references too.
+
+        Args:
+            default: the value to return if the field does not exist. Without a default, a missing field is an error.
 
         Raises:
             ConfigurationError: the field does not exist, or references are wrong.
         """
-        return self.resolve(self._written(path, trail), at=path, trail=trail)
+        value = self._written(path, (), is_required=default is MISSING)
+        return default if value is MISSING else self.resolve(value, at=path)
 
     def resolve(self, value: object, *, at: Path, trail: tuple[str, ...] = ()) -> Any:
         """Return a value with all its references resolved. Containers are copied.
@@ -128,7 +133,8 @@ class Resolver:
         target = text.removeprefix(SECRET)
         return text if self._is_unresolved(target, at) else str(self._target(target, text, at, (text,)))
 
-    def _written(self, path: Path, trail: tuple[str, ...]) -> Any:
+    def _written(self, path: Path, trail: tuple[str, ...], *, is_required: bool = True) -> Any:
+        """Return the unresolved value at a path; `MISSING` if the field does not exist and is not required."""
         value: Any = self._document.root
         for depth, name in enumerate(path):
             if is_reference(value):
@@ -136,6 +142,8 @@ class Resolver:
             try:
                 _, value = paths.child(value, name)
             except KeyError:
+                if not is_required:
+                    return MISSING
                 raise paths.missing(path, depth, value, source=self._document.source) from None
         return value
 

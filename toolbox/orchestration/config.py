@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox.config.configuration import MISSING
+from toolbox.config.references import MISSING
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ConfigurationChanged
 from toolbox.orchestration import session
