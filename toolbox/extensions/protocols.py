@@ -12,28 +12,30 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
 from toolbox.model.cases import CaseReport
 from toolbox.model.clusters import Access
 from toolbox.model.evidence import Evidence, Judgement
-from toolbox.model.forge_data import (
-    CiRun,
-    Commenters,
-    CommentEvent,
-    CommitReport,
-    CommitStatus,
-    PostedComment,
-    ResultLabel,
-)
 from toolbox.model.generations import Generation, Mismatch
-from toolbox.model.notifications import Notification
 from toolbox.model.prices import Rental
 from toolbox.model.resources import OpenResource, Owner
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.runs.run_state import RunState
+
+if TYPE_CHECKING:
+    from toolbox.model.forge_data import (
+        CiRun,
+        Commenters,
+        CommentEvent,
+        CommitReport,
+        CommitStatus,
+        PostedComment,
+        ResultLabel,
+    )
+    from toolbox.model.notifications import Notification
 
 Extended_co = TypeVar("Extended_co", covariant=True)
 

@@ -281,7 +281,7 @@ def _run(
             f"  when the disk has room again, continue the run with `{environ.program()} project resume {directory}`"
         ) from error
     state = summary.refresh(directory)
-    storing.record(loaded.configuration, directory)
+    storing.record(loaded.configuration, state)
     notifying.at_end(loaded.configuration, request, recorder, state)
     return state, session_end.exit_code
 

@@ -16,6 +16,7 @@ from toolbox.matrix import plan
 from toolbox.model.errors import describe
 from toolbox.model.secrets import Secret
 from toolbox.runs.layout import RunDirectory
+from toolbox.runs.run_state import RunState
 from toolbox.system import environ, extras, modules
 
 if TYPE_CHECKING:
@@ -75,8 +76,12 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
         return set()
 
 
-def record(configuration: Configuration, directory: Path) -> None:
-    """Copy the results of a finished run into the store, unless its configuration has `results.record: false`."""
+def record(configuration: Configuration, run: RunState) -> None:
+    """Copy the results of a finished run into the store, unless its configuration has `results.record: false`.
+
+    This process must have the lock of the run.
+    """
+    directory = run.directory
     is_recorded = configuration.block(BLOCK, Results).record
     try:
         # An earlier session of the run may have written the file for its own results.
@@ -89,7 +94,7 @@ def record(configuration: Configuration, directory: Path) -> None:
             from toolbox.results.store import Store
 
         with Store(location(configuration)) as store:
-            recorded = recording.record(store, directory, is_reusable=True)
+            recorded = recording.record(store, directory, run=run, is_reusable=True)
             _compare(store, recorded.row, directory)
     except Exception as error:  # noqa: BLE001  # an error here must not change the verdict of the run
         hint = f"record it later with `{environ.program()} results import {directory}`"
