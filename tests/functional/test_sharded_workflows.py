@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import forked_commands
 from tests.fakes.github_actions import Job, Runner
 from tests.servers import github
 from tests.servers.github import events
-from toolbox.system import places
 from toolbox.testing import Workspace
 
 CELLS = "abcdef"
@@ -54,16 +52,15 @@ PROJECT = {
     "toolbox": """
         #!/bin/sh
         case "$1 $2" in "project run" | "ci run") echo $$ >run.pid ;; esac
-        exec {python} {program} "$@"
+        exec {program} "$@"
     """,
 }
 
 
 @pytest.fixture
-def six(workspace: Workspace) -> Workspace:
+def six(workspace: Workspace, toolbox_script: str) -> Workspace:
     """Return a project with workflow files for three shards."""
-    program = shlex.quote(str(places.builtin_root() / "run_toolbox.py"))
-    toolbox = PROJECT["toolbox"].format(python=shlex.quote(sys.executable), program=program)
+    toolbox = PROJECT["toolbox"].format(program=toolbox_script)
     config = PROJECT["config/six.yaml"].replace("ROOT", json.dumps(str(workspace.directory)))
     workspace.write({**PROJECT, "toolbox": toolbox, "config/six.yaml": config})
     (workspace.directory / "toolbox").chmod(0o755)
@@ -109,6 +106,7 @@ def verdicts(summary: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(six: Workspace, runner: Runner) -> None:
+    six.write({"toolbox": PROJECT["toolbox"].format(program=forked_commands.SCRIPT)})
     (six.directory / "kill-b").touch()
     event = comment(runner, "/test six\n")
     jobs = runner.run(workflow(six, "on_demand"), "issue_comment", event)
