@@ -37,11 +37,19 @@ _PROGRAM: Final = (sys.executable, str(places.builtin_root() / "run_toolbox.py")
 SCRIPT: Final = shlex.join(_PROGRAM)
 """The start of a shell command that starts Topgallant as a program. Its arguments follow."""
 _START_VARIABLES: Final = re.compile(r"PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|NO_COLOR$|TERM$")
-# What most command lines import. Libraries of extras, such as the client of Kubernetes, are not among them.
-_MODULES: Final = ("toolbox.cli", "fire", "alembic.command", "sqlalchemy.dialects.sqlite")
-_PACKAGES: Final = tuple(
-    f"toolbox.{name}"
-    for name in ("commands", "reports", "orchestration", "matrix", "results", "checks", "metrics", "forges")
+# What many command lines import. Other libraries of extras, such as the client of Kubernetes, are not among them.
+_MODULES: Final = ("toolbox.cli", "fire", "alembic.command", "sqlalchemy.dialects.sqlite", "github", "gitlab")
+_PACKAGES: Final = (
+    "backends",
+    "checks",
+    "ci",
+    "commands",
+    "forges",
+    "matrix",
+    "metrics",
+    "orchestration",
+    "reports",
+    "results",
 )
 
 
@@ -155,7 +163,7 @@ def _reopened(stream: TextIO) -> TextIO:
 def _preload() -> None:
     for name in _MODULES:
         importlib.import_module(name)
-    for package in _PACKAGES:
+    for package in (f"toolbox.{name}" for name in _PACKAGES):
         path = importlib.import_module(package).__path__
         for found in pkgutil.walk_packages(path, f"{package}."):
             if ".migrations" not in found.name:  # only Alembic can import these

@@ -199,6 +199,7 @@ def test_a_wrong_block_is_reported_and_nothing_is_written(project: Workspace, ch
 
 
 def test_a_nightly_run_that_passes_reports_and_exports(project: Workspace, runner: Runner) -> None:
+    project.write({"toolbox": TOOLBOX.format(program=forked_commands.SCRIPT)})
     jobs = nightly(project, runner)
     assert [job.result for job in jobs.values()] == ["success", "success"], jobs["run"].output
     assert not [
@@ -291,7 +292,6 @@ def test_a_dispatch_of_another_branch_leaves_the_issue_alone(project: Workspace,
 
 
 def test_each_script_of_the_files_is_executed_by_an_event(project: Workspace, runner: Runner) -> None:
-    project.write({"toolbox": TOOLBOX.format(program=forked_commands.SCRIPT)})
     scripts = set()
     for file in (project.directory / ".github/workflows").iterdir():
         for name, job in yaml.safe_load(file.read_text())["jobs"].items():
@@ -317,6 +317,7 @@ def test_the_reaper_deletes_old_resources_and_keeps_an_issue_open(project: Works
 
 
 def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: Workspace, runner: Runner) -> None:
+    project.write({"toolbox": TOOLBOX.format(program=forked_commands.SCRIPT)})
     jobs = run_comment(project, runner, "Please:\n/test small\n/var greeting: hi\n")
     assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
     assert jobs["gate"].outputs == {"revision": head(runner), "retest": ""}

@@ -60,9 +60,9 @@ PROJECT = {
 @pytest.fixture
 def six(workspace: Workspace, toolbox_script: str) -> Workspace:
     """Return a project with workflow files for three shards."""
-    toolbox = PROJECT["toolbox"].format(program=toolbox_script)
     config = PROJECT["config/six.yaml"].replace("ROOT", json.dumps(str(workspace.directory)))
-    workspace.write({**PROJECT, "toolbox": toolbox, "config/six.yaml": config})
+    workspace.write({**PROJECT, "config/six.yaml": config})
+    write_toolbox(workspace, toolbox_script)
     (workspace.directory / "toolbox").chmod(0o755)
     outcome = workspace.run("ci", "workflows", "six", "--shards=3")
     assert outcome.exit_code == 0, str(outcome)
@@ -77,6 +77,10 @@ def runner(six: Workspace, tmp_path: Path) -> Iterator[Runner]:
         server.push("topic", {"model.py": "steps = 1"}, by="alice")
         server.open_pull_request("topic", by="alice")
         yield Runner(six.directory, tmp_path / "runner", server)
+
+
+def write_toolbox(six: Workspace, program: str) -> None:
+    six.write({"toolbox": PROJECT["toolbox"].format(program=program)})
 
 
 def workflow(six: Workspace, name: str) -> Path:
@@ -105,8 +109,10 @@ def verdicts(summary: dict[str, Any]) -> dict[str, str]:
     return {step["name"].removeprefix("x="): step["verdict"] for step in summary["steps"] if step["kind"] == "cell"}
 
 
-def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(six: Workspace, runner: Runner) -> None:
-    six.write({"toolbox": PROJECT["toolbox"].format(program=forked_commands.SCRIPT)})
+def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(
+    six: Workspace, runner: Runner, toolbox_script: str
+) -> None:
+    write_toolbox(six, forked_commands.SCRIPT)
     (six.directory / "kill-b").touch()
     event = comment(runner, "/test six\n")
     jobs = runner.run(workflow(six, "on_demand"), "issue_comment", event)
@@ -120,6 +126,7 @@ def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(six
     assert "shard 2/3 has not ended" in text
     assert "2 cells not run: x=b, x=e" in text
 
+    write_toolbox(six, toolbox_script)
     (six.directory / "kill-b").unlink()
     (six.directory / "cells").unlink()
     again = runner.run(workflow(six, "on_demand"), "issue_comment", event, earlier=jobs, run_attempt=2)
