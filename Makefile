@@ -72,10 +72,14 @@ test-ansible: $(OLDER_ANSIBLE:%=.venv/ansible-core-%/.installed) ## test with ol
 	@$(PIP) --upgrade --no-deps --target $(@D) 'ansible-core==$*.*'
 	@touch $@
 
-lint: $(DEV_STAMP) ## check the code with all linters
+lint: lint-style lint-types ## check the code with all linters
+
+lint-types: $(DEV_STAMP)
+	@$(BIN)/mypy
+
+lint-style: $(DEV_STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/yamllint --strict .
 	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/ansible/modules" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles projects/*/roles
@@ -90,4 +94,4 @@ bench: $(DEV_STAMP) ## run the benchmarks
 docs: ## say where to read
 	@echo 'README.md, then docs/architecture.md for the reading order of the code'
 
-.PHONY: help setup demo demo-inference demo-notebooks test test-ansible lint format bench docs
+.PHONY: help setup demo demo-inference demo-notebooks test test-ansible lint lint-style lint-types format bench docs

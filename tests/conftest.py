@@ -38,16 +38,22 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _forked_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _forked_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[forked_commands.Commands | None]:
     """Execute the command lines of workspaces in forks of a process that has imported Topgallant."""
     if environ.get(forked_commands.SWITCH) == "0":
-        yield
+        yield None
         return
     commands = forked_commands.Commands(tmp_path_factory.mktemp("commands"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(testing, "_start", commands.start)
-        yield
+        yield commands
     commands.close()
+
+
+@pytest.fixture(scope="session")
+def toolbox_script(_forked_commands: forked_commands.Commands | None) -> str:
+    """Return the start of a shell command that executes the command line of Topgallant that follows, in a fork."""
+    return _forked_commands.script() if _forked_commands else forked_commands.SCRIPT
 
 
 @pytest.fixture

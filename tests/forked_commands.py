@@ -3,7 +3,7 @@
 Most of the time of a short command line is the import of its modules. A fork has the arguments, the environment, the
 working directory and the signal handlers of a new process, and a process session of its own. A command line is started
 as a program if it has other variables that Python reads at its start. `tests/conftest.py` makes `toolbox.testing` use
-this module, unless `TOPGALLANT_TEST_FORKS` is 0.
+this module, unless `TOPGALLANT_TEST_FORKS` is 0. Shell scripts use it by `tests/forked_program.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import io
 import os
 import pkgutil
 import re
+import shlex
+import site
 import subprocess
 import sys
 import threading
@@ -32,12 +34,22 @@ start_program: Final = testing._start  # conftest.py replaces it
 SWITCH: Final = "TOPGALLANT_TEST_FORKS"
 """With the value `0`, all command lines are started as programs."""
 _PROGRAM: Final = (sys.executable, str(places.builtin_root() / "run_toolbox.py"))
+SCRIPT: Final = shlex.join(_PROGRAM)
+"""The start of a shell command that starts Topgallant as a program. Its arguments follow."""
 _START_VARIABLES: Final = re.compile(r"PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|NO_COLOR$|TERM$")
-# What most command lines import. Libraries of extras, such as the client of Kubernetes, are not among them.
-_MODULES: Final = ("toolbox.cli", "fire", "alembic.command", "sqlalchemy.dialects.sqlite")
-_PACKAGES: Final = tuple(
-    f"toolbox.{name}"
-    for name in ("commands", "reports", "orchestration", "matrix", "results", "checks", "metrics", "forges")
+# What many command lines import. Other libraries of extras, such as the client of Kubernetes, are not among them.
+_MODULES: Final = ("toolbox.cli", "fire", "alembic.command", "sqlalchemy.dialects.sqlite", "github", "gitlab")
+_PACKAGES: Final = (
+    "backends",
+    "checks",
+    "ci",
+    "commands",
+    "forges",
+    "matrix",
+    "metrics",
+    "orchestration",
+    "reports",
+    "results",
 )
 
 
@@ -78,28 +90,40 @@ class Commands:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = threading.Lock()
-        self._variables: dict[str, str] = {}
+        self._variables = start_variables()
         self._server: ForkServer | None = None
 
     def start(self, args: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Command | subprocess.Popen[bytes]:
         """Start a command line in a fork, or as a program if a fork would be different."""
         if tuple(args[:2]) != _PROGRAM:  # the tests are not those of this checkout
             return start_program(args, cwd, env)
-        variables = {name: value for name, value in env.items() if _START_VARIABLES.match(name)}
-        with self._lock:
-            if self._server is None:
-                self._variables = variables
-                # Tests look for processes with their directory in the environment, and must not find the server.
-                own = {name: value for name, value in environ.everything().items() if name != MARK}
-                self._server = ForkServer([sys.executable, str(Path(__file__))], {**own, **variables}, self._directory)
-        if variables != self._variables:
+        if _start_variables(env) != self._variables:
             return start_program(args, cwd, env)
-        return Command(self._server.start({"args": list(args[1:])}, env, cwd.absolute()))
+        return Command(self._running().start({"args": list(args[1:])}, env, cwd.absolute()))
+
+    def script(self) -> str:
+        """Return the start of a shell command like `SCRIPT`, for scripts that have the variables `start_variables`."""
+        client = Path(__file__).with_name("forked_program.py")
+        return shlex.join([sys.executable, "-I", "-S", str(client), str(self._running().path)])
 
     def close(self) -> None:
         """End the server."""
         if self._server is not None:
             self._server.close()
+
+    def _running(self) -> ForkServer:
+        with self._lock:
+            if self._server is None:
+                # Tests look for processes with their directory in the environment, and must not find the server.
+                own = {name: value for name, value in environ.everything().items() if name != MARK}
+                args = [sys.executable, str(Path(__file__))]
+                self._server = ForkServer(args, {**own, **self._variables}, self._directory)
+            return self._server
+
+
+def start_variables() -> dict[str, str]:
+    """Return the variables that Python reads at its start, as `toolbox.testing` sets them."""
+    return _start_variables({**environ.everything(), "PYTHONUSERBASE": site.getuserbase()})
 
 
 def main() -> None:
@@ -113,12 +137,18 @@ def main() -> None:
     fork = fork_server.serve(listener, 0)
     if fork is None:
         os._exit(0)  # quicker than the end of an interpreter with many modules
+    if _start_variables(fork.message["env"]) != _start_variables(environ.everything()):
+        fork.refuse("the command line has other variables that Python reads at its start")
     fork.begin(MARK)
     sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
     sys.argv = list(fork.message["args"])
     from toolbox import cli
 
     sys.exit(cli.main())
+
+
+def _start_variables(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if _START_VARIABLES.match(name)}
 
 
 def _reopened(stream: TextIO) -> TextIO:
@@ -133,7 +163,7 @@ def _reopened(stream: TextIO) -> TextIO:
 def _preload() -> None:
     for name in _MODULES:
         importlib.import_module(name)
-    for package in _PACKAGES:
+    for package in (f"toolbox.{name}" for name in _PACKAGES):
         path = importlib.import_module(package).__path__
         for found in pkgutil.walk_packages(path, f"{package}."):
             if ".migrations" not in found.name:  # only Alembic can import these

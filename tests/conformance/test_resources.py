@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -140,11 +140,25 @@ def test_every_kind_has_a_site() -> None:
     assert sorted(SITES) == KINDS
 
 
-@pytest.fixture(params=SITES)
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ResourceSite]:
-    """Yield a site of each kind."""
-    with SITES[request.param](tmp_path) as found:
+@pytest.fixture(params=SITES, scope="module")
+def running_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResourceSite]:
+    """Yield a site of each kind, which may take some seconds to start."""
+    with SITES[request.param](tmp_path_factory.mktemp(request.param)) as found:
         yield found
+
+
+@pytest.fixture
+def site(running_site: ResourceSite) -> Iterator[ResourceSite]:
+    """Yield a site without resources, and delete the resources that the test creates there."""
+    assert running_site.names() == []
+    with ExitStack() as stack:
+
+        def create(owner: Owner) -> Resource:
+            resource = running_site.create(owner)
+            stack.callback(loaded(resource).delete, owner)
+            return resource
+
+        yield replace(running_site, create=create)
 
 
 def loaded(resource: Resource) -> RemoteResource:

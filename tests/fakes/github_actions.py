@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from tests import forked_commands
 from tests.fakes import github_expressions
 from tests.servers import github
 
@@ -240,6 +241,7 @@ class Runner:
                 "GITHUB_STEP_SUMMARY": str(self.summary),
                 "RUNNER_TEMP": str(self.home / "temp"),
                 **{name: str(file) for name, file in files.items()},
+                **forked_commands.start_variables(),
                 **variables,
             },
             stdin=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,12 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import forked_commands
 from tests.fakes.github_actions import Job, Runner
 from tests.functional.conftest import SMALL
 from tests.servers import github
 from tests.servers.github import events
 from tests.servers.github.state import Issue
-from toolbox.system import places
 from toolbox.testing import Workspace
 
 PULL_REQUEST = 1
@@ -45,19 +44,18 @@ BLOCK = """
 TOOLBOX = """
     #!/bin/sh
     [ "$1" != resources ] || echo "$@" >>reaped
-    exec {python} {program} "$@"
+    exec {program} "$@"
 """
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def generated(tmp_path_factory: pytest.TempPathFactory, toolbox_script: str) -> Workspace:
     """Return the project `small` with workflow files, which tests must not change."""
     workspace = Workspace(tmp_path_factory.mktemp("generated") / "workspace", SMALL)
     file = workspace.directory / "config/small.yaml"
     before, _, after = file.read_text().partition("ci:\n  overridable: [greeting, commands.cleanup]\n")
     file.write_text(before + after + textwrap.dedent(BLOCK))
-    program = places.builtin_root() / "run_toolbox.py"
-    workspace.write({"toolbox": TOOLBOX.format(python=shlex.quote(sys.executable), program=shlex.quote(str(program)))})
+    workspace.write({"toolbox": TOOLBOX.format(program=toolbox_script)})
     (workspace.directory / "toolbox").chmod(0o755)
     outcome = workspace.run("ci", "workflows", "small")
     assert outcome.exit_code == 0, str(outcome)
@@ -201,6 +199,7 @@ def test_a_wrong_block_is_reported_and_nothing_is_written(project: Workspace, ch
 
 
 def test_a_nightly_run_that_passes_reports_and_exports(project: Workspace, runner: Runner) -> None:
+    project.write({"toolbox": TOOLBOX.format(program=forked_commands.SCRIPT)})
     jobs = nightly(project, runner)
     assert [job.result for job in jobs.values()] == ["success", "success"], jobs["run"].output
     assert not [
@@ -318,6 +317,7 @@ def test_the_reaper_deletes_old_resources_and_keeps_an_issue_open(project: Works
 
 
 def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: Workspace, runner: Runner) -> None:
+    project.write({"toolbox": TOOLBOX.format(program=forked_commands.SCRIPT)})
     jobs = run_comment(project, runner, "Please:\n/test small\n/var greeting: hi\n")
     assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
     assert jobs["gate"].outputs == {"revision": head(runner), "retest": ""}

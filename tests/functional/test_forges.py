@@ -7,9 +7,7 @@ import html
 import json
 import os
 import re
-import shlex
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from tests import forked_commands
 from tests.functional.conftest import SMALL
 from tests.servers import github, gitlab
 from tests.servers.github import events
@@ -40,6 +39,8 @@ BLOCK = """
     revision: null
 """
 
+PROGRAM = '#!/bin/sh\nexec {program} "$@"\n'
+
 
 def documented(name: str) -> str:
     """Return the text of the code block below a line of the page."""
@@ -57,14 +58,13 @@ def scripts() -> dict[str, str]:
 
 
 @pytest.fixture
-def project(workspace: Workspace) -> Workspace:
+def project(workspace: Workspace, toolbox_script: str) -> Workspace:
     """Return a workspace with a small project and a program `run_toolbox.py`."""
     workspace.write({name.replace("small", PROJECT): text for name, text in SMALL.items()})
     file = workspace.directory / f"config/{PROJECT}.yaml"
     before, _, after = file.read_text().partition("ci:\n  overridable: [greeting, commands.cleanup]\n")
     file.write_text(before + after + textwrap.dedent(BLOCK))
-    program = shlex.join([sys.executable, str(places.builtin_root() / "run_toolbox.py")])
-    workspace.write({"run_toolbox.py": f'#!/bin/sh\nexec {program} "$@"\n'})
+    workspace.write({"run_toolbox.py": PROGRAM.format(program=toolbox_script)})
     (workspace.directory / "run_toolbox.py").chmod(0o755)
     return workspace
 
@@ -123,6 +123,7 @@ def execute(script: str, project: Workspace, variables: Mapping[str, str]) -> Do
             "HOME": str(project.home),
             "XDG_STATE_HOME": str(project.home / "state"),
             "TOPGALLANT_NO_VENV": "1",
+            **forked_commands.start_variables(),
             **variables,
         },
         stdin=subprocess.DEVNULL,
@@ -325,6 +326,7 @@ def configuration(project: Workspace) -> Any:
 
 
 def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: Workspace, site: Site) -> None:
+    project.write({"run_toolbox.py": PROGRAM.format(program=forked_commands.SCRIPT)})
     site.comment(f"Please:\n/test {PROJECT}\n/var greeting: hi\n")
     done = site.run(project)
     assert done.exit_code == 0, done.output

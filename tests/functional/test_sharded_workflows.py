@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import forked_commands
 from tests.fakes.github_actions import Job, Runner
 from tests.servers import github
 from tests.servers.github import events
-from toolbox.system import places
 from toolbox.testing import Workspace
 
 CELLS = "abcdef"
@@ -54,18 +52,17 @@ PROJECT = {
     "toolbox": """
         #!/bin/sh
         case "$1 $2" in "project run" | "ci run") echo $$ >run.pid ;; esac
-        exec {python} {program} "$@"
+        exec {program} "$@"
     """,
 }
 
 
 @pytest.fixture
-def six(workspace: Workspace) -> Workspace:
+def six(workspace: Workspace, toolbox_script: str) -> Workspace:
     """Return a project with workflow files for three shards."""
-    program = shlex.quote(str(places.builtin_root() / "run_toolbox.py"))
-    toolbox = PROJECT["toolbox"].format(python=shlex.quote(sys.executable), program=program)
     config = PROJECT["config/six.yaml"].replace("ROOT", json.dumps(str(workspace.directory)))
-    workspace.write({**PROJECT, "toolbox": toolbox, "config/six.yaml": config})
+    workspace.write({**PROJECT, "config/six.yaml": config})
+    write_toolbox(workspace, toolbox_script)
     (workspace.directory / "toolbox").chmod(0o755)
     outcome = workspace.run("ci", "workflows", "six", "--shards=3")
     assert outcome.exit_code == 0, str(outcome)
@@ -80,6 +77,10 @@ def runner(six: Workspace, tmp_path: Path) -> Iterator[Runner]:
         server.push("topic", {"model.py": "steps = 1"}, by="alice")
         server.open_pull_request("topic", by="alice")
         yield Runner(six.directory, tmp_path / "runner", server)
+
+
+def write_toolbox(six: Workspace, program: str) -> None:
+    six.write({"toolbox": PROJECT["toolbox"].format(program=program)})
 
 
 def workflow(six: Workspace, name: str) -> Path:
@@ -108,7 +109,10 @@ def verdicts(summary: dict[str, Any]) -> dict[str, str]:
     return {step["name"].removeprefix("x="): step["verdict"] for step in summary["steps"] if step["kind"] == "cell"}
 
 
-def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(six: Workspace, runner: Runner) -> None:
+def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(
+    six: Workspace, runner: Runner, toolbox_script: str
+) -> None:
+    write_toolbox(six, forked_commands.SCRIPT)
     (six.directory / "kill-b").touch()
     event = comment(runner, "/test six\n")
     jobs = runner.run(workflow(six, "on_demand"), "issue_comment", event)
@@ -122,6 +126,7 @@ def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(six
     assert "shard 2/3 has not ended" in text
     assert "2 cells not run: x=b, x=e" in text
 
+    write_toolbox(six, toolbox_script)
     (six.directory / "kill-b").unlink()
     (six.directory / "cells").unlink()
     again = runner.run(workflow(six, "on_demand"), "issue_comment", event, earlier=jobs, run_attempt=2)

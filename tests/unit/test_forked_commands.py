@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import forked_commands
 from toolbox import testing
+from toolbox.system import environ
 from toolbox.testing import Running, Workspace
 
 STATE = '''
@@ -89,3 +92,49 @@ def test_other_variables_of_python_need_a_new_interpreter(state: Workspace) -> N
 def test_another_program_is_started(tmp_path: Path) -> None:
     with Running([sys.executable, "-c", "print(1)"], tmp_path, dict(os.environ)) as running:
         assert json.loads(running.wait().stdout) == 1
+
+
+def script(state: Workspace, command: str, **variables: str) -> dict[str, Any]:
+    """Execute a command of a shell script, and return the state that the command prints."""
+    env = {"PATH": os.defpath, "HOME": str(state.home), **forked_commands.start_variables(), **variables}
+    args = ["sh", "-c", f"{command}\nexit $?"]
+    done = subprocess.run(
+        args, cwd=state.directory, env=env, input="text", stdout=subprocess.PIPE, text=True, check=True
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.skipif(environ.get(forked_commands.SWITCH) == "0", reason="all command lines are started as programs")
+def test_a_fork_for_a_script_has_the_state_of_a_new_process(state: Workspace, toolbox_script: str) -> None:
+    commands = [f"umask 027; {program} state show" for program in (toolbox_script, forked_commands.SCRIPT)]
+    forked, started = (script(state, command, GREETING="é\n\udcff") for command in commands)
+    assert (forked.pop("session"), started.pop("session")) == (True, False)
+    assert forked == started
+    assert (forked["input"], forked["umask"]) == ("text", 0o027)
+
+
+def test_a_script_with_other_variables_of_python_starts_a_new_interpreter(
+    state: Workspace, toolbox_script: str
+) -> None:
+    state.write({"early/sitecustomize.py": "import os\nos.environ['EARLY'] = '1'\n"})
+    printed = script(state, f"PYTHONPATH={state.directory}/early {toolbox_script} state show")
+    assert printed["env"]["EARLY"] == "1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_program_of_a_script_ends_its_fork(
+    state: Workspace, toolbox_script: str, number: signal.Signals
+) -> None:
+    env = {**os.environ, **forked_commands.start_variables()}
+    with Running(["sh", "-c", f"exec {toolbox_script} state wait"], state.directory, env) as running:
+        running.wait_for("begun")
+        running.send(number)
+        assert f"interrupted by {number.name}" in running.wait().stderr
+
+
+def test_a_script_sees_that_a_signal_killed_its_fork(state: Workspace, toolbox_script: str) -> None:
+    state.write({"commands/state.py": STATE.replace("time.sleep(100)", "os.kill(os.getpid(), signal.SIGKILL)")})
+    env = {**os.environ, **forked_commands.start_variables()}
+    with Running(["sh", "-c", f"exec {toolbox_script} state wait"], state.directory, env) as running:
+        assert running.wait().exit_code == -signal.SIGKILL

@@ -21,8 +21,9 @@ import pytest
 
 from toolbox.agent import fork_server
 from toolbox.model.errors import Interrupted
-from toolbox.system import fork_servers, signals
-from toolbox.system.fork_servers import Connection, ForkServer, Refused
+from toolbox.system import fork_connections, signals
+from toolbox.system.fork_connections import Connection, Refused
+from toolbox.system.fork_servers import ForkServer
 
 ROOT = Path(__file__).parents[3]
 MARK = "TEST_MARK"
@@ -160,7 +161,7 @@ def test_a_fork_has_the_state_of_its_client(served: Served, tmp_path: Path) -> N
     source = f"""
 import json, os, resource, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
-from toolbox.system.fork_servers import Connection
+from toolbox.system.fork_connections import Connection
 os.umask(0o027)
 os.nice(3)
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
@@ -336,7 +337,7 @@ def test_a_server_that_cannot_fork_refuses_and_continues(served: Served) -> None
 def test_a_server_that_does_not_answer_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     served.process.send_signal(signal.SIGSTOP)
     with monkeypatch.context() as patches:
-        patches.setattr(fork_servers, "_START_SECONDS", 0.1)
+        patches.setattr(fork_connections, "_START_SECONDS", 0.1)
         with pytest.raises(Refused, match=r"does not answer: (no answer after 0\.1 s|timed out)"):
             served.connect(b"#" * size)
     served.process.send_signal(signal.SIGCONT)

@@ -17,7 +17,8 @@ import pytest
 
 from toolbox.agent import module_server
 from toolbox.system import processes
-from toolbox.system.fork_servers import Connection, ForkServer, Refused
+from toolbox.system.fork_connections import Connection, Refused
+from toolbox.system.fork_servers import ForkServer
 
 ENV: Final = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
 PARTS: Final = {
