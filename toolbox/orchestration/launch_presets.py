@@ -12,11 +12,10 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolbox.config import outside
 from toolbox.config.configuration import Configuration, Request
-from toolbox.config.contracts.ci import Contract, NamedCluster, NamedJob, Rule
 from toolbox.kubernetes.api.access import Credentials
 from toolbox.matrix import plan
 from toolbox.model.clusters import Access
@@ -26,9 +25,12 @@ from toolbox.orchestration import projects
 from toolbox.orchestration.request import RunRequest
 from toolbox.system import ci_job
 
+if TYPE_CHECKING:
+    from toolbox.config.contracts.ci import NamedCluster, NamedJob, Rule
+
 TARGET: Final = f"{plan.BLOCK}.target"
 """The field that the target of a job in `ci.jobs` replaces."""
-_Entry = TypeVar("_Entry", NamedJob, NamedCluster)
+_Entry = TypeVar("_Entry", "NamedJob", "NamedCluster")
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,10 @@ def applied(request: RunRequest, job: str | None, cluster: str | None) -> RunReq
 
 def select(configuration: Configuration, job: str | None, cluster: str | None) -> Launch:
     """Return what the job and the cluster add to a request for a configuration. The errors are those of `applied`."""
+    if job is None and cluster is None and configuration.get(outside.BLOCK, default=None) is None:
+        return Launch((), {}, {})
+    from toolbox.config.contracts.ci import Contract  # slow to import
+
     try:
         block = configuration.block(outside.BLOCK, Contract)
     except ConfigurationError:

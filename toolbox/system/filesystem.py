@@ -188,6 +188,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 _json = json.JSONEncoder(ensure_ascii=False, default=str)
+_text = json.encoder.encode_basestring  # what the encoder itself uses for a text
 
 
 def dump_json(value: object) -> str:
@@ -205,11 +206,11 @@ def _indented(value: object, line: str) -> str:
     if isinstance(value, dict) and value:
         if not all(isinstance(key, str) for key in value):
             return json.dumps(value, indent=2, default=str, ensure_ascii=False).replace("\n", line)
-        items = [f"{_json.encode(key)}: {_indented(item, inner)}" for key, item in value.items()]
+        items = [f"{_text(key)}: {_indented(item, inner)}" for key, item in value.items()]
         return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
     if isinstance(value, list | tuple) and value:
         return f"[{inner}{f',{inner}'.join(_indented(item, inner) for item in value)}{line}]"
-    return _json.encode(value)
+    return _text(value) if type(value) is str else _json.encode(value)
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> Path:
