@@ -1,5 +1,8 @@
 """Measures the cost of a cell with the workload `true` on Kubernetes, beside `kubectl create` and `kubectl wait`.
 
+The processor time is also compared with a program that creates, awaits and deletes the same Jobs with the official
+client for Python, and does nothing else.
+
 A second part measures the memory and processor time of the orchestrator, with many cells whose pods never run. A helper
 process binds these pods to a node without a kubelet, and reports the pods as completed. `$TOPGALLANT_TEST_KUBECONFIG`
 names the cluster. Arguments: the number of Jobs (200), and the number of cells (2000).
@@ -10,6 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,11 +35,12 @@ from toolbox.testing import Workspace
 
 JOBS, CELLS, FEW = 200, 2000, 200
 AT_ONCE: Final = 50
-RATIO, CPU_MS, REQUESTS = 1.15, 15.0, 5.0
+RATIO, CPU_MS, REQUESTS, CLIENT_RATIO = 1.15, 15.0, 5.0, 1.5
 MEMORY_RATIO, CPU_RATIO = 1.25, 1.15
 _NODE: Final = "topgallant-bench"
 _PEER: Final = "topgallant-bench=peer"
 _COMPLETER: Final = "--complete"
+_CLIENT: Final = "--official-client"
 
 PROJECT = {
     "projects/cells/orchestration.py": '''
@@ -69,17 +74,22 @@ def kubectl(cluster: kubernetes.Cluster, namespace: str, *args: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: Path) -> float:
-    """Create the Jobs of a run again with kubectl, wait until they are complete, and return the time in seconds."""
+def jobs_of(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: Path) -> Path:
+    """Write the manifests of the Jobs of a run without its owner and its labels, and create what they need."""
     manifests = [yaml.safe_load(file.read_text()) for file in work.runs()[-1].glob("*/*/*/src/topgallant-job.json")]
     for manifest in manifests:
         manifest["metadata"] |= {"ownerReferences": [], "labels": dict([_PEER.split("=")])}
     volumes = {each["name"]: each for each in manifests[0]["spec"]["template"]["spec"]["volumes"]}
     agent = folder / "agent.yaml"
     agent.write_text(_agent(volumes["agent"]["configMap"]["name"]))
-    jobs = folder / "jobs.yaml"
-    jobs.write_text(yaml.safe_dump_all(manifests))
     kubectl(cluster, namespace, "create", "-f", str(agent))
+    jobs = folder / "jobs.yaml"
+    jobs.write_text(yaml.dump_all(manifests, Dumper=yaml.CSafeDumper))
+    return jobs
+
+
+def peer(cluster: kubernetes.Cluster, namespace: str, jobs: Path) -> float:
+    """Create Jobs with kubectl, wait until they are complete, and return the time in seconds."""
     began = time.perf_counter()
     # This kubectl may be older than some fields of the manifests.
     kubectl(cluster, namespace, "create", "--validate=false", "-f", str(jobs))
@@ -87,6 +97,33 @@ def peer(cluster: kubernetes.Cluster, namespace: str, work: Workspace, folder: P
     wall = time.perf_counter() - began
     kubectl(cluster, namespace, "delete", "--wait=false", "job", f"--selector={_PEER}")
     return wall
+
+
+def official_client(cluster: kubernetes.Cluster, namespace: str, jobs: Path) -> float:
+    """Create, await and delete Jobs with the official client, and return its processor time in seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, __file__, _CLIENT, str(cluster.kubeconfig), namespace, str(jobs)]
+    subprocess.run(command, check=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+
+
+def use_official_client(kubeconfig: str, namespace: str, jobs: str) -> None:
+    """Create Jobs, and delete each one when it is complete."""
+    from kubernetes import client, config, watch
+
+    api = client.BatchV1Api(config.new_client_from_config(kubeconfig))
+    manifests = list(yaml.load_all(Path(jobs).read_text(), yaml.CSafeLoader))
+    for manifest in manifests:
+        api.create_namespaced_job(namespace, manifest)
+    open_jobs = {manifest["metadata"]["name"] for manifest in manifests}
+    for event in watch.Watch().stream(api.list_namespaced_job, namespace, label_selector=_PEER):
+        job = event["object"]
+        if job.metadata.name in open_jobs and any(each.type == "Complete" for each in job.status.conditions or ()):
+            api.delete_namespaced_job(job.metadata.name, namespace, propagation_policy="Background")
+            open_jobs.remove(job.metadata.name)
+        if not open_jobs:
+            return
 
 
 def _agent(name: str) -> str:
@@ -167,18 +204,23 @@ def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -
         work = workspace(folder / "jobs", count, target)
         mine = of_run(work, count)
         wait_until_empty(cluster, namespace)
-        other = peer(cluster, namespace, work, folder)
+        jobs = jobs_of(cluster, namespace, work, folder)
+        other = peer(cluster, namespace, jobs)
+        wait_until_empty(cluster, namespace)
+        client = official_client(cluster, namespace, jobs)
         wait_until_empty(cluster, namespace)
         requests_per_job = requests(cluster, namespace, folder / "counted", pod)
     further = 1e3 * (mine.cpu - one.cpu) / (count - 1)
     print(f"{count} Jobs of `true`, {AT_ONCE} at once\n  Topgallant: {mine}; {mine.wall:.1f} s")
     print(f"  a run of one Job takes {one.cpu:.1f} s of CPU, and each further Job {further:.1f} ms")
     print(f"  kubectl create, kubectl wait: {other:.1f} s")
-    ratio = mine.wall / other
+    print(f"  the official client: {client:.1f} s of CPU")
+    ratio, to_client = mine.wall / other, mine.cpu / client
     return all(
         [
             print_figure(f"  {ratio:.2f} times the wall time", ratio, RATIO),
             print_figure(f"  {mine.cpu_ms:.1f} ms of CPU per Job", mine.cpu_ms, CPU_MS),
+            print_figure(f"  {to_client:.2f} times the CPU of the official client", to_client, CLIENT_RATIO),
             print_figure(f"  {requests_per_job:.1f} requests per Job", requests_per_job, REQUESTS),
         ]
     )
@@ -207,9 +249,10 @@ def many_cells(cluster: kubernetes.Cluster, folder: Path, count: int) -> bool:
 
 def main() -> int:
     """Measure, print the results, and return 1 if a limit is exceeded."""
-    if sys.argv[1:2] == [_COMPLETER]:
-        complete(*sys.argv[2:])
-        return 0
+    for option, work in ((_COMPLETER, complete), (_CLIENT, use_official_client)):
+        if sys.argv[1:2] == [option]:
+            work(*sys.argv[2:])
+            return 0
     arguments = [int(text) for text in sys.argv[1:]]
     jobs, cells = [*arguments, *(JOBS, CELLS)[len(arguments) :]]
     try:
