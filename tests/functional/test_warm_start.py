@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+
 from toolbox.testing import Workspace
 
 FILES = {
@@ -41,6 +45,16 @@ FILES = {
             words = " ".join(word for child in psutil.Process().children() for word in child.cmdline())
             print(f"{moment}: {[name for name in ('playbook_server', 'module_server') if name in words]}")
     ''',
+    # Python imports this module when it starts.
+    "slow/sitecustomize.py": """
+        import os
+        import sys
+
+        if "playbook_server" in " ".join(sys.orig_argv):
+            with open(os.environ["BEGUN"], "w") as stream:
+                stream.write(os.environ["ANSIBLE_LOCAL_TEMP"])
+            sys.stdin.read()  # until the command line ends the helper
+    """,
     "config/needs.yaml": "{}\n",
     "command_args/needs.yaml.j2": "",
 }
@@ -52,3 +66,14 @@ def test_a_command_without_tasks_starts_no_helper_for_modules(workspace: Workspa
     assert "at first: []" in outcome.stdout
     assert "nothing: ['playbook_server']" in outcome.stdout
     assert "module: ['playbook_server', 'module_server']" in outcome.stdout
+
+
+def test_a_helper_that_is_interrupted_at_its_start_leaves_no_directory(workspace: Workspace) -> None:
+    begun = workspace.write(FILES).directory / "begun"
+    os.mkfifo(begun)
+    env = {"PYTHONPATH": str(workspace.directory / "slow"), "BEGUN": str(begun)}
+    with workspace.start("needs", "nothing", env=env) as running:
+        directory = Path(begun.read_text())
+        running.send(signal.SIGINT)
+        assert running.wait(60).exit_code == 128 + signal.SIGINT
+    assert not [path for path in (directory, *list(directory.parents)[:2]) if path.exists()]

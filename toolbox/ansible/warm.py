@@ -90,6 +90,8 @@ class Helpers:
         variables = {key: value for key, value in env.items() if key != MARK}
         if outer := environ.get(MARK):  # this process may itself belong to a step of another run
             variables[MARK] = outer
+        # ansible-core creates this directory while it is imported, possibly after the end of an interrupted play.
+        variables["ANSIBLE_LOCAL_TEMP"] = str(directory / "tmp")
         return ForkServer([sys.executable, str(module.__file__), *args], variables, directory)
 
     def _report(self, reason: str) -> None:
