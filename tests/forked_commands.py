@@ -118,6 +118,7 @@ class Commands:
                 own = {name: value for name, value in environ.everything().items() if name != MARK}
                 args = [sys.executable, str(Path(__file__))]
                 self._server = ForkServer(args, {**own, **self._variables}, self._directory)
+                self._server.launch()
             return self._server
 
 

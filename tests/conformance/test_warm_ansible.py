@@ -1,26 +1,18 @@
 """Roles behave in the same way whether forks of running processes execute Ansible and its modules, or new programs do.
 
-A project runs the same roles in both ways. The files of both runs are compared, without what differs between any two
-runs: times, process ids, random names and counts of time.
+A project runs the same roles in both ways, and both runs are compared (`warm_runs`).
 """
 
 from __future__ import annotations
 
 import inspect
-import json
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import zip_longest
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from ansible.module_utils.parsing import convert_bool
 
-from toolbox.ansible import warm
-from toolbox.testing import Outcome, Workspace
+from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equal_files, expect_equal_output
 
 COMMANDS: Final = '''
     """Commands whose roles have many kinds of tasks."""
@@ -240,19 +232,26 @@ ENDINGS: Final = """
       process: {what: "{{ wrong }}"}
       ignore_errors: true
 """
-OUTPUTS: Final = """
+MUCH: Final = """
+    - name: Return much
+      ansible.builtin.shell: "head --bytes=3M /dev/zero | tr '\\\\0' x; echo err >&2"
+      changed_when: false
+      no_log: true
+      register: much
+    - name: Expect all of it
+      ansible.builtin.assert:
+        that: much.stdout | length == 3 * 1024 * 1024
+"""
+OUTPUTS: Final = f"""
+{MUCH}
     - name: Print bytes
       ansible.builtin.command: printf '\\000\\001\\377\\376 \\303\\251 \\033[31m'
       changed_when: false
       ignore_errors: true
     - name: Print bytes as a module
-      process: {what: binary}
+      process: {{what: binary}}
       ignore_errors: true
-    - name: Print much
-      ansible.builtin.shell: "set -o pipefail; head --bytes=50M /dev/zero | tr '\\\\0' x | cut --bytes=1-100"
-      args: {executable: /bin/bash}
-      changed_when: false
-    - name: Return much
+    - name: Show much
       ansible.builtin.shell: "head --bytes=200K /dev/zero | tr '\\\\0' x; echo err >&2"
       changed_when: false
 """
@@ -415,123 +414,19 @@ FILES: Final = {
 }
 
 
-# The keys of values that differ between any two runs.
-INCIDENTAL: Final = {
-    "pid", "created", "start", "end", "delta", "duration", "atime", "mtime", "ctime", "inode", "_original_basename",
-    "version", "ansible_job_id", "results_file", "counter", "start_line", "end_line",
-}  # fmt: skip
-_HEX: Final = "[0-9a-f]"
-# The same in texts: the second text replaces what matches.
-REPLACED: Final = {
-    r"\b\d{8}-\d{6}-[a-z0-9]{4}\b": "RUN",
-    rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}": "UUID",
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?": "TIME",
-    r"\d+:\d\d:\d\d\.\d+": "DURATION",
-    r"(\b\d+ min )?\b\d+(\.\d+)? m?s\b": "DURATION",
-    r"/(dev/shm|tmp)/topgallant[\w.-]+": "PRIVATE",
-    r"ansible-(tmp|local)-?[\w.-]+": "TEMPORARY",
-    r"payload_\w{8}": "payload_RANDOM",
-    r'("(inode|atime|mtime|ctime|pid|version)": )"?[\d.]+"?': r"\1NUMBER",
-    r'("_original_basename": )"[\w.]+"': r"\1RANDOM",
-    r'time="[\d.]+"': "DURATION",
-    r"\bj\d+\.\d+\b": "JOB",
-    r"\b127\.0\.0\.1 \d+ ": "127.0.0.1 CLIENT ",
-}
-UNCERTAIN: Final = {"runner_on_async_poll"}  # a busy machine needs more polls
-DERIVED: Final = ("report.html", ".numbers")  # made from the journal
-SWITCHES: Final = {"cold": "0", "warm": "1"}
-
-
-@dataclass(frozen=True)
-class Result:
-    """A run of the project."""
-
-    workspace: Workspace
-    outcome: Outcome
-
-    def comparable(self, value: Any) -> Any:
-        """Return a value without what differs between any two runs."""
-        if isinstance(value, Mapping):
-            return {key: self.comparable(item) for key, item in value.items() if key not in INCIDENTAL}
-        if isinstance(value, list):
-            return [self.comparable(item) for item in value]
-        if isinstance(value, float):
-            return "FLOAT"
-        if isinstance(value, str):
-            value = value.replace(str(self.workspace.directory), "WORKSPACE")
-            for pattern, replacement in REPLACED.items():
-                value = re.sub(pattern, replacement, value)
-        return value
-
-    def files(self) -> dict[str, Any]:
-        """Return the modes and the comparable contents of the files of the run, by their paths."""
-        run = self.workspace.run_directory()
-        paths = {str(path.relative_to(run)): path for path in sorted(run.rglob("*"))}
-        return {self.comparable(name): self._file(path) for name, path in paths.items() if not name.startswith(DERIVED)}
-
-    def printed(self, stream: str) -> Any:
-        """Return the comparable lines that the command line has printed to `stdout` or `stderr`."""
-        return self.comparable(re.sub(" +", " ", getattr(self.outcome, stream)).splitlines())
-
-    def _file(self, path: Path) -> Any:
-        mode = oct(path.lstat().st_mode)
-        if path.is_symlink() or path.is_dir():
-            return [mode, self.comparable(str(path.readlink()) if path.is_symlink() else "")]
-        text = path.read_text(encoding="utf-8", errors="backslashreplace")
-        content: Any = text.splitlines()
-        if path.suffix == ".jsonl":
-            # Two threads read the standard output and the errors of Ansible. The errors are `verbose` events.
-            events = [event for line in text.splitlines() if (event := json.loads(line))["event"] not in UNCERTAIN]
-            content = sorted(events, key=lambda event: event["event"] == "verbose")
-        elif path.suffix == ".json":
-            content = json.loads(text)
-        content = self.comparable(content)
-        if path.suffix == ".log":
-            content = sorted(line for line in content if not line.startswith("ASYNC POLL"))
-        return [mode, content]
-
-    def parents(self) -> list[str]:
-        """Return the command lines of the parent processes of the modules `process`."""
-        return (self.workspace.home / "parents").read_text(encoding="utf-8").splitlines()
-
-
-def differences(first: Any, second: Any, where: str = "") -> Iterator[str]:
-    """Yield a line for each difference of two values of JSON."""
-    if isinstance(first, dict) and isinstance(second, dict):
-        for key in {**first, **second}:
-            yield from differences(first.get(key, "nothing"), second.get(key, "nothing"), f"{where} {key}")
-    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-        for index, (one, other) in enumerate(zip(first, second, strict=True)):
-            yield from differences(one, other, f"{where} {index}")
-    elif first != second:
-        pairs = zip_longest(str(first), str(second))
-        start = max(next(index for index, (one, other) in enumerate(pairs) if one != other) - 40, 0)
-        yield f"{where}: {str(first)[start : start + 160]!r} and {str(second)[start : start + 160]!r}"
-
-
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
-    """Return the runs of the project in both ways, which are executed at the same time."""
-    workspaces = {name: Workspace(tmp_path_factory.mktemp(name) / "workspace", FILES) for name in SWITCHES}
-    with ExitStack() as stack:
-        running = {}
-        for name, workspace in workspaces.items():
-            (workspace.home / ".ansible/tmp").mkdir(parents=True, mode=0o700)  # Ansible warns if it creates the folder
-            env = {warm.SWITCH: SWITCHES[name]}
-            running[name] = stack.enter_context(workspace.start("project", "run", "equal", env=env))
-        return {name: Result(workspace, running[name].wait(300)) for name, workspace in workspaces.items()}
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
+    """Yield the runs of the project in both ways."""
+    with both_ways(tmp_path_factory, "equal", FILES) as runs:
+        yield runs
 
 
 def test_the_files_of_both_runs_are_equal(results: Mapping[str, Result]) -> None:
-    ordinary, with_forks = (results[name].files() for name in SWITCHES)
-    assert len(list(differences(ordinary, {}))) > 30
-    assert list(differences(ordinary, with_forks)) == []
+    expect_equal_files(results, least=31)
 
 
 def test_both_runs_print_and_return_the_same(results: Mapping[str, Result]) -> None:
-    for name in ("stdout", "stderr"):
-        ordinary, with_forks = (result.printed(name) for result in results.values())
-        assert list(differences(ordinary, with_forks)) == []
+    expect_equal_output(results)
     assert [result.outcome.exit_code for result in results.values()] == [1, 1]
     message = "task `Look for the device` failed on localhost: `sh -c 'echo \"no such device\" >&2; exit 4'` "
     for result in results.values():

@@ -6,21 +6,17 @@ The same role is executed in both ways, each on a server of its own, and the fil
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from tests.conformance import test_warm_ansible as on_this_machine
-from tests.conformance.test_warm_ansible import SWITCHES, differences
-from tests.servers import openssh
-from toolbox.ansible import warm
-from toolbox.testing import Workspace
+from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equal_files, expect_equal_output
 
 TASKS: Final = f"""
 {on_this_machine.STATES}
 {on_this_machine.ENDINGS}
+{on_this_machine.MUCH}
     - name: End with the status of ssh
       process: {{what: lost}}
       ignore_unreachable: true
@@ -34,14 +30,6 @@ TASKS: Final = f"""
     - name: Print bytes as a module
       process: {{what: binary}}
       ignore_errors: true
-    - name: Return much
-      ansible.builtin.shell: "head --bytes=5M /dev/zero | tr '\\\\\\\\0' x; echo err >&2"
-      changed_when: false
-      no_log: true
-      register: much
-    - name: Expect all of it
-      ansible.builtin.assert:
-        that: much.stdout | length == 5 * 1024 * 1024
     - name: Execute on this machine
       ansible.builtin.command: echo on this machine
       delegate_to: localhost
@@ -90,59 +78,19 @@ FILES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Result(on_this_machine.Result):
-    """A run of the role.
-
-    Args:
-        server: the host of the role.
-    """
-
-    server: openssh.Server
-
-    def comparable(self, value: Any) -> Any:
-        """Return a value without what differs between any two runs and any two servers."""
-        if isinstance(value, str):
-            for text, name in ((str(self.server.directory), "SERVER"), (str(self.server.port), "PORT")):
-                value = value.replace(text, name)
-        return super().comparable(value)
-
-    def parents(self) -> list[str]:
-        """Return the command lines of the parent processes of the modules `process`."""
-        return (self.server.directory / "parents").read_text(encoding="utf-8").splitlines()
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
-    """Return the runs of the project in both ways, which are executed at the same time."""
-    with ExitStack() as stack:
-        running, found = {}, {}
-        for name, switch in SWITCHES.items():
-            server = stack.enter_context(openssh.serving(tmp_path_factory.mktemp(f"{name}-server")))
-            (server.directory / ".ansible/tmp").mkdir(parents=True, mode=0o700)
-            workspace = Workspace(tmp_path_factory.mktemp(name) / "workspace", FILES)
-            env = {**server.environment(), warm.SWITCH: switch}
-            alias = f"Host machine\n  HostName {openssh.ADDRESS}\n  Port {server.port}\n"
-            with server.known_hosts.with_suffix(".bin").joinpath("config").open("a") as config:
-                config.write(alias)
-            running[name] = workspace, server, stack.enter_context(workspace.start("project", "run", "equal", env=env))
-        for name, (workspace, server, process) in running.items():
-            found[name] = Result(workspace, process.wait(300), server)
-        yield found
+    """Yield the runs of the project in both ways."""
+    with both_ways(tmp_path_factory, "equal", FILES, hosts=["machine"]) as runs:
+        yield runs
 
 
 def test_the_files_of_both_runs_are_equal(results: Mapping[str, Result]) -> None:
-    ordinary, with_forks = (results[name].files() for name in SWITCHES)
-    assert len(list(differences(ordinary, {}))) > 10
-    assert list(differences(ordinary, with_forks)) == []
+    expect_equal_files(results, least=11)
 
 
 def test_both_runs_print_and_return_the_same(results: Mapping[str, Result]) -> None:
-    for name in ("stdout", "stderr"):
-        ordinary, with_forks = (result.printed(name) for result in results.values())
-        # Ansible does not end a module at the time limit of its task.
-        ordinary = [line for line in ordinary if LEFT_OVER not in line]
-        assert list(differences(ordinary, with_forks)) == []
+    expect_equal_output(results, without=LEFT_OVER)  # Ansible does not end a module at the time limit of its task
     assert [result.outcome.exit_code for result in results.values()] == [0, 0]
 
 

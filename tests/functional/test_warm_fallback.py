@@ -36,7 +36,13 @@ FILES = {
     ''',
     "config/parents.yaml": "variables: {}\n",
     "command_args/parents.yaml.j2": "",
-    # Python imports this module when it starts.
+    # Python imports these modules when it starts.
+    "ended/sitecustomize.py": """
+        import sys
+
+        if "module_server" in " ".join(sys.orig_argv):
+            sys.exit("no server for modules")
+    """,
     "changed/sitecustomize.py": """
         import sys
 
@@ -58,6 +64,14 @@ def test_plays_take_the_ordinary_path_with_one_warning(workspace: Workspace) -> 
     assert SERVER not in outcome.stdout
     assert str(outcome).count(WARNING) == 1, str(outcome)
     assert "ansible-core cannot be prepared: AttributeError" in outcome.stderr
+
+
+def test_modules_take_the_ordinary_path_if_their_helper_ends_at_its_start(workspace: Workspace) -> None:
+    env = {"PYTHONPATH": str(workspace.directory / "ended")}
+    outcome = workspace.write(FILES).run("project", "run", "parents", env=env)
+    assert outcome.exit_code == 0, str(outcome)
+    assert outcome.stdout.count("python") >= 2
+    assert SERVER not in str(outcome)
 
 
 def test_a_setting_of_ansible_that_changed_takes_the_ordinary_path(workspace: Workspace) -> None:

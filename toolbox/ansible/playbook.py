@@ -22,6 +22,7 @@ from toolbox.ansible.warm import Helpers
 from toolbox.system import environ, filesystem, processes
 from toolbox.system.fork_servers import ForkedProcess
 
+_TASK_HAS_STARTED: Final = "playbook_on_task_start"
 EventHandler = Callable[[dict[str, Any]], bool]
 
 _MODULES: Final = Path(__file__).resolve().parent / "modules"
@@ -84,6 +85,9 @@ def run(play: Play, handler: EventHandler) -> int:
     lock = threading.Lock()
 
     def handle(event: dict[str, Any]) -> bool:
+        # A play without tasks needs no server for modules, which would be a large part of its cost.
+        if helpers is not None and event["event"] == _TASK_HAS_STARTED:
+            helpers.expect_modules()
         with lock:
             return handler(event)
 

@@ -1,6 +1,7 @@
 """Starts the helper processes that make Ansible quick: one that has imported ansible-core, and one for modules.
 
-`opened` makes the helpers available to the toolbox commands in its body. The first command starts them.
+`opened` makes the helpers available to the toolbox commands in its body. The first command starts the helper for plays,
+and the first task of a play starts the helper for modules.
 """
 
 from __future__ import annotations
@@ -54,16 +55,24 @@ class Helpers:
         try:
             with self._lock:
                 if self._playbooks is None:
-                    self._playbooks = self._start(playbook_server, env, self._directory / "playbooks")
+                    self._playbooks = self._server(playbook_server, env, self._directory / "playbooks")
                 if self._modules is None:
                     directory = self._directory / "modules"
-                    self._modules = self._start(module_server, env, directory, MARK, str(directory), *_LATER)
+                    self._modules = self._server(module_server, env, directory, MARK, str(directory), *_LATER)
             path = shutil.which(args[0], path=env["PATH"]) or args[0]
             message = {"args": [path, *args[1:]], "module_server": str(self._modules.path)}
             return self._playbooks.start(message, env, cwd)
         except OSError as error:
             self._report(str(error))
             return None
+
+    def expect_modules(self) -> None:
+        """Start the server for modules, because a play has reached a task. Modules wait for the start."""
+        try:
+            if self._modules is not None:
+                self._modules.launch()
+        except OSError as error:
+            self._report(str(error))
 
     @property
     def has_lost_modules(self) -> bool:
@@ -76,11 +85,13 @@ class Helpers:
             if server is not None:
                 server.close()
 
-    def _start(self, module: ModuleType, env: Mapping[str, str], directory: Path, *args: str) -> ForkServer:
+    def _server(self, module: ModuleType, env: Mapping[str, str], directory: Path, *args: str) -> ForkServer:
         directory.mkdir(mode=0o700)
         variables = {key: value for key, value in env.items() if key != MARK}
         if outer := environ.get(MARK):  # this process may itself belong to a step of another run
             variables[MARK] = outer
+        # ansible-core creates this directory while it is imported, possibly after the end of an interrupted play.
+        variables["ANSIBLE_LOCAL_TEMP"] = str(directory / "tmp")
         return ForkServer([sys.executable, str(module.__file__), *args], variables, directory)
 
     def _report(self, reason: str) -> None:

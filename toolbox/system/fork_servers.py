@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final
 
 from toolbox.agent import fork_server
-from toolbox.system import processes
+from toolbox.system import processes, signals
 from toolbox.system.fork_connections import Connection, Refused
 
 SOCKET: Final = "requests.sock"
@@ -18,7 +19,7 @@ SOCKET: Final = "requests.sock"
 
 
 class ForkServer:
-    """A running server.
+    """A server, which is started by `start` or `launch`. The requests of other processes wait for this.
 
     Args:
         args: the program and its arguments. The program gets the number of a descriptor as its last argument.
@@ -28,20 +29,40 @@ class ForkServer:
 
     def __init__(self, args: Sequence[str], env: Mapping[str, str], directory: Path) -> None:
         self.path = directory / SOCKET
+        self._args = list(args)
+        self._env = {**env, fork_server.RESERVED: "x" * fork_server.RESERVED_BYTES}
         self._messages = directory / "messages.log"
-        variables = {**env, fork_server.RESERVED: "x" * fork_server.RESERVED_BYTES}
-        with socket.socket(socket.AF_UNIX) as listener, self._messages.open("wb") as messages:
-            listener.bind(str(self.path))
-            listener.listen(socket.SOMAXCONN)
-            number = listener.fileno()
-            self._process = processes.start_server([*args, str(number)], variables, messages, keep=number)
+        self._messages.touch()
+        self._lock = threading.Lock()
+        self._process: processes.Server | None = None
+        self._listener = socket.socket(socket.AF_UNIX)
+        try:
+            self._listener.bind(str(self.path))
+            self._listener.listen(socket.SOMAXCONN)
+        except BaseException:
+            self._listener.close()
+            raise
+
+    def launch(self) -> None:
+        """Start the server, unless it was started or closed before.
+
+        Raises:
+            OSError: the program cannot be started. All requests are refused from now on.
+        """
+        with self._lock, self._listener:
+            number = self._listener.fileno()
+            if number >= 0:
+                with self._messages.open("wb") as messages:
+                    args = [*self._args, str(number)]
+                    self._process = processes.start_server(args, self._env, messages, keep=number)
 
     def start(self, message: Mapping[str, Any], env: Mapping[str, str], cwd: Path) -> ForkedProcess:
         """Start a process, whose standard input is empty.
 
         Raises:
-            OSError: the server has ended, or cannot become the process.
+            OSError: the server cannot be started, has ended, or cannot become the process.
         """
+        self.launch()
         try:
             return ForkedProcess(self.path, {**message, "env": dict(env), "cwd": str(cwd)})
         except Refused as error:
@@ -50,7 +71,7 @@ class ForkServer:
     @property
     def was_killed(self) -> bool:
         """Whether a signal has ended the server. Its forks have ended too, but not the descendants of its forks."""
-        return (self._process.poll() or 0) < 0
+        return self._process is not None and (self._process.poll() or 0) < 0
 
     def messages(self) -> str:
         """Return what the server has printed."""
@@ -58,7 +79,10 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server, and the processes that it has started and that have not ended."""
-        processes.stop_server(self._process)
+        with signals.deferred(), self._lock, self._listener:
+            process = self._process
+        if process is not None:
+            processes.stop_server(process)
 
 
 class ForkedProcess:

@@ -37,6 +37,8 @@ _LONGEST_TEXT: Final = 1 << 20  # bytes; longer lines of the output of `run` are
 Completed = subprocess.CompletedProcess[str | None]
 """A process that has ended. Its `stdout` and `stderr` are None if they were not captured."""
 TimeoutExpired = subprocess.TimeoutExpired
+Server = subprocess.Popen[bytes]
+"""A program that `start_server` has started."""
 
 
 class Process(Protocol):
@@ -232,9 +234,7 @@ class Channel:
                 self._errors.append(line.decode("utf-8", "replace").rstrip())
 
 
-def start_server(
-    args: Sequence[str], env: Mapping[str, str], errors: IO[bytes], *, keep: int
-) -> subprocess.Popen[bytes]:
+def start_server(args: Sequence[str], env: Mapping[str, str], errors: IO[bytes], *, keep: int) -> Server:
     """Start a program that serves this process until `stop_server` is called, or until this process ends in any way.
 
     The program must end when its standard input is closed.
@@ -277,7 +277,7 @@ def start_connected(
         )
 
 
-def stop_server(process: subprocess.Popen[bytes]) -> None:
+def stop_server(process: Server) -> None:
     """Close the standard input of a server, and wait for its end; kill the server if it does not end in time."""
     assert process.stdin is not None, "the server is started with a pipe"
     with signals.deferred():

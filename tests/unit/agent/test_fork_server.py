@@ -21,7 +21,7 @@ import pytest
 
 from toolbox.agent import fork_server
 from toolbox.model.errors import Interrupted
-from toolbox.system import fork_connections, signals
+from toolbox.system import fork_connections, processes, signals
 from toolbox.system.fork_connections import Connection, Refused
 from toolbox.system.fork_servers import ForkServer
 
@@ -116,8 +116,13 @@ class Served:
 
     def __init__(self, server: ForkServer, stack: ExitStack) -> None:
         self.server = server
-        self.process = server._process
         self._stack = stack
+
+    @property
+    def process(self) -> processes.Server:
+        """The process of the server, which has been started."""
+        assert self.server._process is not None
+        return self.server._process
 
     def connect(self, payload: bytes, **message: Any) -> tuple[Connection, IO[bytes]]:
         """Send a request. Return its connection and its standard output."""
@@ -147,6 +152,7 @@ def served(tmp_path: Path, prepare: str) -> Iterator[Served]:
         args = [sys.executable, "-c", SERVER, str(ROOT), prepare]
         server = ForkServer(args, {"PATH": os.defpath, "SERVERS": "own"}, tmp_path)
         stack.callback(server.close)
+        server.launch()
         yield Served(server, stack)
 
 
@@ -311,6 +317,33 @@ def test_a_server_that_cannot_start_refuses_with_its_messages(tmp_path: Path) ->
     server = ForkServer([sys.executable, "-c", "import sys; sys.exit('no way')"], {}, tmp_path)
     with closing(server), pytest.raises(Refused, match="no way"):
         server.start({}, {}, tmp_path)
+
+
+def test_requests_wait_for_the_start_of_the_server(tmp_path: Path) -> None:
+    args = [sys.executable, "-c", SERVER, str(ROOT), ""]
+    with closing(ForkServer(args, {"PATH": os.defpath}, tmp_path)) as server, ExitStack() as stack:
+        assert not server.was_killed
+        timer = threading.Timer(0.1, server.launch)
+        stack.callback(timer.join)
+        timer.start()
+        assert Served(server, stack).connect(b"")[0].status() == 0
+
+
+def test_requests_are_refused_if_the_server_cannot_be_started(tmp_path: Path) -> None:
+    with closing(ForkServer([str(tmp_path / "missing")], {}, tmp_path)) as server:
+        with pytest.raises(FileNotFoundError):
+            server.launch()
+        with pytest.raises(Refused):
+            server.start({}, {}, tmp_path)
+
+
+def test_a_closed_server_does_not_start(tmp_path: Path) -> None:
+    server = ForkServer([sys.executable, "-c", "print('started')"], {}, tmp_path)
+    server.close()
+    server.launch()
+    assert server.messages() == ""
+    server.close()
+    assert not server.was_killed
 
 
 @pytest.mark.parametrize("prepare", [FEW_DESCRIPTORS])

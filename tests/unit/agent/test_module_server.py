@@ -77,6 +77,7 @@ class Modules:
         args = [sys.executable, str(module_server.__file__), processes.MARK, str(directory), "difflib"]
         self.server = ForkServer(args, ENV, directory)
         stack.callback(self.server.close)
+        self.server.launch()
 
     def execute(self, payload: str, env: Mapping[str, str] = ENV, interpreter: str = sys.executable) -> Ended:
         """Execute a payload."""

@@ -1,0 +1,79 @@
+"""The helpers of Ansible are started when they are needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from toolbox.testing import Workspace
+
+FILES = {
+    "commands/needs.py": '''
+        """Commands that need helpers."""
+        from toolbox.ansible.roles import role
+
+
+        class Needs:
+            """Commands that need helpers."""
+
+            @role
+            def nothing(self) -> None:
+                """Execute no task."""
+
+            @role
+            def module(self) -> None:
+                """Execute a module."""
+    ''',
+    "roles/needs_nothing/tasks/main.yml": "---\n[]\n",
+    "roles/needs_module/tasks/main.yml": "- ansible.builtin.ping:\n",
+    "projects/needs/orchestration.py": '''
+        """Prints the helpers before and after each command."""
+        import psutil
+
+        from toolbox.orchestration import run
+
+
+        def test():
+            show("at first")
+            for command in ("nothing", "module"):
+                run.run_toolbox("needs", command)
+                show(command)
+
+
+        def show(moment):
+            words = " ".join(word for child in psutil.Process().children() for word in child.cmdline())
+            print(f"{moment}: {[name for name in ('playbook_server', 'module_server') if name in words]}")
+    ''',
+    # Python imports this module when it starts.
+    "slow/sitecustomize.py": """
+        import os
+        import sys
+
+        if "playbook_server" in " ".join(sys.orig_argv):
+            with open(os.environ["BEGUN"], "w") as stream:
+                stream.write(os.environ["ANSIBLE_LOCAL_TEMP"])
+            sys.stdin.read()  # until the command line ends the helper
+    """,
+    "config/needs.yaml": "{}\n",
+    "command_args/needs.yaml.j2": "",
+}
+
+
+def test_a_command_without_tasks_starts_no_helper_for_modules(workspace: Workspace) -> None:
+    outcome = workspace.write(FILES).run("project", "run", "needs")
+    assert outcome.exit_code == 0, str(outcome)
+    assert "at first: []" in outcome.stdout
+    assert "nothing: ['playbook_server']" in outcome.stdout
+    assert "module: ['playbook_server', 'module_server']" in outcome.stdout
+
+
+def test_a_helper_that_is_interrupted_at_its_start_leaves_no_directory(workspace: Workspace) -> None:
+    begun = workspace.write(FILES).directory / "begun"
+    os.mkfifo(begun)
+    env = {"PYTHONPATH": str(workspace.directory / "slow"), "BEGUN": str(begun)}
+    with workspace.start("needs", "nothing", env=env) as running:
+        directory = Path(begun.read_text())
+        running.send(signal.SIGINT)
+        assert running.wait(60).exit_code == 128 + signal.SIGINT
+    assert not [path for path in (directory, *list(directory.parents)[:2]) if path.exists()]
