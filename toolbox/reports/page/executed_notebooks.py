@@ -10,19 +10,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from toolbox.model.cases import CaseOutcome
 from toolbox.notebook_worker import notebook_results
 from toolbox.notebook_worker.notebook_results import TestOutcome
-from toolbox.notebooks import result_records
-from toolbox.notebooks.result_records import ResultRecord
 from toolbox.reports import _links
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import case_tables
 from toolbox.runs.layout import AttemptDirectory, attempt_name
 from toolbox.runs.run_state import StepState
 from toolbox.system import filesystem, redaction
+
+if TYPE_CHECKING:
+    from toolbox.notebooks.result_records import ResultRecord
 
 _MOST_NOTEBOOKS: Final = 100  # of a cell
 _LARGEST_RESULTS: Final = 32 * 2**20  # bytes; the check `notebooks` also reads larger files
@@ -102,7 +103,7 @@ def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[Re
     if not step.attempts:
         return []
     attempt = (step.step, attempt_name(step.attempts[-1].attempt))
-    file = (*attempt, *result_records.RESULTS_FILE.split("/"))
+    file = (*attempt, AttemptDirectory.results, notebook_results.RESULTS)
     path = _links.inside(root, *file)
     if "/".join(file) in withheld or path is None or filesystem.size(path) > _LARGEST_RESULTS:
         return []
@@ -110,6 +111,9 @@ def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[Re
 
 
 def _results(attempt: Path) -> Iterator[ResultRecord]:
+    from toolbox.notebooks import result_records  # slow to import
+    from toolbox.notebooks.result_records import ResultRecord
+
     with suppress(result_records.ResultsFault):  # the check `notebooks` reports the fault
         yield from (each for each in result_records.read(attempt) if isinstance(each, ResultRecord))
 

@@ -12,13 +12,15 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from toolbox.inference import load_results
-from toolbox.inference.load_results import STORED, LoadResults, StepResult, Times
+from toolbox.inference_client.worker_results import LOAD
 from toolbox.reports import _links
 from toolbox.reports.page.step_details import StepCard
-from toolbox.runs.layout import attempt_name
+from toolbox.runs.layout import AttemptDirectory, attempt_name
+
+if TYPE_CHECKING:
+    from toolbox.inference.load_results import LoadResults, StepResult, Times
 
 MOST_CELLS: Final = 20
 _MOST_ROWS: Final = 60  # steps of a cell in the table
@@ -161,6 +163,10 @@ def make(cells: Sequence[StepCard], root: Path, withheld: Collection[str] = ()) 
         withheld: files with a secret, relative to the root. They are not read.
     """
     loaded = [(card, path) for card in cells if (path := _file(card, root, withheld)) is not None]
+    if not loaded:
+        return [], 0
+    from toolbox.inference import load_results  # slow to import
+
     charts = []
     for card, path in loaded[:MOST_CELLS]:
         try:
@@ -168,18 +174,20 @@ def make(cells: Sequence[StepCard], root: Path, withheld: Collection[str] = ()) 
         except ValueError:  # the check `load` shows why
             continue
         if results.steps:
-            charts.append(_chart(card, results))
+            names = (step.name for step in results.steps)
+            metrics = {load_results.metric_name(name, figure) for name in names for figure in load_results.STORED}
+            charts.append(_chart(card, results, metrics))
     return charts, max(0, len(loaded) - MOST_CELLS)
 
 
 def _file(card: StepCard, root: Path, withheld: Collection[str]) -> Path | None:
     if not card.step.attempts:
         return None
-    parts = (card.step.step, attempt_name(card.step.attempts[-1].attempt), load_results.FILE)
+    parts = (card.step.step, attempt_name(card.step.attempts[-1].attempt), AttemptDirectory.results, LOAD)
     return None if "/".join(parts) in withheld else _links.inside(root, *parts)
 
 
-def _chart(card: StepCard, results: LoadResults) -> LoadChart:
+def _chart(card: StepCard, results: LoadResults, metrics: Collection[str]) -> LoadChart:
     groups: list[Group] = []
     omitted = _Omitted()
     rates = [(step.rate, step) for step in results.steps if step.rate is not None]
@@ -192,7 +200,6 @@ def _chart(card: StepCard, results: LoadResults) -> LoadChart:
         if len(drawn) > 1:
             groups.append(_Group(f"{card.anchor}-{key}", axis, drawn, results, omitted).group())
     rows = [_row(step) for step in results.steps[:_MOST_ROWS]]
-    metrics = {load_results.metric_name(step.name, figure) for step in results.steps for figure in STORED}
     return LoadChart(card, groups, omitted.remarks(), rows, len(results.steps) - len(rows), metrics)
 
 

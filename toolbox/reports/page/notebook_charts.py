@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich import filesize
 
 from toolbox.model.text import counted, duration
 from toolbox.notebook_worker import notebook_results
 from toolbox.notebook_worker.notebook_results import TestKind, TestOutcome
-from toolbox.notebooks.result_records import CellResult, ResultRecord
 from toolbox.reports import _links
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import Mark
@@ -23,6 +22,9 @@ from toolbox.reports.page.executed_notebooks import ExecutedNotebook
 from toolbox.reports.page.usage_samples import RowBudget, Series
 from toolbox.runs.layout import AttemptDirectory, attempt_name
 from toolbox.runs.run_state import RunState, StepState
+
+if TYPE_CHECKING:
+    from toolbox.notebooks.result_records import CellResult, ResultRecord
 
 WIDTH: Final = 1000
 HEIGHT: Final = 100  # width and height of a lane, in units of its SVG

@@ -21,7 +21,6 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from toolbox.model.errors import describe
-from toolbox.notebooks import html_converter
 from toolbox.reports import _links, _web_page
 from toolbox.reports.page import executed_notebooks
 from toolbox.reports.page.executed_notebooks import ExecutedNotebook
@@ -32,7 +31,7 @@ from toolbox.system import cancellation, environ, extras, filesystem, processes,
 
 log = logging.getLogger(__name__)
 _TEMPLATE: Final = Path(__file__).parent / "templates/notebook.html"
-_PROGRAM: Final = (sys.executable, "-P", "-m", html_converter.__name__)
+_PROGRAM: Final = (sys.executable, "-P", "-m", "toolbox.notebooks.html_converter")
 _VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")  # the converter gets no other variables of this process
 _MANY: Final = 50  # with so many notebooks, a line tells the user about the conversion
 MOST_NOTEBOOKS: Final = 1000  # of a run
@@ -98,7 +97,7 @@ def _convert(summary: RunState, notebooks: Sequence[ExecutedNotebook]) -> None:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    everything = processes.environment(root, {"PYTHONPATH": str(Path(html_converter.__file__).parents[2])})
+    everything = processes.environment(root, {"PYTHONPATH": str(Path(__file__).parents[3])})
     kept = {*_VARIABLES, "PYTHONPATH", environ.ARTIFACT_DIR, processes.MARK}
     return {name: value for name, value in everything.items() if name in kept}
 
