@@ -138,6 +138,16 @@ def test_a_faulty_rule_is_reported_with_its_line(ruled: Workspace, rule: str) ->
     assert "config/small.yaml:11: `ci.clusters.light.when" in outcome.stderr
 
 
+def test_a_wrong_reference_in_the_rules_is_reported_like_other_faults(ruled: Workspace) -> None:
+    faulty = RULES.replace("target: local, when", "target: '@missing', when")
+    outcome = ruled.write({"config/small.yaml": faulty}).run("project", "run", "small")
+    assert outcome.exit_code == 2
+    expected = (
+        "error: a fault in the configuration:\n  config/small.yaml:9: `ci.jobs.nightly.target`: dangling reference"
+    )
+    assert outcome.stderr.startswith(expected)
+
+
 def kubeconfig_of(directory: Path, server: str) -> Path:
     """Write a kubeconfig for an API server that gets no request."""
     file = directory / "kubeconfig"

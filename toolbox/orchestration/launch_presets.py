@@ -71,11 +71,11 @@ def applied(request: RunRequest, job: str | None, cluster: str | None) -> RunReq
 
 def select(configuration: Configuration, job: str | None, cluster: str | None) -> Launch:
     """Return what the job and the cluster add to a request for a configuration. The errors are those of `applied`."""
-    if job is None and cluster is None and configuration.get(outside.BLOCK, default=None) is None:
-        return Launch((), {}, {})
-    from toolbox.config.contracts.ci import Contract  # slow to import
-
     try:
+        if job is None and cluster is None and configuration.get(outside.BLOCK, default=None) is None:
+            return Launch((), {}, {})
+        from toolbox.config.contracts.ci import Contract  # slow to import
+
         block = configuration.block(outside.BLOCK, Contract)
     except ConfigurationError:
         if job is not None or cluster is not None:
