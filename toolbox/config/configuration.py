@@ -210,11 +210,15 @@ class Configuration:
         """
         faults: list[str] = []
         for folder in (contract.LIBRARY, *self._contracts):
-            or_null = not contract.in_library(folder)
-            for path, model in contract.find(folder).items():
-                if contract.has_block(self._document, path, or_null=or_null):
+            is_ours = contract.in_library(folder)
+            for path, file in contract.files(folder).items():
+                is_there = contract.has_block(self._document, path, or_null=not is_ours)
+                if is_ours and not is_there:
+                    continue  # without the block, the contract is not even imported
+                model = contract.load(file)  # a broken contract of a project is reported even without the block
+                if is_there:
                     try:
-                        self._validated(path, model, or_null=or_null)
+                        self._validated(path, model, or_null=not is_ours)
                     except ConfigurationError as error:
                         faults += error.faults
         if faults:

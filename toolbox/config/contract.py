@@ -34,9 +34,9 @@ HIDDEN_INPUT = "hidden_input"
 _ROOT = "root"  # pydantic's name for the only field of a `RootModel`
 
 
-def find(folder: FilePath) -> dict[Path, type[BaseModel]]:
-    """Return the contracts in a folder, by the paths of their blocks."""
-    return {tuple(file.stem.split("__")): _load(file) for file in sorted(folder.glob("[!_]*.py"))}
+def files(folder: FilePath) -> dict[Path, FilePath]:
+    """Return the files of the contracts in a folder, by the paths of their blocks."""
+    return {tuple(file.stem.split("__")): file for file in sorted(folder.glob("[!_]*.py"))}
 
 
 def in_library(folder: FilePath) -> bool:
@@ -91,7 +91,12 @@ def checked(document: Document, path: Path, model: type[Model], block: Any) -> M
 
 
 @functools.cache
-def _load(file: FilePath) -> type[BaseModel]:
+def load(file: FilePath) -> type[BaseModel]:
+    """Return the contract of a file.
+
+    Raises:
+        ConfigurationError: the file cannot be imported, or has no contract.
+    """
     try:
         if in_library(file):  # import it by its module name, so that the library uses the same class
             module = importlib.import_module(".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts))

@@ -217,7 +217,7 @@ def test_a_block_is_validated_again_after_a_change(load: Load) -> None:
 
 
 def test_the_contracts_of_the_library_are_found_by_their_location() -> None:
-    assert {("secrets",), ("ci_presets",)} <= contract.find(contract.LIBRARY).keys()
+    assert {("secrets",), ("ci_presets",)} <= contract.files(contract.LIBRARY).keys()
 
 
 def test_a_contract_of_a_project_replaces_that_of_the_library(load: Load, contracts: list[Path]) -> None:

@@ -336,7 +336,7 @@ def test_overridable_must_be_a_list(tmp_path: Path, listed: str) -> None:
 def test_a_ci_block_of_the_project_is_valid(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("ci: {overridable: [a.*], nightly: true}")
     Configuration.load(Request(tmp_path / "p.yaml")).check()
-    assert ("ci",) in contract.find(contract.LIBRARY)
+    assert ("ci",) in contract.files(contract.LIBRARY)
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_the_default_resources_are_those_of_a_pod() -> None:
 
 
 def test_the_contracts_of_the_project_are_these_models() -> None:
-    assert contract.find(Path("projects/inference/contracts").absolute()).keys() >= {("tests",), ("frameworks",)}
+    assert contract.files(Path("projects/inference/contracts").absolute()).keys() >= {("tests",), ("frameworks",)}
 
 
 def test_a_framework_whose_parameter_the_config_lacks_is_refused(configuration: Any) -> None:

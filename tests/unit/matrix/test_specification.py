@@ -352,7 +352,8 @@ def test_an_axis_that_advances_with_others_may_repeat_a_value() -> None:
 
 
 def test_the_contracts_are_found_in_their_folder() -> None:
-    assert contract.find(CONTRACTS) == {("matrix",): MatrixBlock, ("targets",): TargetsBlock}
+    found = {path: contract.load(file) for path, file in contract.files(CONTRACTS).items()}
+    assert found == {("matrix",): MatrixBlock, ("targets",): TargetsBlock}
 
 
 def test_a_configuration_is_validated_by_the_contracts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
