@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
@@ -145,7 +145,8 @@ class WorkloadOutcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome in the format that supervisors write and `parse` reads."""
-        return {**asdict(self), "log_dropped": {"stdout": self.log_dropped} if self.log_dropped else {}}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {**fields, "log_dropped": {"stdout": self.log_dropped} if self.log_dropped else {}}
 
 
 def _text(value: object) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -52,12 +53,13 @@ def cell_anchor(cell: str) -> str:
 
 def inside(root: Path, *parts: str) -> Path | None:
     """Return a path in `root`; None if the path does not exist, leads out of `root`, or has a symbolic link in it."""
-    relative = PurePosixPath(*parts)
-    if relative.is_absolute() or ".." in relative.parts or "\0" in str(relative):
+    relative = posixpath.join("", *parts)
+    names = [name for name in relative.split("/") if name not in ("", ".")]
+    if relative.startswith("/") or ".." in names or "\0" in relative:
         return None
     path = str(_resolved(root))
-    for part in relative.parts:
-        path = f"{path}/{part}"
+    for name in names:
+        path = f"{path}/{name}"
         try:
             if stat.S_ISLNK(os.lstat(path).st_mode):
                 return None
@@ -71,7 +73,12 @@ def href(root: Path, path: Path) -> str:
 
     The address begins with `./`, so that a colon in a name is not mistaken for the end of a URL scheme.
     """
-    return "./" + quote(os.fsencode(path.relative_to(_resolved(root))))
+    return "./" + quote(os.fsencode(_below(_resolved(root), path)))
+
+
+def _below(folder: Path, path: Path) -> str:
+    """Return the path of a file relative to a folder that contains it. `Path.relative_to` is ten times as slow."""
+    return str(path)[len(str(folder)) + 1 :] or "."
 
 
 @functools.lru_cache(maxsize=16)
@@ -107,7 +114,7 @@ def of_directory(root: Path, *parts: str) -> list[Link]:
         return []
     seen = itertools.islice(_entries(folder, 0), _MOST_SEEN)
     files = sorted(seen, key=lambda path: (_rank(path.name), str(path)))
-    links = [_link(root, path, str(path.relative_to(folder))) for path in files[:_MOST_FILES]]
+    links = [_link(root, path, _below(folder, path)) for path in files[:_MOST_FILES]]
     return [*links, _link(root, folder, WHOLE)]
 
 
@@ -132,8 +139,10 @@ def _link(root: Path, path: Path, name: str) -> Link:
     masked = redaction.current()(name)
     if masked != name:  # a workload has put a secret into the name of a file
         return Link(masked, "", is_withheld=True)
-    if path.is_dir():
+    try:
+        found = path.stat()
+    except OSError:
+        return Link(name, href(root, path))
+    if stat.S_ISDIR(found.st_mode):
         return Link(name if name == WHOLE else f"{name}/", href(root, path) + "/")
-    with suppress(OSError):
-        return Link(name, href(root, path), path.stat().st_size)
-    return Link(name, href(root, path))
+    return Link(name, href(root, path), found.st_size)
