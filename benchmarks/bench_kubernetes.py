@@ -1,7 +1,8 @@
 """Measures the cost of a cell with the workload `true` on Kubernetes, beside `kubectl create` and `kubectl wait`.
 
-The processor time is also compared with a program that creates, awaits and deletes the same Jobs with the official
-client for Python, and does nothing else.
+The processor time is compared with a program that creates, awaits and deletes the same Jobs with the official client
+for Python, and does nothing else: at the limit, judging, reporting and storing a Job costs as much as executing it.
+Milliseconds are only printed: while the node runs pods on the same processors, the same code takes up to twice as many.
 
 A second part measures the memory and processor time of the orchestrator, with many cells whose pods never run. A helper
 process binds these pods to a node without a kubelet, and reports the pods as completed. `$TOPGALLANT_TEST_KUBECONFIG`
@@ -35,7 +36,7 @@ from toolbox.testing import Workspace
 
 JOBS, CELLS, FEW = 200, 2000, 200
 AT_ONCE: Final = 50
-RATIO, CPU_MS, REQUESTS, CLIENT_RATIO = 1.15, 15.0, 5.0, 1.5
+RATIO, CLIENT_RATIO, REQUESTS = 1.15, 2.0, 5.0
 MEMORY_RATIO, CPU_RATIO = 1.25, 1.15
 _NODE: Final = "topgallant-bench"
 _PEER: Final = "topgallant-bench=peer"
@@ -219,7 +220,6 @@ def jobs_beside_kubectl(cluster: kubernetes.Cluster, folder: Path, count: int) -
     return all(
         [
             print_figure(f"  {ratio:.2f} times the wall time", ratio, RATIO),
-            print_figure(f"  {mine.cpu_ms:.1f} ms of CPU per Job", mine.cpu_ms, CPU_MS),
             print_figure(f"  {to_client:.2f} times the CPU of the official client", to_client, CLIENT_RATIO),
             print_figure(f"  {requests_per_job:.1f} requests per Job", requests_per_job, REQUESTS),
         ]
