@@ -30,7 +30,7 @@ from toolbox.runs.run_state import State
 
 _HERE: Final = Path(__file__).parent
 _REVISION_DIGITS: Final = 12
-_WITHOUT_EXPONENT: Final = (1e5, 1e15)  # numbers in this range are written without an exponent
+_WITHOUT_EXPONENT: Final = (99_999.5, 1e15)  # numbers in this range are written without an exponent
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def revision(name: str | None) -> str:
 def digits(number: float) -> str:
     """Return a number with five significant digits, or with all digits before the point."""
     least, most = _WITHOUT_EXPONENT
-    return f"{number:,.0f}" if least <= abs(number) < most else f"{number:.5g}"
+    return f"{number:,.0f}" if least <= abs(number) < most else f"{number:,.5g}"
 
 
 def _moment(when: datetime | None) -> Markup:

@@ -1,4 +1,4 @@
-"""The templates of pages are compiled once, not in each process."""
+"""The templates of pages are compiled once, not in each process. Pages show numbers with few digits."""
 
 from __future__ import annotations
 
@@ -44,3 +44,18 @@ def test_another_compiler_uses_no_template_of_this_one(here: Path, monkeypatch: 
 def test_a_page_needs_no_folder_for_compiled_templates(here: Path) -> None:
     assert render("one") == "one"
     assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0035043, "0.0035043"),
+        (1234.56, "1,234.6"),
+        (51318.2, "51,318"),
+        (99999.7, "100,000"),
+        (-148340.4, "-148,340"),
+        (1e20, "1e+20"),
+    ],
+)
+def test_a_number_has_five_digits_or_all_before_the_point(number: float, text: str) -> None:
+    assert _web_page.digits(number) == text
