@@ -220,6 +220,13 @@ def test_the_contracts_of_the_library_are_found_by_their_location() -> None:
     assert {("secrets",), ("ci_presets",)} <= contract.files(contract.LIBRARY).keys()
 
 
+def test_a_contract_of_the_library_is_only_imported_for_its_block(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = Mock(wraps=contract.load)
+    monkeypatch.setattr(contract, "load", imported)
+    load("results: {record: true}\nci: null\n").check()
+    assert [call.args[0].stem for call in imported.call_args_list] == ["results"]
+
+
 def test_a_contract_of_a_project_replaces_that_of_the_library(load: Load, contracts: list[Path]) -> None:
     (contracts[0] / "secrets.py").write_text("from pydantic import BaseModel\nclass Contract(BaseModel): vault: str\n")
     _, fault = faults(load, contracts, "secrets: {}\n")
@@ -238,9 +245,10 @@ def test_a_contract_of_a_project_replaces_that_of_the_library(load: Load, contra
         ("raise SystemExit(0)\n", "SystemExit"),
     ],
 )
-def test_a_broken_contract_is_named(load: Load, contracts: list[Path], source: str, fault: str) -> None:
+@pytest.mark.parametrize("text", ["broken: {}\n", "a: 1\n"])
+def test_a_broken_contract_is_named(load: Load, contracts: list[Path], source: str, fault: str, text: str) -> None:
     file = contracts[0] / "broken.py"
     file.write_text(source)
     with pytest.raises(ConfigurationError, match=fault) as caught:
-        load("broken: {}\n", contracts=contracts).check()
+        load(text, contracts=contracts).check()
     assert str(caught.value).startswith(f"the contract {file} is broken: ")
