@@ -562,7 +562,7 @@ def _revision(folder: Path, run_directory: Path) -> str | None:
     try:
         completed = processes.run(
             command,
-            env=processes.environment(run_directory),
+            env=processes.environment(processes.apart(run_directory)),
             on_line=lambda _: None,
             capture_stdout=True,
             capture_stderr=True,

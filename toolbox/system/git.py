@@ -166,7 +166,7 @@ def _git(
         ConfigurationError: git is not installed.
         InfrastructureError: git failed, or the server did not answer in time.
     """
-    inherited = processes.environment(environ.state_directory())
+    inherited = processes.environment(processes.apart(environ.state_directory()))
     # A git hook sets these variables, and they name another repository.
     environment = {name: value for name, value in inherited.items() if name not in _OF_REPOSITORY}
     lines: list[str] = []

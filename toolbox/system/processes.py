@@ -11,6 +11,7 @@ import codecs
 import errno
 import io
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -76,6 +77,14 @@ def environment(step: Path, variables: Mapping[str, str] | None = None) -> dict[
         environ.ARTIFACT_DIR: str(step),
         MARK: str(step),
     }
+
+
+def apart(directory: Path) -> Path:
+    """Return a name below a directory for one process that belongs to no step: pass it to `environment`.
+
+    When `run` ends a process, it ends all processes of the same step and below. With this name, it ends no others.
+    """
+    return directory / f"process-{secrets.token_hex(8)}"
 
 
 def run(

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from toolbox.reports import run_page
 from toolbox.reports.page import notebook_pages
 from toolbox.reports.page.executed_notebooks import ExecutedNotebook
 from toolbox.runs.run_state import RunState
-from toolbox.system import redaction
+from toolbox.system import processes, redaction
 from toolbox.system.redaction import Redactor
 
 FAILED = FailedCell(2, "1 / 0", "ZeroDivisionError: division by zero", "Traceback ...")
@@ -139,6 +140,19 @@ def test_a_secret_that_the_conversion_joins_is_masked(tmp_path: Path, monkeypatc
 def test_the_converter_gets_no_secrets_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "secret")
     assert "MY_TOKEN" not in notebook_pages._environment(tmp_path)
+
+
+def test_the_end_of_a_slow_converter_ends_no_cell_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    summary, attempt = run_of(tmp_path, "first")
+    monkeypatch.setattr(notebook_pages, "_PROGRAM", ("sleep", "60"))
+    monkeypatch.setattr(notebook_pages, "MOST_SECONDS", 0.2)
+    with subprocess.Popen(["sleep", "60"], env=processes.environment(attempt)) as cell:
+        notebook_pages.make_missing(summary)
+        assert cell.poll() is None
+        cell.kill()
+    assert "not all executed notebooks could be converted to HTML" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["javascript:alert(1)", "<script>", "a b%20c#d?e", "ünï", "x" * 240])

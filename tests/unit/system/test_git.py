@@ -1,7 +1,9 @@
 """Git returns the commit of a revision, and gets no option, no other transport and no password by its arguments."""
 
+import os
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -125,12 +127,26 @@ def test_a_cancellation_is_not_mistaken_for_a_server_that_never_answers() -> Non
             git.commit_of("https://a.invalid/b", "main")
 
 
-def test_endless_output_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "git").write_text("#!/bin/sh\nexec yes\n")
+def test_endless_output_is_an_error_and_ends_no_other_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on, commit = tmp_path / "begun", tmp_path / "go-on", "1" * 40
+    os.mkfifo(begun)
+    (tmp_path / "git").write_text(
+        f"""#!/bin/sh
+        case "$*" in *endless*) exec yes;; esac
+        echo begun >{begun}
+        until test -e {go_on}; do sleep 0.02; done
+        printf '{commit}\\trefs/heads/main\\n'
+        """
+    )
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(InfrastructureError, match="more than 100 lines"):
-        git.commit_of("https://a.invalid/b", "main")
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(git.commit_of, "https://a.invalid/other", "main")
+        assert begun.read_text() == "begun\n"
+        with pytest.raises(InfrastructureError, match="more than 100 lines"):
+            git.commit_of("https://a.invalid/endless", "main")
+        go_on.touch()
+        assert other.result(60) == commit
 
 
 def test_the_variables_of_a_git_hook_do_not_name_another_repository(

@@ -97,7 +97,7 @@ def _convert(summary: RunState, notebooks: Sequence[ExecutedNotebook]) -> None:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    everything = processes.environment(root, {"PYTHONPATH": str(Path(__file__).parents[3])})
+    everything = processes.environment(processes.apart(root), {"PYTHONPATH": str(Path(__file__).parents[3])})
     kept = {*_VARIABLES, "PYTHONPATH", environ.ARTIFACT_DIR, processes.MARK}
     return {name: value for name, value in everything.items() if name in kept}
 

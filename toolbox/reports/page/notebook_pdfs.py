@@ -109,6 +109,6 @@ def _content(printed: Path) -> bytes:
 
 
 def _environment(root: Path, home: Path) -> dict[str, str]:
-    everything = processes.environment(root)
+    everything = processes.environment(processes.apart(root))
     names = {*_VARIABLES, processes.MARK}
     return {**{name: value for name, value in everything.items() if name in names}, "HOME": str(home)}
