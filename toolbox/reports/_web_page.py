@@ -30,7 +30,8 @@ from toolbox.runs.run_state import State
 
 _HERE: Final = Path(__file__).parent
 _REVISION_DIGITS: Final = 12
-_WITHOUT_EXPONENT: Final = (99_999.5, 1e15)  # numbers in this range are written without an exponent
+# Numbers in this range are written without an exponent. The first has six digits when it is rounded.
+_WITHOUT_EXPONENT: Final = (99_999.5, 1e15)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,9 +143,11 @@ def test_endless_output_is_an_error_and_ends_no_other_git(tmp_path: Path, monkey
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(git.commit_of, "https://a.invalid/other", "main")
         assert begun.read_text() == "begun\n"
-        with pytest.raises(InfrastructureError, match="more than 100 lines"):
-            git.commit_of("https://a.invalid/endless", "main")
-        go_on.touch()
+        try:
+            with pytest.raises(InfrastructureError, match="more than 100 lines"):
+                git.commit_of("https://a.invalid/endless", "main")
+        finally:
+            go_on.touch()
         assert other.result(60) == commit
 
 
