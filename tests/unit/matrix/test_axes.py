@@ -2,7 +2,6 @@
 
 import datetime as dt
 import hashlib
-import time
 from typing import Any
 
 import pytest
@@ -261,12 +260,10 @@ def test_an_included_combination_can_be_selected() -> None:
     assert unmatched(matrix(TWO, include=[{"batch": 64}], skip=skip)) == []
 
 
-def test_ten_thousand_combinations_take_less_than_three_seconds() -> None:
+def test_eleven_thousand_combinations_are_expanded() -> None:
     block = matrix(
         {name: list(range(10)) for name in "abcd"} | {"e": [0]},
         exclude=[{"a": number, "b": 10} for number in range(10)],
         include=[{"a": number, "b": 0, "c": 0, "d": 0} for number in range(10, 1010)],
     )
-    before = time.process_time()
     assert len(expand(block)) == 11_000
-    assert time.process_time() - before < 3  # a fraction of a second on a machine that is not busy

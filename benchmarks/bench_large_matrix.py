@@ -1,0 +1,97 @@
+"""Compares work on a matrix of 10,000 cells with the least work on the same data."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from measure import compare
+
+from toolbox.matrix.axes import expand
+from toolbox.matrix.specification import MatrixBlock
+from toolbox.model.events import RunFinished, StepKind
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.reports.forge import github
+from toolbox.runs.attribution import MOST_AXES, Case, attribute
+from toolbox.runs.run_state import RunState, State, StepState
+
+_ROUNDS: Final = 5
+_NOISE: Final = 0.1  # the share of cells that fail without a cause
+_AXES: Final = {name: list(range(10)) for name in "abcd"}
+
+
+def _expanded() -> bool:
+    """Compare the expansion of the matrix with the product of its axes."""
+    block = MatrixBlock.model_validate(
+        {
+            "axes": _AXES | {"e": [0]},
+            "exclude": [{"a": number, "b": 10} for number in range(10)],
+            "include": [{"a": number, "b": 0, "c": 0, "d": 0} for number in range(10, 1010)],
+            "workload": {"command": "true"},
+        }
+    )
+    return compare(
+        "expanding 11,000 combinations / a dictionary for each of 10,000 products",
+        lambda: expand(block),
+        lambda: [dict(zip(_AXES, values, strict=True)) for values in itertools.product(*_AXES.values())],
+        rounds=_ROUNDS,
+        limit=80,
+    )
+
+
+def _attributed() -> bool:
+    """Compare the search for the cause of failures with one count of the labels on each one to three axes."""
+    rows = list(itertools.product(*["12345"] * 4, *["1234"] * 2))
+    fails = np.random.default_rng(0).random(len(rows)) < _NOISE
+    cases = [
+        Case(dict(zip("abcdef", labels, strict=True)), labels[2] == "1" or bool(failed))
+        for labels, failed in zip(rows, fails, strict=True)
+    ]
+    columns = list(zip(*rows, strict=True))
+
+    def count() -> None:
+        for size in range(1, MOST_AXES + 1):
+            for chosen in itertools.combinations(columns, size):
+                Counter(zip(*chosen, strict=True))
+
+    return compare(
+        "the cause of 2,800 failures in 10,000 cells / counting their labels",
+        lambda: attribute(cases),
+        count,
+        rounds=_ROUNDS,
+        limit=25,
+    )
+
+
+def _summarized() -> bool:
+    """Compare the summary of a run on GitHub with the JSON of its messages."""
+    steps = {}
+    for number in range(10_000):
+        verdict, cause = (Verdict.FAILED, Cause.CHECK) if number % 10 == 0 else (Verdict.PASSED, None)
+        step = f"000__test/{number:03d}__cell"
+        steps[step] = StepState(
+            step, f"model=m{number}", StepKind.CELL, verdict, cause, "too slow\n" * 30 if cause else "", 1.5
+        )
+    end = RunFinished(Verdict.FAILED, Cause.CHECK, 1, "", 9.5)
+    run = RunState("r-1", "training", Path("/runs/r-1"), State.FINISHED, (), None, end, steps, len(steps))
+    return compare(
+        "the summary of 10,000 cells / the JSON of their names and messages",
+        lambda: github.step_summary(run),
+        lambda: json.dumps([[step.name, step.message] for step in run.steps.values()]),
+        rounds=_ROUNDS,
+        limit=45,
+    )
+
+
+def main() -> int:
+    """Measure, and return 1 if a limit is exceeded."""
+    return 0 if all([_expanded(), _attributed(), _summarized()]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
