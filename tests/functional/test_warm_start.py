@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import venv
 from pathlib import Path
 
+from toolbox.system import places
 from toolbox.testing import Workspace
 
 FILES = {
@@ -65,6 +69,31 @@ def test_a_command_without_tasks_starts_no_helper_for_modules(workspace: Workspa
     assert outcome.exit_code == 0, str(outcome)
     assert "at first: []" in outcome.stdout
     assert "nothing: ['playbook_server']" in outcome.stdout
+    assert "module: ['playbook_server', 'module_server']" in outcome.stdout
+
+
+def test_the_helpers_start_from_a_checkout_that_is_not_installed(workspace: Workspace, tmp_path: Path) -> None:
+    """An environment with all packages that Topgallant needs, but without Topgallant."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = tmp_path.glob("venv/lib/python*/site-packages")
+    folders = [folder for folder in sys.path if Path(folder).name.endswith("-packages")]
+    (packages / "others.pth").write_text("\n".join(folders))  # Python ignores the .pth files in these folders
+    python, checkout = tmp_path / "venv/bin/python", places.builtin_root()
+    assert subprocess.run([python, "-c", "import toolbox"], cwd=tmp_path, check=False, capture_output=True).returncode
+    outcome = subprocess.run(
+        [python, checkout / "run_toolbox.py", "project", "run", "needs"],
+        cwd=workspace.write(FILES).directory,
+        env={
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # `ansible-playbook` is there
+            "HOME": str(workspace.home),
+            "TOPGALLANT_NO_VENV": "1",
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert outcome.returncode == 0, outcome
+    assert "warning: " not in outcome.stderr
     assert "module: ['playbook_server', 'module_server']" in outcome.stdout
 
 

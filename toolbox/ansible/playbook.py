@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from toolbox.ansible import unsafe_yaml, warm
 from toolbox.ansible.warm import Helpers
-from toolbox.system import environ, filesystem, processes
+from toolbox.system import environ, filesystem, places, processes
 from toolbox.system.fork_servers import ForkedProcess
 
 _TASK_HAS_STARTED: Final = "playbook_on_task_start"
@@ -132,6 +132,8 @@ def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     variables["ANSIBLE_CONFIG"] = environ.get("ANSIBLE_CONFIG") or str(empty)
     # The modules of the user take precedence over the modules of Topgallant.
     variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
+    if (folder := places.import_folder()) is not None:  # for the modules of Topgallant, and for its helper processes
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), environ.get("PYTHONPATH")]))
     if (kubeconfig := environ.get("KUBECONFIG")) is not None:  # paths must be absolute: Ansible changes the directory
         paths = (str(environ.expanded(path).absolute()) for path in kubeconfig.split(os.pathsep) if path)
         variables["KUBECONFIG"] = os.pathsep.join(paths)

@@ -6,7 +6,7 @@ ends or when the process has ended. A Python kernel on another machine can also 
 
 The columns are `time` in seconds since 1970, `cpu_percent` with 200 for two busy processors, and `memory_bytes` as the
 sum of the resident memory. `gpu0_percent` and `gpu0_memory_bytes` are the use of the first GPU by all programs; further
-GPUs have the same columns.
+GPUs have the same columns. The memory that the driver reserves for itself is not included, as in `nvidia-smi`.
 """
 
 from __future__ import annotations
@@ -124,8 +124,15 @@ class Gpus:
         values: list[float | None] = []
         for handle in self._handles:
             values.append(_value(self._nvml.nvmlDeviceGetUtilizationRates, handle, "gpu"))
-            values.append(_value(self._nvml.nvmlDeviceGetMemoryInfo, handle, "used"))
+            values.append(_value(self._memory, handle, "used"))
         return values
+
+    def _memory(self, handle: Any) -> Any:
+        """Return the memory of a GPU. Drivers before version 510 count what they reserve as used."""
+        try:
+            return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
+        except Exception:  # noqa: BLE001 - see __init__
+            return self._nvml.nvmlDeviceGetMemoryInfo(handle)
 
 
 def _value(query: Callable[[Any], Any], handle: Any, name: str) -> float | None:

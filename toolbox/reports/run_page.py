@@ -133,7 +133,7 @@ def _about(summary: RunState) -> dict[str, str]:
         "Configuration": request.get("config_file"),
         "Command line": shlex.join(map(str, argv)) if isinstance(argv, list) else None,
         "Overrides": json.dumps(request["overrides"], ensure_ascii=False) if request.get("overrides") else None,
-        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items())
+        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         if isinstance(versions, Mapping)
         else None,
     }

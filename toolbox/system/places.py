@@ -8,6 +8,7 @@ working directory or its nearest parent that contains projects, commands or role
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,17 @@ def builtin_root() -> Path:
     """Return the directory with Topgallant's own `roles/`, `projects/`, `config/` and `command_args/`."""
     bundled = _PACKAGE / "bundled"
     return bundled if bundled.is_dir() else _PACKAGE.parent
+
+
+def import_folder() -> Path | None:
+    """Return the folder of the package `toolbox` if new Python processes do not search it; None if they do.
+
+    If Topgallant is installed, all processes search the folder, after the standard library. Otherwise `run_toolbox.py`
+    has added the checkout to the search path of its own process.
+    """
+    folder, standard = _PACKAGE.parent, str(Path(os.__file__).parent)
+    installed = sys.path[sys.path.index(standard) :] if standard in sys.path else sys.path
+    return None if str(folder) in installed else folder
 
 
 def workspace() -> Path | None:

@@ -28,12 +28,16 @@ satisfies() {
     done
 }
 
+counted() {
+    [ "$1" = 1 ] && echo "1 GPU" || echo "$1 GPUs"
+}
+
 gpus=${PROMISE_GPUS:-0}
 if [ "$gpus" = 0 ]; then
     echo "message: the machine promises no GPU"
     exit 77
 fi
-echo "expected: $gpus GPUs${PROMISE_DRIVER:+, driver $PROMISE_DRIVER}"
+echo "expected: $(counted "$gpus")${PROMISE_DRIVER:+, driver $PROMISE_DRIVER}"
 
 if ! command -v nvidia-smi > /dev/null; then
     echo "found: no program nvidia-smi"
@@ -45,5 +49,5 @@ if ! output=$(timeout 30 nvidia-smi --query-gpu=driver_version,name --format=csv
 fi
 count=$(grep -c . <<< "$output")
 driver=$(head -n 1 <<< "$output" | cut -d , -f 1)
-echo "found: $count GPUs ($(cut -d , -f 2- <<< "$output" | sed 's/^ *//' | sort -u | paste -sd , -)), driver $driver"
+echo "found: $(counted "$count") ($(cut -d , -f 2- <<< "$output" | sed 's/^ *//' | sort -u | paste -sd , -)), driver $driver"
 [ "$count" -ge "$gpus" ] && satisfies "$driver" "${PROMISE_DRIVER:-}"

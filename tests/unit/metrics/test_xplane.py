@@ -1,4 +1,8 @@
-"""The source `xplane` reads step times from a profile, which these tests encode field by field."""
+"""The source `xplane` reads step times from a profile, which these tests encode field by field.
+
+`data/jax_h200.xplane.pb` is a profile of 30 training steps with JAX 0.11 on an NVIDIA H200, without the fields that
+Topgallant does not read, and without most kinds of events.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +12,7 @@ import pytest
 from toolbox.metrics.xplane import Source
 
 SECOND = 10**12  # in picoseconds
+DATA = Path(__file__).with_name("data")
 
 
 def varint(value: int) -> bytes:
@@ -235,3 +240,24 @@ def test_exactly_one_profile_must_match(tmp_path: Path) -> None:
         ValueError, match=r"^2 files match .* must match; the matching files are a\.xplane\.pb, b\.xplane\.pb$"
     ):
         Source().read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("plane_name", "line_name", "event_name"),
+    [
+        ("/host:CPU", "python3", "train"),  # annotated by the workload, with `jax.profiler.StepTraceAnnotation`
+        ("/device:GPU:0", "Stream #14(Memset,Compute)", "wrapped_tanh"),  # a kernel that runs once per step
+    ],
+)
+def test_a_recorded_profile_of_a_gpu_has_the_step_time(plane_name: str, line_name: str, event_name: str) -> None:
+    source = {"plane": plane_name, "line": line_name, "event": event_name}
+    assert Source(**source, aggregate="count").read(DATA) == 29
+    # The workload itself measured a median of 1.457 ms for the steps without the times between them.
+    assert Source(**source).read(DATA) == pytest.approx(0.001457, rel=0.01)
+
+
+def test_a_profile_of_a_gpu_has_no_line_of_modules() -> None:
+    with pytest.raises(ValueError, match=r"0 planes `/device:TPU:0`, .* the planes are /device:GPU:0, /host:CPU, "):
+        Source().read(DATA)
+    with pytest.raises(ValueError, match=r"0 lines `XLA Modules`, .* the lines are Stream #14"):
+        Source(plane="/device:GPU:0").read(DATA)

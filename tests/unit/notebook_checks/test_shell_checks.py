@@ -81,7 +81,7 @@ def test_driver_tells_why_nvidia_smi_failed(run_check: RunCheck, program: Progra
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has GPUs")
 def test_driver_fails_where_a_promised_gpu_is_missing(run_check: RunCheck) -> None:
     (result,) = run_check("driver.sh", gpus=1)
-    assert (result.outcome, result.message) == (FAILED, "expected 1 GPUs, found no program nvidia-smi")
+    assert (result.outcome, result.message) == (FAILED, "expected 1 GPU, found no program nvidia-smi")
 
 
 @pytest.fixture(name="port")

@@ -82,6 +82,8 @@ def test_samples_are_written_at_the_start_and_at_the_end() -> None:
 class FakeNvml:
     """Two GPUs, of which the second does not tell its use, as with MIG."""
 
+    nvmlMemory_v2 = 2  # noqa: N815
+
     @staticmethod
     def nvmlInit() -> None:  # noqa: N802 - the names of NVML
         pass
@@ -101,8 +103,8 @@ class FakeNvml:
         return SimpleNamespace(gpu=73)
 
     @staticmethod
-    def nvmlDeviceGetMemoryInfo(handle: int) -> Any:  # noqa: N802
-        return SimpleNamespace(used=1000 + handle)
+    def nvmlDeviceGetMemoryInfo(handle: int, version: int | None = None) -> Any:  # noqa: N802
+        return SimpleNamespace(used=1000 + handle if version == FakeNvml.nvmlMemory_v2 else 5000 + handle)
 
 
 def test_each_gpu_has_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +116,18 @@ def test_each_gpu_has_columns(monkeypatch: pytest.MonkeyPatch) -> None:
         *("73", "1000"),
         *("", "1001"),
     ]
+
+
+def test_a_driver_may_not_know_what_it_reserves(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OlderNvml(FakeNvml):
+        @staticmethod
+        def nvmlDeviceGetMemoryInfo(handle: int, version: int | None = None) -> Any:  # noqa: N802
+            if version is not None:
+                raise RuntimeError("Function Not Found")
+            return SimpleNamespace(used=5000 + handle)
+
+    monkeypatch.setitem(sys.modules, "pynvml", OlderNvml)
+    assert use_sampler.Gpus().sample() == [73.0, 5000.0, None, 5001.0]
 
 
 def test_without_nvml_there_are_no_columns_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -287,6 +287,12 @@ def test_damaged_files_do_not_prevent_the_page(tmp_path: Path, content: str) -> 
     assert len(all_of(read(summary), "//h1")) == 1
 
 
+def test_a_version_that_is_not_known_is_omitted(tmp_path: Path) -> None:
+    summary = failing(tmp_path / "r-1")
+    (summary.directory / "run.json").write_text('{"versions": {"python": "3.12.3", "topgallant": null}}')
+    assert text_of(one(read(summary), '//dt[.="Versions"]/following-sibling::dd[1]')) == "python 3.12.3"
+
+
 def test_a_running_run_shows_its_waiting_cells(run: Run) -> None:
     run.cell(None, x=1)
     run.planned(x=2)
