@@ -47,7 +47,8 @@ def import_folder() -> Path | None:
     """
     folder, standard = _PACKAGE.parent, str(Path(os.__file__).parent)
     installed = sys.path[sys.path.index(standard) :] if standard in sys.path else sys.path
-    return None if str(folder) in installed else folder
+    searched = [*installed, *(environ.get("PYTHONPATH") or "").split(os.pathsep)]
+    return None if folder in (Path(entry).resolve() for entry in searched if entry) else folder
 
 
 def workspace() -> Path | None:

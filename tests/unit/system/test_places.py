@@ -1,6 +1,7 @@
 """Roles, projects and configurations are found first in the workspace, then in Topgallant."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,25 @@ def test_a_pinned_workspace_stays_when_the_directory_changes(team: Path, monkeyp
         with places.pinned(None):
             assert places.roots() == [places.builtin_root()]
     assert places.workspace() is None
+
+
+ROOT = Path(places.__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "variable", "found"),
+    [
+        ([ROOT], [], "", ROOT),  # the script folder of `run_toolbox.py`
+        ([ROOT], [ROOT], "", None),
+        ([], [ROOT / "tests" / ".."], "", None),
+        ([ROOT], [], f"/other:{ROOT}", None),
+        ([ROOT], ["/other"], "/other", ROOT),
+    ],
+)
+def test_new_processes_search_the_folder_of_an_installed_package(
+    monkeypatch: pytest.MonkeyPatch, before: list[Path], after: list[Path], variable: str, found: Path | None
+) -> None:
+    standard = str(Path(os.__file__).parent)
+    monkeypatch.setattr(sys, "path", [*map(str, before), standard, *map(str, after)])
+    monkeypatch.setenv("PYTHONPATH", variable)
+    assert places.import_folder() == found
