@@ -34,10 +34,10 @@ RESERVED_BYTES = 8192
 CONFIRMATION = b"!"
 """What the client sends after it has received the process id."""
 GRACE_SECONDS = 5.0
-_KILL_SECONDS = 2.0  # how long SIGKILL is repeated: a process of another user cannot be killed
+_KILL_SECONDS = 2.0  # how long SIGKILL is repeated; a process of another user would never end
 _STREAMS = (0, 1, 2)
 _POLL_SECONDS = 0.1
-# A server keeps so many descriptors free, for what it opens while a fork is running.
+# The number of descriptors that a server keeps free for the files that it opens itself.
 _FREE_DESCRIPTORS = 8
 # Python sets its own handlers for these signals at its start.
 _PYTHON_SIGNALS: Dict[int, Any] = {
@@ -365,8 +365,8 @@ def _set_signals(ignored: List[int]) -> None:
 def _show_environment(variables: Dict[str, str]) -> None:
     """Write variables over the environment that the kernel shows in `/proc/PID/environ`.
 
-    The memory belongs to the environment that the process was started with. `begin` replaces all of these variables, so
-    that the C library no longer points to this memory (`setproctitle` of PostgreSQL does the same).
+    The memory belongs to the environment that the process was started with. The variables are removed first, so that
+    the C library no longer points to this memory (`setproctitle` of PostgreSQL does the same).
 
     Raises:
         ValueError: the memory is too small.

@@ -31,7 +31,7 @@ import types
 import zipimport
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from toolbox.agent import fork_server
+from toolbox.agent import fork_server, startup_files
 
 # Modules of the standard library that payloads and `module_utils` import when they are executed.
 _STANDARD = ("base64", "datetime", "runpy", "shutil", "tempfile", "zipfile")
@@ -49,7 +49,8 @@ def main() -> Optional[fork_server.Fork]:
     listener = fork_server.listener_from_arguments()
     mark, directory, *later = sys.argv[1:]
     fork_server.replace_script_folder("")
-    return serve(listener, directory, later, mark=mark, check=_refuse_other_start)
+    start = startup_files.Interpreter()
+    return serve(listener, directory, later, mark=mark, check=lambda fork: _refuse_other_start(fork, start))
 
 
 def serve(
@@ -75,6 +76,7 @@ def serve(
     fork = fork_server.serve(listener, 0, on_end=preloaded.load)
     if fork is not None:
         check(fork)
+        preloaded.may_save = fork.message["has_core_library"]
         fork.begin(mark)
         sys.meta_path.insert(0, preloaded)
     return fork
@@ -111,7 +113,7 @@ def _end_by_interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _refuse_other_start(fork: fork_server.Fork) -> None:
+def _refuse_other_start(fork: fork_server.Fork, start: startup_files.Interpreter) -> None:
     """Refuse a request for which a new interpreter would start in another way than this interpreter has started."""
     theirs, ours = (
         {k: v for k, v in env.items() if _START_VARIABLES.match(k)} for env in (fork.message["env"], dict(os.environ))
@@ -121,6 +123,8 @@ def _refuse_other_start(fork: fork_server.Fork) -> None:
         fork.refuse(f"the interpreter was started with another value of {', '.join(names)}")
     if fork.message["interpreter"] != sys.executable:
         fork.refuse(f"the interpreter is {sys.executable}")
+    if start.has_changed():
+        fork.refuse("a file that the interpreter reads at its start has changed")
 
 
 class _Preloaded:
@@ -130,6 +134,9 @@ class _Preloaded:
         directory: for the copy of a payload's ZIP file, from which the server imports `ansible.module_utils`.
         later: the names of other modules, which the server imports as soon as a fork has imported them.
     """
+
+    may_save = False
+    """Whether the server may import what this fork's payload contains, because nothing of a role replaces a part."""
 
     def __init__(self, directory: str, later: Sequence[str]) -> None:
         self._copy = os.path.join(directory, "payload.zip")
@@ -148,8 +155,10 @@ class _Preloaded:
             if not self._is_loaded and os.path.exists(self._copy):
                 self._is_loaded = True
                 self._import_copy()
-        except (Exception, SystemExit):  # a role may replace any part
+        except (Exception, SystemExit):  # for example because this Python is too old for the version of ansible-core
             traceback.print_exc()
+        finally:
+            sys.stdout.flush()  # otherwise each fork would print it
 
     def _import_later(self) -> None:
         for name, file in list(self._later.items()):
@@ -169,7 +178,7 @@ class _Preloaded:
             sys.path[:] = path
             modules = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "ansible"}
             sys.path_importer_cache.pop(self._copy, None)
-        # `six` makes other modules, which it can make again.
+        # Other modules, such as those that `six` makes, are made again in each fork.
         archived = {
             name: module for name, module in modules.items() if isinstance(module.__loader__, zipimport.zipimporter)
         }
@@ -238,7 +247,8 @@ class _Preloaded:
             _in_archive(importer, _PRELOADED[0])
         except (OSError, ImportError):  # the payload has no ZIP file, or its module does not import all of the modules
             return False
-        self._save(archive)
+        if self.may_save:
+            self._save(archive)
         return False
 
     def _save(self, archive: str) -> None:

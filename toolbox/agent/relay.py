@@ -5,8 +5,8 @@ Stream 0 is the socket of the connection, in both directions. Streams 1 and 2 ar
 error of the fork. A frame without content ends the stream. The first frame of a connection is the beginning of its
 request.
 
-Each side has two threads, which write without a time limit. One thread forwards what the own side reads, and the other
-thread receives frames. So neither side waits for itself, and a slow reader slows the writer down.
+Each side has two threads, which write without a time limit. One thread sends frames, and the other thread receives
+frames. So a side that cannot send can still receive, and a slow reader slows the writer down.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Relay:
         """Add a connection.
 
         Args:
-            connection: its socket, which becomes a property of the relay.
+            connection: its socket, which the relay closes.
             readers: descriptors whose content is forwarded, by the number of the stream.
             writers: descriptors to which received content is written, by the number of the stream.
         """

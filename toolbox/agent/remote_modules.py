@@ -9,10 +9,8 @@ runs on targets: it needs Linux and Python 3.8, and imports only the standard li
 from __future__ import annotations
 
 import array
-import glob
 import os
 import shutil
-import site
 import socket
 import sys
 import tempfile
@@ -36,7 +34,6 @@ _SHELL_FILES = (
     "/etc/zsh/zshenv",
     "/etc/zshenv",
 )
-_Version = Optional[Tuple[int, ...]]
 
 
 def main() -> None:
@@ -48,9 +45,19 @@ def main() -> None:
     except OSError:  # the connection or the module server has ended
         fork = None
     if fork is not None:
+        _hide_agent()
         module_server.execute(fork.payload)
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)  # although a thread may be writing
+
+
+def _hide_agent() -> None:
+    """Remove the modules of the agent, and the finder of their sources, from what the module can import."""
+    package = sys.modules["toolbox"]
+    assert package.__spec__ is not None, "importlib sets it"
+    sys.meta_path.remove(package.__spec__.loader)  # type: ignore[arg-type]  # `bootstrap` has one class for both
+    for name in [name for name in sys.modules if name.partition(".")[0] == "toolbox"]:
+        del sys.modules[name]
 
 
 def _serve(directory: str) -> Optional[fork_server.Fork]:
@@ -63,7 +70,7 @@ def _serve(directory: str) -> Optional[fork_server.Fork]:
     server = os.fork()
     if server == 0:
         os.close(write_end)
-        # The module server keeps nothing of the session open but the standard error.
+        # The session can end while the module server runs: the server has only its standard error.
         _replace(_INPUT, lifeline)
         _replace(_OUTPUT, os.open(os.devnull, os.O_WRONLY))
         start = _Start()
@@ -73,7 +80,7 @@ def _serve(directory: str) -> Optional[fork_server.Fork]:
     try:
         _relay(path)
     finally:
-        _replace(_OUTPUT, os.open(os.devnull, os.O_WRONLY))  # how the modules end now is not their result
+        _replace(_OUTPUT, os.open(os.devnull, os.O_WRONLY))  # do not report modules that are ended here
         os.close(write_end)
         os.waitpid(server, 0)
     return None
@@ -137,29 +144,15 @@ class _Start:
     """What an interpreter and a login shell read at their start."""
 
     def __init__(self) -> None:
-        folders = [*filter(None, sys.path), site.getusersitepackages()]
-        configurations = [file for folder in folders for file in glob.glob(os.path.join(glob.escape(folder), "*.pth"))]
-        self._paths = [
-            sys.executable,
-            os.path.join(sys.prefix, "pyvenv.cfg"),
-            *folders,
-            *configurations,
-            *map(os.path.expanduser, _SHELL_FILES),
-        ]
+        self._interpreter = startup_files.Interpreter()
         self._state = self._read()
 
     def refuse_if_changed(self, fork: fork_server.Fork) -> None:
         """Refuse a request if a new session would start in another way than the session of this program."""
-        if self._read() != self._state:
+        if self._interpreter.has_changed() or self._read() != self._state:
             fork.refuse("a file that a shell or the interpreter reads at its start has changed")
 
-    def _read(self) -> Tuple[Dict[str, str], Dict[str, _Version]]:
-        return startup_files.digests(), {path: _version(path) for path in self._paths}
-
-
-def _version(path: str) -> _Version:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+    @staticmethod
+    def _read() -> Tuple[Dict[str, str], Dict[str, startup_files.Version]]:
+        shell_files = map(os.path.expanduser, _SHELL_FILES)
+        return startup_files.digests(), {path: startup_files.version(path) for path in shell_files}

@@ -1,14 +1,18 @@
-"""Detects changes of the files that a shell or the SSH server reads at the beginning of each session.
+"""Detects changes of the files that shells, the SSH server and Python read at their start.
 
-If a workload changes one of them, the later sessions of the same user may execute other programs, or fail.
+If a workload changes one of them, the later sessions of the same user may execute other programs, or fail, and a new
+interpreter may import other packages.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
+import site
+import sys
 import time
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from toolbox.agent import safe_files
 
@@ -25,8 +29,10 @@ _NAMES = (
 _MOST_BYTES = 1 << 20
 # A file that has changed in this time may change again without another time of change.
 _RECENT_SECONDS = 2.0
-# The digest of each file, with the device, the inode, the size and the time of change for which it is valid.
-_known: Dict[str, Tuple[Tuple[int, ...], str]] = {}
+Version = Optional[Tuple[int, ...]]
+"""The device, the inode, the size and the time of change of a file; None if it cannot be found."""
+# The digest of each file, with the version for which it is valid.
+_known: Dict[str, Tuple[Version, str]] = {}
 
 
 def digests() -> Dict[str, str]:
@@ -40,6 +46,40 @@ def changed_since(earlier: Dict[str, str]) -> str:
     return ", ".join(path for path, digest in digests().items() if digest != earlier[path])
 
 
+class Interpreter:
+    """The files that Python reads at its start to find packages, in the versions that they have now."""
+
+    def __init__(self) -> None:
+        self._versions = self._read()
+
+    def has_changed(self) -> bool:
+        """Return whether a new interpreter may find other packages than this one."""
+        return self._read() != self._versions
+
+    @staticmethod
+    def _read() -> Dict[str, object]:
+        user = site.getusersitepackages()
+        folders = [*getattr(site, "getsitepackages", list)(), user]  # an old virtualenv has no such function
+        paths = [sys.executable, os.path.join(sys.prefix, "pyvenv.cfg")]
+        for folder in folders:
+            paths += glob.glob(os.path.join(glob.escape(folder), "*.pth"))
+        for folder in filter(None, sys.path):
+            paths += [os.path.join(folder, name) for name in ("sitecustomize.py", "usercustomize.py")]
+        return {user: os.path.isdir(user), **{path: version(path) for path in paths}}
+
+
+def version(path: str) -> Version:
+    """Return the version of a file."""
+    try:
+        return _version(os.stat(path))
+    except OSError:
+        return None
+
+
+def _version(status: os.stat_result) -> Version:
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
 def _digest(path: str) -> str:
     try:
         status = os.stat(path)
@@ -47,12 +87,12 @@ def _digest(path: str) -> str:
         return ""
     except OSError:
         return "unreadable"
-    version = (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
-    if path in _known and _known[path][0] == version:
+    found = _version(status)
+    if path in _known and _known[path][0] == found:
         return _known[path][1]
     digest = _read(path)
     if time.time() - status.st_ctime > _RECENT_SECONDS:
-        _known[path] = (version, digest)
+        _known[path] = (found, digest)
     return digest
 
 

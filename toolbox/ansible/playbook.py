@@ -128,13 +128,17 @@ def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     # Use the ansible-playbook of this virtual environment, even if the environment is not activated.
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     # Without this variable, Ansible would read a configuration file in the working directory or the home directory.
-    empty = helpers.config if helpers is not None else filesystem.write_text(play.private / "ansible.cfg", "")
-    variables["ANSIBLE_CONFIG"] = environ.get("ANSIBLE_CONFIG") or str(empty)
+    if helpers is not None and helpers.config.exists():  # otherwise the directory of the helpers was removed
+        empty = helpers.config
+    else:
+        empty = filesystem.write_text(play.private / "ansible.cfg", "")
+    own = environ.get("ANSIBLE_CONFIG")  # paths must be absolute: Ansible changes the directory
+    variables["ANSIBLE_CONFIG"] = str(environ.expanded(own).absolute() if own else empty)
     # The modules of the user take precedence over the modules of Topgallant.
     variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
     if (folder := places.import_folder()) is not None:  # for the modules of Topgallant, and for its helper processes
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), environ.get("PYTHONPATH")]))
-    if (kubeconfig := environ.get("KUBECONFIG")) is not None:  # paths must be absolute: Ansible changes the directory
+    if (kubeconfig := environ.get("KUBECONFIG")) is not None:
         paths = (str(environ.expanded(path).absolute()) for path in kubeconfig.split(os.pathsep) if path)
         variables["KUBECONFIG"] = os.pathsep.join(paths)
     variables["ANSIBLE_LOCAL_TEMP"] = str(play.private / "tmp")

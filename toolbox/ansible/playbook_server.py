@@ -10,13 +10,14 @@ import atexit
 import gc
 import os
 import re
+import secrets
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.agent import fork_server
+from toolbox.agent import fork_server, startup_files
 from toolbox.ansible import ssh_links, warm_modules
 from toolbox.system import environ
 from toolbox.system.processes import MARK
@@ -45,7 +46,7 @@ def main() -> None:
     """Serve until the standard input is closed. The only argument is the descriptor of the listening socket."""
     listener = fork_server.listener_from_arguments()
     fork_server.replace_script_folder(str(Path(sys.executable).parent))  # the folder of `ansible-playbook`
-    start = _start_settings(environ.everything())
+    start, interpreter = _start_settings(environ.everything()), startup_files.Interpreter()
     try:
         constants, run_playbook = _import()
     except Exception as error:  # noqa: BLE001  # the modules of a later ansible-core may be different
@@ -58,7 +59,10 @@ def main() -> None:
     if asked != start:
         names = sorted(name for name in {*asked, *start} if asked.get(name) != start.get(name))
         fork.refuse(f"{', '.join(names)} changed after Topgallant was started")
+    if interpreter.has_changed():
+        fork.refuse("a file that Python reads at its start changed after Topgallant was started")
     fork.begin(MARK)
+    _use_new_ids()
     constants.DEFAULT_LOCAL_TMP = _local_temp()
     sys.argv = list(fork.message["args"])
     with (
@@ -74,9 +78,11 @@ def _import() -> tuple[Any, Callable[[], int | None]]:
     from ansible.cli import playbook
 
     if constants.DEFAULT_LOG_PATH:
-        raise ValueError("ANSIBLE_LOG_PATH is set, and the log contains the process id of ansible-playbook")
+        raise ValueError("Ansible writes a log (log_path), which contains the process id of ansible-playbook")
     _add_plugins()
     _preload()
+    if os.fstat(sys.stderr.fileno()).st_size:
+        raise ValueError("it prints messages when it is imported, which belong to the output of each play")
     Path(constants.DEFAULT_LOCAL_TMP).rmdir()  # each fork has its own
     return constants, playbook.main
 
@@ -100,6 +106,13 @@ def _local_temp() -> str:
     return path
 
 
+def _use_new_ids() -> None:
+    """Replace the random part of the ids of plays and tasks, which ansible-core chooses when it is imported."""
+    from ansible.utils import vars as ids
+
+    ids.random_int = secrets.token_hex(len(ids.random_int) // 2)
+
+
 def _add_plugins() -> None:
     """Add our plugins `local` and `ssh`, unless the user has a plugin with one of these names."""
     from ansible.plugins import connection, loader
@@ -116,17 +129,12 @@ def _preload() -> None:
     from ansible.utils.collection_loader import _collection_finder
 
     parse = _collection_finder._meta_yml_to_dict  # noqa: SLF001  # see below
-    parsed: dict[Any, Any] = {}
-
-    def parse_once(text: bytes, content_id: Any) -> Any:
-        if text not in parsed:
-            parsed[text] = parse(text, content_id)
-        return parsed[text]
-
+    runtime = Path(config.__file__).with_name("ansible_builtin_runtime.yml").read_bytes()
+    parsed = parse(runtime, ("ansible.builtin", "runtime.yml"))
     # The documentation of this function allows another implementation, which may cache the result.
-    _collection_finder._meta_yml_to_dict = parse_once  # noqa: SLF001
-    runtime = Path(config.__file__).with_name("ansible_builtin_runtime.yml")
-    parse_once(runtime.read_bytes(), ("ansible.builtin", "runtime.yml"))
+    _collection_finder._meta_yml_to_dict = (  # noqa: SLF001
+        lambda text, content_id: parsed if text == runtime else parse(text, content_id)
+    )
     known = (Path(config.__file__).parents[1], _FOLDER)
     for loader_name in _PLUGIN_KINDS:
         plugins = getattr(loader, loader_name)
@@ -134,7 +142,15 @@ def _preload() -> None:
         if all(any(Path(path).is_relative_to(folder) for folder in known) for path in plugins.all(path_only=True)):
             list(plugins.all(class_only=True))
     for loader_name, plugin in _PLUGINS:
-        getattr(loader, loader_name).get(plugin, class_only=True)
+        plugins = getattr(loader, loader_name)
+        if Path(plugins.find_plugin(plugin)).is_relative_to(known[0]):  # not a plugin of the user with this name
+            plugins.get(plugin, class_only=True)
+    # Forget where the plugins are, but not the plugins: a play may find others in the same folders.
+    for loader_name in {*_PLUGIN_KINDS, *(loader_name for loader_name, _ in _PLUGINS)}:
+        plugins = getattr(loader, loader_name)
+        plugins._paths = None  # noqa: SLF001
+        plugins._searched_paths.clear()  # noqa: SLF001
+        plugins._plugin_path_cache.clear()  # noqa: SLF001
 
 
 if __name__ == "__main__":

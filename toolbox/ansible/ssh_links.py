@@ -34,7 +34,8 @@ class Links:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # A link has one end, and ends when the other end is shut down, or no process of the play has it any more.
+        # Each link reads from one socket of the pair. It ends when this process shuts the other socket down, or when no
+        # process of the play has the other socket any more.
         self._own_end, self._end_of_links = socket.socketpair()
         self._started: list[object] = []
 

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 SWITCH: Final = "TOPGALLANT_ANSIBLE_WARM"
 """With the value `0`, Ansible and its modules are started as ordinary programs."""
+_SLOW: Final = "Ansible starts slowly, as an ordinary program: %s"
 _LATER: Final = ("toolbox.ansible.modules._entry",)  # imports the client library of Kubernetes
 
 
@@ -97,7 +98,7 @@ class Helpers:
     def _report(self, reason: str) -> None:
         if not self._was_reported:
             self._was_reported = True
-            log.warning("Ansible starts slowly, as an ordinary program: %s", reason)
+            log.warning(_SLOW, reason)
 
 
 _current: Ambient[Helpers] = Ambient("warm_ansible")
@@ -111,7 +112,11 @@ def opened(*, enabled: bool = True) -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
-        helpers = Helpers(stack.enter_context(scratch.directory()))
-        stack.callback(helpers.close)
-        stack.enter_context(_current.entered_by_process(helpers))
+        try:
+            helpers = Helpers(stack.enter_context(scratch.directory()))
+        except OSError as error:
+            log.warning(_SLOW, error)
+        else:
+            stack.callback(helpers.close)
+            stack.enter_context(_current.entered_by_process(helpers))
         yield

@@ -23,13 +23,16 @@ server: Final[Ambient[str]] = Ambient("module_server")
 """The path of the server's socket. It is not in an environment variable, which modules would see."""
 _SHELL: Final = "/bin/sh"
 # What ansible-core executes for a pipelined module without `become` and `environment`.
-_COMMAND: Final = re.compile(r"([\w./+-]+) && sleep 0", re.ASCII)
+_COMMAND: Final = re.compile(r"((?:/|\w)[\w./+@%,:-]*|'/[^']+') && sleep 0")
 # Variables that a shell reads or changes itself.
-_CHANGED: Final = re.compile(
-    r"BASH(_.*|PID|OPTS)?|SHELLOPTS|POSIXLY_CORRECT|IFS|PS4|OPT(IND|ERR)|E?UID|PPID|S?RANDOM|LINENO|HISTCMD"
-    r"|(EPOCH)?SECONDS|EPOCHREALTIME|FUNCNAME|GROUPS|DIRSTACK|COMP_WORDBREAKS",
-    re.DOTALL,
-)
+_CHANGED: Final = {
+    "bash": re.compile(
+        r"BASH(_.*|PID|OPTS)?|SHELLOPTS|POSIXLY_CORRECT|IFS|PS4|OPT(IND|ERR)|E?UID|PPID|S?RANDOM|LINENO|HISTCMD"
+        r"|(EPOCH)?SECONDS|EPOCHREALTIME|FUNCNAME|GROUPS|DIRSTACK|COMP_WORDBREAKS",
+        re.DOTALL,
+    ),
+    "dash": re.compile("IFS|OPTIND|PPID"),
+}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Execute = Callable[[str], tuple[int, bytes, bytes]]
 
@@ -85,7 +88,7 @@ def request(path: str, message: Mapping[str, object], payload: bytes) -> Ended |
         path: the socket of the server.
     """
     try:
-        process = ForkedProcess(path, message, payload)
+        process = ForkedProcess(path, {**message, "has_core_library": _has_core_library()}, payload)
     except OSError:
         return None
     with closing(process):  # an exception, for example at the time limit of the task, ends the module
@@ -100,7 +103,7 @@ def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: st
         env: the environment of the shell.
         shell: the name of the program, such as `dash`.
     """
-    if shell not in {"bash", "dash"} or any(_CHANGED.fullmatch(name) for name in env):
+    if shell not in _CHANGED or any(map(_CHANGED[shell].fullmatch, env)):
         return None
     if shell == "dash":
         env = {name: value for name, value in env.items() if _NAME.fullmatch(name)}
@@ -128,7 +131,20 @@ def interpreter_of(command: str) -> str | None:
     if len(words) != len(["sh", "-c", "COMMAND"]) or words[:2] != [_SHELL, "-c"]:
         return None
     match = _COMMAND.fullmatch(words[2])
-    return match[1] if match else None
+    return match[1].strip("'") if match else None
+
+
+def _has_core_library() -> bool:
+    """Return whether all modules get the library of ansible-core: no folder of a role or of the user may replace parts.
+
+    Otherwise a server must not import the library of a module, because all later modules would share what it changes.
+    """
+    from ansible import module_utils
+    from ansible.plugins.loader import module_utils_loader
+
+    core = Path(module_utils.__file__).parent
+    folders = [Path(folder) for folder in module_utils_loader.print_paths().split(os.pathsep)]
+    return not any(folder.is_dir() and not folder.samefile(core) and any(folder.iterdir()) for folder in folders)
 
 
 def _is_same(path: str, other: str) -> bool:

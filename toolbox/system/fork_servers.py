@@ -24,7 +24,7 @@ class ForkServer:
     Args:
         args: the program and its arguments. The program gets the number of a descriptor as its last argument.
         env: the environment variables of the server.
-        directory: a private directory for the socket, and for the messages of the server.
+        directory: a private directory for the socket, and for the messages of the server, which begins there.
     """
 
     def __init__(self, args: Sequence[str], env: Mapping[str, str], directory: Path) -> None:
@@ -54,7 +54,8 @@ class ForkServer:
             if number >= 0:
                 with self._messages.open("wb") as messages:
                     args = [*self._args, str(number)]
-                    self._process = processes.start_server(args, self._env, messages, keep=number)
+                    directory = self.path.parent
+                    self._process = processes.start_server(args, self._env, directory, messages, keep=number)
 
     def start(self, message: Mapping[str, Any], env: Mapping[str, str], cwd: Path) -> ForkedProcess:
         """Start a process, whose standard input is empty.

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -167,6 +168,20 @@ class LineTooLong(Exception):
     """The program printed a line that is longer than allowed."""
 
 
+_end_with_input: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
+"""The programs that end when their standard input is closed."""
+
+
+def _close_inputs() -> None:
+    """Close the copies of a fork, for example of `multiprocessing`: it may live longer than this process."""
+    for process in list(_end_with_input):
+        assert process.stdin is not None, "the program is started with a pipe"
+        process.stdin.close()
+
+
+os.register_at_fork(after_in_child=_close_inputs)
+
+
 class Channel:
     """A running program, and pipes to its standard input and output.
 
@@ -187,6 +202,7 @@ class Channel:
                 start_new_session=True,
                 bufsize=0,
             )
+            _end_with_input.add(self._process)
         self._lock = threading.Lock()
         self._errors: deque[str] = deque(maxlen=self._KEPT_ERRORS)
         self._error_reader = threading.Thread(target=self._read_errors, daemon=True)
@@ -243,25 +259,28 @@ class Channel:
                 self._errors.append(line.decode("utf-8", "replace").rstrip())
 
 
-def start_server(args: Sequence[str], env: Mapping[str, str], errors: IO[bytes], *, keep: int) -> Server:
+def start_server(args: Sequence[str], env: Mapping[str, str], cwd: Path, errors: IO[bytes], *, keep: int) -> Server:
     """Start a program that serves this process until `stop_server` is called, or until this process ends in any way.
 
-    The program must end when its standard input is closed.
+    The program must end when its standard input is closed. Forks of this process close their copies of it.
 
     Args:
         errors: the file for the standard output and the standard error.
         keep: a descriptor that the program inherits.
     """
     with signals.deferred():
-        return subprocess.Popen(
+        server = subprocess.Popen(
             list(args),
             env=dict(env),
+            cwd=cwd,
             stdin=subprocess.PIPE,
             stdout=errors,
             stderr=errors,
             pass_fds=[keep],
             start_new_session=True,
         )
+        _end_with_input.add(server)
+        return server
 
 
 def start_connected(

@@ -22,14 +22,19 @@ _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # `mkdtemp` makes a private 
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """Create a private directory for the body of the `with` statement, and remove it with its content at the end."""
+    """Create a private directory for the body of the `with` statement, and remove it with its content at the end.
+
+    A fork of this process that leaves the body does not remove the directory.
+    """
     parent = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     _remove_abandoned(parent)
     path, lock = _create(parent)
+    owner = os.getpid()
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        if os.getpid() == owner:
+            shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
 
 

@@ -79,7 +79,14 @@ class Modules:
         stack.callback(self.server.close)
         self.server.launch()
 
-    def execute(self, payload: str, env: Mapping[str, str] = ENV, interpreter: str = sys.executable) -> Ended:
+    def execute(
+        self,
+        payload: str,
+        env: Mapping[str, str] = ENV,
+        interpreter: str = sys.executable,
+        *,
+        has_core_library: bool = True,
+    ) -> Ended:
         """Execute a payload."""
         contents: dict[str, bytes] = {}
 
@@ -87,7 +94,12 @@ class Modules:
             with stream:
                 contents[name] = stream.read()
 
-        message = {"interpreter": interpreter, "env": dict(env), "cwd": str(self.directory)}
+        message = {
+            "interpreter": interpreter,
+            "env": dict(env),
+            "cwd": str(self.directory),
+            "has_core_library": has_core_library,
+        }
         with ExitStack() as stack:
             nothing = stack.enter_context(Path(os.devnull).open("rb"))
             pipes = {name: os.pipe() for name in ("stdout", "stderr")}
@@ -161,9 +173,21 @@ def test_parts_that_cannot_be_imported_leave_the_server_as_it_was(modules: Modul
 @pytest.mark.parametrize("name", ["basic", "helper"])
 def test_a_part_that_ends_the_interpreter_does_not_end_the_server(modules: Modules, name: str) -> None:
     path = f"ansible/module_utils/{name}.py"
-    ends = f"import sys\n{PARTS[path]}\n        if __file__.startswith({str(modules.directory)!r}): sys.exit('end')\n"
+    ends = f"""import sys
+        if __file__.startswith({str(modules.directory)!r}):
+            print("printed")
+            sys.exit("end")
+        {PARTS[path]}"""
     assert [modules.look({path: ends}) for _ in range(2)] == ["own [1]"] * 2
     assert "SystemExit: end" in modules.server.messages()
+    assert modules.execute("print('only this')").stdout == b"only this\n"
+
+
+def test_the_server_does_not_import_the_parts_of_a_role(modules: Modules) -> None:
+    for _ in range(2):
+        assert modules.execute(program(LOOK, PARTS), has_core_library=False).stdout == b"own [1]\n"
+    assert [modules.look() for _ in range(2)] == ["own [1]", "preloaded [1]"]
+    assert modules.execute(program(LOOK, PARTS), has_core_library=False).stdout == b"preloaded [1]\n"
 
 
 def test_a_payload_that_cannot_be_saved_is_executed(modules: Modules) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import site
+import sys
 import time
 from pathlib import Path
 
@@ -49,3 +51,26 @@ def test_a_file_that_has_just_changed_is_read_again(home: Path, monkeypatch: pyt
     (home / ".bashrc").write_text("two")
     monkeypatch.setattr(os, "stat", lambda _: status)
     assert "~/.bashrc" in startup_files.changed_since(earlier)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [("packages/module.py", False), ("packages/a.pth", True), ("packages/sitecustomize.py", True), ("user/x.py", True)],
+)
+def test_the_files_that_python_reads_at_its_start_are_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_read: bool
+) -> None:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "user"))
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(folder)])
+    monkeypatch.setattr(sys, "path", ["", str(folder)])
+    interpreter = startup_files.Interpreter()
+    assert not interpreter.has_changed()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("")
+    assert interpreter.has_changed() == is_read
+    if name.endswith(".pth"):
+        interpreter = startup_files.Interpreter()
+        (tmp_path / name).write_text("/elsewhere")
+        assert interpreter.has_changed()

@@ -20,4 +20,4 @@ def test_the_helper_for_plays_ends_if_ansible_writes_a_log_with_its_process_id(t
             check=False,
         )
     assert ended.returncode == 1
-    assert ended.stderr.startswith("ansible-core cannot be prepared: ValueError: ANSIBLE_LOG_PATH is set")
+    assert ended.stderr.startswith("ansible-core cannot be prepared: ValueError: Ansible writes a log (log_path)")

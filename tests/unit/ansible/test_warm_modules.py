@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -106,3 +107,29 @@ def test_ansible_executes_a_module_for_which_there_are_no_descriptors(monkeypatc
     command = f"/bin/sh -c '{sys.executable} && sleep 0'"
     with warm_modules.server.entered("/there/is/nothing"):
         assert warm_modules.execute(command, b"payload", None) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "interpreter"),
+    [
+        ("/usr/bin/python3 && sleep 0", "/usr/bin/python3"),
+        ("python3 && sleep 0", "python3"),
+        ("/home/jürgen/v@1/bin/python && sleep 0", "/home/jürgen/v@1/bin/python"),
+        ("'/home/my own/bin/python' && sleep 0", "/home/my own/bin/python"),
+        ("/home/my own/bin/python && sleep 0", None),
+        ("~/bin/python && sleep 0", None),
+        ("A=1 && sleep 0", None),
+        ("/bin/$X && sleep 0", None),
+        ("'/bin/a'b && sleep 0", None),
+        ("/usr/bin/python3 /tmp/module.py && sleep 0", None),
+    ],
+)
+def test_the_interpreter_of_a_module_is_found(command: str, interpreter: str | None) -> None:
+    assert warm_modules.interpreter_of(f"/bin/sh -c {shlex.quote(command)}") == interpreter
+
+
+@pytest.mark.parametrize(("shell", "is_known"), [("bash", False), ("dash", True)])
+def test_dash_keeps_variables_of_bash(shell: str, is_known: bool) -> None:
+    env = {"BASH_FUNC_which%%": "() { :; }", "BASH_ENV": "/dev/null", "UID": "0", "PWD": "/"}
+    passed_on = warm_modules.shell_environment(env, "/", sys.executable, shell)
+    assert passed_on == ({"BASH_ENV": "/dev/null", "UID": "0", "PWD": "/"} if is_known else None)

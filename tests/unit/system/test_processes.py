@@ -473,3 +473,24 @@ def test_processes_that_are_forked_during_the_search_are_ended_too(start: Start,
     lines.wait_for("up")
     processes.end_marked(tmp_path, grace=0.3)
     assert processes.marked(tmp_path) == []
+
+
+def test_a_fork_of_this_process_does_not_keep_its_servers_and_channels(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from toolbox.system import processes
+
+program = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+with open(os.devnull, "wb") as nothing:
+    server = processes.start_server(program, dict(os.environ), Path.cwd(), nothing, keep=0)
+channel = processes.Channel(program, dict(os.environ))
+child = os.fork()
+if child == 0:
+    signal.pause()
+processes.stop_server(server)
+print(server.returncode, channel.close())
+os.kill(child, signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "0 0\n"  # those that do not end by themselves are killed

@@ -103,3 +103,18 @@ def test_without_a_memory_file_system_the_temporary_directory_is_used(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with scratch.directory() as path:
         assert path.parent == tmp_path
+
+
+def test_a_fork_that_ends_leaves_the_directory(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from toolbox.system import scratch
+with scratch.directory() as path:
+    child = os.fork()
+    if child == 0:
+        sys.exit()
+    os.waitpid(child, 0)
+    print(path.exists())
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "True\n"
