@@ -48,6 +48,11 @@ class Relay:
         self._watched[descriptor] = on_ready
         self._poll.register(descriptor, select.EPOLLIN)
 
+    def unwatch(self, descriptor: int) -> None:
+        """Stop watching a descriptor."""
+        self._poll.unregister(descriptor)
+        del self._watched[descriptor]
+
     def add(self, number: int, connection: socket.socket, readers: Dict[int, int], writers: Dict[int, int]) -> None:
         """Add a connection.
 
@@ -115,8 +120,7 @@ class Relay:
         except OSError:  # the other end was closed before it had read everything
             content = b""
         if not content:
-            self._poll.unregister(descriptor)
-            del self._watched[descriptor]
+            self.unwatch(descriptor)
             os.close(descriptor)
         self.send(number, stream, content)
 

@@ -22,7 +22,7 @@ from toolbox.agent.relay import CHUNK_BYTES, HELLO, STREAMS, InvalidFrame, Relay
 from toolbox.hosts import bootstrap
 
 END: Final = b"end\n"
-"""What a client sends, without descriptors, to end this program."""
+"""What a client sends, without descriptors, to end this program as soon as no module uses it."""
 _LIFELINE: Final = 0
 _START_SECONDS: Final = 30.0
 _END_SECONDS: Final = 5.0
@@ -40,8 +40,8 @@ def main() -> None:
     listener, sink, source, errors, pid = map(int, sys.argv[1:])
     link = _Link(socket.socket(fileno=listener), sink, os.pidfd_open(pid))
     threading.Thread(target=link.receive_until_end, args=(os.fdopen(source, "rb"), errors), daemon=True).start()
+    threading.Thread(target=link.send_program, daemon=True).start()
     with suppress(OSError):  # `ssh` has ended
-        write(sink, bootstrap.first_line() + bootstrap.program("remote_modules"))
         link.forward()
     link.end()
 
@@ -60,12 +60,20 @@ class _Link(Relay):
         self._errors = b""
         self._errors_have_ended = threading.Event()
         self._numbers = itertools.count(1)
+        self._open: set[int] = set()  # the connections whose clients have not ended
+        self._has_started = self._is_retired = False
         self._answer_bytes: dict[int, int] = {}
         self._start_timer = threading.Timer(_START_SECONDS, self.end)
         self._start_timer.daemon = True
         self._start_timer.start()
-        self.watch(listener.fileno(), self._accept)
         self.watch(_LIFELINE, self.end)
+
+    def send_program(self) -> None:
+        """Send the program for the host, and then accept connections. `ssh` may not read for some time."""
+        with suppress(OSError):  # `ssh` has ended
+            write(self._sink, bootstrap.first_line() + bootstrap.program("remote_modules"))
+            self._has_started = True
+            self.watch(self._listener.fileno(), self._accept)
 
     def receive_until_end(self, source: IO[bytes], errors: int) -> None:
         """Receive frames. At the end, tell the reason to the clients, and end this process."""
@@ -89,9 +97,11 @@ class _Link(Relay):
 
     def end(self) -> NoReturn:
         """End the program on the host, and with it `ssh` and this process."""
-        os.close(self._sink)
-        # The other thread ends this process at the end of `ssh`.
-        threading.Event().wait(_END_SECONDS)
+        if self._has_started:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, self._sink)  # closes the pipe; other threads may still write
+            # The other thread ends this process at the end of `ssh`.
+            threading.Event().wait(_END_SECONDS)
         self._kill()
         os._exit(0)
 
@@ -122,17 +132,36 @@ class _Link(Relay):
         except OSError:  # the client has ended
             content, descriptors = b"", []
         if content == END:
-            self.end()
+            self._retire()
         if not content or len(descriptors) != len(STREAMS):
             for descriptor in descriptors:
                 os.close(descriptor)
             connection.close()
             return
         number = next(self._numbers)
+        self._open.add(number)
         nothing, *outputs = descriptors
         os.close(nothing)
         self.add(number, connection, {}, dict(enumerate(outputs, 1)))
         self.send(number, 0, content)
+
+    def _retire(self) -> None:
+        """Accept no more connections, and end after the last one."""
+        self._is_retired = True
+        self.unwatch(self._listener.fileno())
+        self._listener.close()
+        self._end_if_unused()
+
+    def send(self, number: int, stream: int, content: bytes) -> None:
+        """Send a frame. The last frame of a connection may be the last frame of this program."""
+        super().send(number, stream, content)
+        if stream == 0 and not content:
+            self._open.remove(number)
+            self._end_if_unused()
+
+    def _end_if_unused(self) -> None:
+        if self._is_retired and not self._open:
+            self.end()
 
     def _refuse(self, reason: str) -> None:
         answer = json.dumps({"refused": reason}).encode() + b"\n"

@@ -62,7 +62,9 @@ class Links:
         self._marker(ssh).touch()
 
     def end(self, ssh: Sequence[bytes]) -> None:
-        """End the links to a host. A new link is allowed after the next command that reaches the host."""
+        """End the links to a host after their running modules. A new link is allowed after the next command that
+        reaches the host.
+        """
         self._marker(ssh).unlink(missing_ok=True)
         for path in self._directory.glob(f"{self._marker(ssh).name}-*"):
             with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):  # the link has ended
