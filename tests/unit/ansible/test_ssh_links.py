@@ -90,6 +90,6 @@ def test_a_link_whose_program_does_not_read_ends_with_the_play(links: Links, tmp
         result = threads.submit(links.execute, COMMAND, b"print(1)", ssh)
         begun.read_text()
         links.close()
-        assert result.result() is None  # Ansible executes the module itself
+        assert result.result(10) is None  # Ansible executes the module itself
     for process in processes(links):
         process.wait(10)  # a link waits 30 s for the program on the host
