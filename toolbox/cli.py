@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     words, verbatim = _split(list(sys.argv[1:] if argv is None else argv))
     context = Context(debug=_DEBUG in words)
+    _open_streams()
     words = [*(word for word in words if word != _DEBUG), *verbatim]
     _set_up_output(context)
     redaction.use(context.redactor)
@@ -201,6 +202,14 @@ def _call(command: Command, values: dict[str, Any], context: Context) -> int:
     from toolbox.commands import _invoke
 
     return _invoke.invoke(command, values, context.redactor)
+
+
+def _open_streams() -> None:
+    """Open the standard streams that the caller has closed, so that no other file takes the number of one of them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  # open until the end
+            os.set_inheritable(getattr(sys, name).fileno(), True)  # for programs that this process starts
 
 
 def _set_up_output(context: Context) -> None:

@@ -65,6 +65,36 @@ def test_a_group_of_a_workspace_is_listed(workspace: Workspace) -> None:
     assert helped(workspace, "echo", "--help").startswith("echo: Say.")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(workspace: Workspace, closed: str) -> None:
+    look = "import os; print(*(os.path.realpath(f'/proc/self/fd/{n}') for n in range(3)), file=open('seen', 'w'))"
+    workspace.write(
+        {
+            "projects/quiet/orchestration.py": f'''
+            """Looks at the streams of a program."""
+            import subprocess
+            import sys
+
+            def test():
+                subprocess.run([sys.executable, "-c", {look!r}], check=True)
+        ''',
+            "config/quiet.yaml": "{}",
+        }
+    )
+    script = f'exec {closed}; exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable, CHECKOUT / "run_toolbox.py", "project", "run", "quiet"],
+        cwd=workspace.directory,
+        env={"PATH": os.environ["PATH"], "HOME": str(workspace.home), "TOPGALLANT_NO_VENV": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    streams = (workspace.directory / "seen").read_text().split()
+    assert all(stream == os.devnull or "pipe:" in stream for stream in streams)
+
+
 def test_a_broken_pipe_is_not_an_error(workspace: Workspace) -> None:
     reader, writer = os.pipe()
     os.close(reader)
