@@ -178,9 +178,12 @@ class _Preloaded:
             sys.path[:] = path
             modules = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "ansible"}
             sys.path_importer_cache.pop(self._copy, None)
-        # Other modules, such as those that `six` makes, are made again in each fork.
+        # Each fork makes the others again: those that `six` makes, and a package such as `distro` whose code puts
+        # another module in its own place.
         archived = {
-            name: module for name, module in modules.items() if isinstance(module.__loader__, zipimport.zipimporter)
+            name: module
+            for name, module in modules.items()
+            if isinstance(module.__loader__, zipimport.zipimporter) and module.__name__ == name
         }
         sources = {name: _source(module) for name, module in archived.items()}
         # A package without content is imported from the ZIP file of the payload.

@@ -170,6 +170,23 @@ def test_parts_that_cannot_be_imported_leave_the_server_as_it_was(modules: Modul
     assert modules.look() == "own [1]"
 
 
+def test_a_part_may_put_another_module_in_its_own_place(modules: Modules) -> None:
+    """The part `distro` of ansible-core does so if the host has no package `distro`."""
+    changes = {
+        "ansible/module_utils/basic.py": PARTS["ansible/module_utils/basic.py"] + "    from . import distro\n",
+        "ansible/module_utils/distro/__init__.py": """
+        import sys
+        from ansible.module_utils.distro import _distro
+        sys.modules[__name__] = _distro
+        """,
+        "ansible/module_utils/distro/_distro.py": "ID = 'debian'",
+    }
+    assert [modules.look(changes) for _ in range(3)] == ["own [1]", "preloaded [1]", "preloaded [1]"]
+    look = f"{LOOK.rstrip()}\n    from ansible.module_utils import distro\n    print(distro.ID, distro.__name__)\n"
+    ended = modules.execute(program(look, {**PARTS, **changes}))
+    assert ended.stdout == b"preloaded [1]\ndebian ansible.module_utils.distro._distro\n", ended
+
+
 @pytest.mark.parametrize("name", ["basic", "helper"])
 def test_a_part_that_ends_the_interpreter_does_not_end_the_server(modules: Modules, name: str) -> None:
     path = f"ansible/module_utils/{name}.py"
