@@ -138,13 +138,17 @@ def _has_core_library() -> bool:
     """Return whether all modules get the library of ansible-core: no folder of a role or of the user may replace parts.
 
     Otherwise a server must not import the library of a module, because all later modules would share what it changes.
+    If a folder cannot be read, or a later ansible-core has no list of the folders, the result is False.
     """
     from ansible import module_utils
     from ansible.plugins.loader import module_utils_loader
 
-    core = Path(module_utils.__file__).parent
-    folders = [Path(folder) for folder in module_utils_loader.print_paths().split(os.pathsep)]
-    return not any(folder.is_dir() and not folder.samefile(core) and any(folder.iterdir()) for folder in folders)
+    try:
+        core = Path(module_utils.__file__).parent
+        folders = [Path(folder) for folder in module_utils_loader.print_paths().split(os.pathsep)]
+        return not any(folder.is_dir() and not folder.samefile(core) and any(folder.iterdir()) for folder in folders)
+    except (OSError, AttributeError):
+        return False
 
 
 def _is_same(path: str, other: str) -> bool:

@@ -24,7 +24,7 @@ class ForkServer:
     Args:
         args: the program and its arguments. The program gets the number of a descriptor as its last argument.
         env: the environment variables of the server.
-        directory: a private directory for the socket, and for the messages of the server, which begins there.
+        directory: a private directory for the socket and the messages of the server, and its working directory.
     """
 
     def __init__(self, args: Sequence[str], env: Mapping[str, str], directory: Path) -> None:

@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from ansible.plugins.loader import module_utils_loader
 
 from toolbox.ansible import warm_modules
 
@@ -133,3 +135,16 @@ def test_dash_keeps_variables_of_bash(shell: str, is_known: bool) -> None:
     env = {"BASH_FUNC_which%%": "() { :; }", "BASH_ENV": "/dev/null", "UID": "0", "PWD": "/"}
     passed_on = warm_modules.shell_environment(env, "/", sys.executable, shell)
     assert passed_on == ({"BASH_ENV": "/dev/null", "UID": "0", "PWD": "/"} if is_known else None)
+
+
+def test_a_folder_that_cannot_be_read_may_replace_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unreadable(_: Path) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    assert warm_modules._has_core_library()
+    monkeypatch.setattr(module_utils_loader, "print_paths", lambda: str(tmp_path))
+    assert warm_modules._has_core_library()  # the folder is empty
+    (tmp_path / "basic.py").touch()
+    assert not warm_modules._has_core_library()
+    monkeypatch.setattr(Path, "iterdir", unreadable)
+    assert not warm_modules._has_core_library()
