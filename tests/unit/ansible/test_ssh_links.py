@@ -84,7 +84,8 @@ def test_an_unused_link_ends_at_once(links: Links, tmp_path: Path) -> None:
 def test_a_link_whose_program_does_not_read_ends_with_the_play(links: Links, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    ssh = program(tmp_path / "ssh", f"#!/bin/sh\necho > {shlex.quote(str(begun))}\nexec sleep 1000\n")
+    # The first line comes from the link. So the link runs, and nothing reads the many bytes that follow.
+    ssh = program(tmp_path / "ssh", f"#!/bin/sh\nread line\necho > {shlex.quote(str(begun))}\nexec sleep 1000\n")
     links.allow(ssh)
     with ThreadPoolExecutor() as threads:
         result = threads.submit(links.execute, COMMAND, b"print(1)", ssh)
