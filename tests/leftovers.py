@@ -1,4 +1,4 @@
-"""Fails a session of tests that leaves processes behind. `tests/conftest.py` registers this plugin.
+"""Fails a session of tests that leaves processes, and names those that end late. `conftest.py` registers this plugin.
 
 Every process that the session starts inherits an environment variable whose value is unique to the session. A process
 that has lost the variable is recognized by its working directory, or by the directory in the variable that marks its
@@ -23,6 +23,7 @@ from toolbox.system.processes import MARK
 
 VARIABLE: Final = "PYTEST_SESSION_OF_TOPGALLANT"
 _TEST: Final = "PYTEST_CURRENT_TEST"
+_LATE_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 60.0  # on a busy machine, a process may take this long to end
 _LOOK_SECONDS: Final = 0.1
 _CHECKED: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -47,6 +48,7 @@ class Leftovers:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._value = secrets.token_hex(16)
+        self._late: Sequence[Leftover] = ()
         self._found: Sequence[Leftover] = ()
         os.environ[VARIABLE] = self._value
 
@@ -55,11 +57,17 @@ class Leftovers:
         if exitstatus not in _CHECKED:
             return
         directory: Path = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # not public
-        self._found = lasting(self._value, directory, _GRACE_SECONDS)
+        self._late = lasting(self._value, directory, _LATE_SECONDS)
+        if self._late:
+            self._found = lasting(self._value, directory, _GRACE_SECONDS)
         if self._found:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._late and not self._found:
+            terminalreporter.section(f"processes that ended more than {_LATE_SECONDS:g} s after the tests", yellow=True)
+            for late in self._late:
+                terminalreporter.line(str(late), yellow=True)
         if not self._found:
             return
         terminalreporter.section("processes that the tests have left", red=True)
