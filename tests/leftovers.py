@@ -59,20 +59,18 @@ class Leftovers:
         directory: Path = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # not public
         self._late = lasting(self._value, directory, _LATE_SECONDS)
         if self._late:
-            self._found = lasting(self._value, directory, _GRACE_SECONDS)
+            self._found = lasting(self._value, directory, _GRACE_SECONDS - _LATE_SECONDS)
         if self._found:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._late and not self._found:
+        if self._found:
+            terminalreporter.section("processes that the tests have left", red=True)
+        elif self._late:
             terminalreporter.section(f"processes that ended more than {_LATE_SECONDS:g} s after the tests", yellow=True)
-            for late in self._late:
-                terminalreporter.line(str(late), yellow=True)
-        if not self._found:
-            return
-        terminalreporter.section("processes that the tests have left", red=True)
+        for leftover in self._found or self._late:
+            terminalreporter.line(str(leftover))
         for leftover in self._found:
-            terminalreporter.line(str(leftover), red=True)
             with suppress(psutil.NoSuchProcess):
                 leftover.process.kill()
 
