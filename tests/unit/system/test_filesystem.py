@@ -92,6 +92,7 @@ def test_yaml_keeps_its_order_and_writes_no_aliases() -> None:
         {"one": 1, "true": True, "float": 1.0, "none": None, "text": "yes", "": "", "lines": "a\nb", "break": "\x85"},
         {"k" * 200: "v", "a: b": "#", 3: "3", None: "null", True: "true", 1.5: 1.5},
         {"same": 1, "other": True, "third": 1.0},
+        {"k" * 200: 7, "a: b": -7, "long": 10**30, 3: 0, "10": 10},
     ],
 )
 def test_a_mapping_of_simple_values_is_written_as_any_mapping(value: Any) -> None:

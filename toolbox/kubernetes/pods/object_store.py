@@ -92,8 +92,7 @@ class Store:
     def see_job(self, view: JobView, *, is_gone: bool = False) -> None:
         """Record the state of a Job."""
         with self.lock:
-            if is_gone and view.name not in self._tracked:
-                self._jobs.pop(view.name, None)
+            if is_gone and self._drop(view.name):
                 return
             if self._jobs.get(view.name) == view:
                 return  # the change is in a field that the view leaves out
@@ -103,12 +102,9 @@ class Store:
     def see_pod(self, view: PodView, *, is_gone: bool = False) -> None:
         """Record the state of a pod."""
         with self.lock:
-            of_job = self._pods.setdefault(view.job, {})
-            if is_gone and view.job not in self._tracked:
-                of_job.pop(view.name, None)
-                if not of_job:
-                    del self._pods[view.job]
+            if is_gone and self._drop(view.job, view.name):
                 return
+            of_job = self._pods.setdefault(view.job, {})
             if of_job.get(view.name) == view:
                 return  # the change is in a field that the view leaves out
             of_job[view.name] = view
@@ -162,15 +158,37 @@ class Store:
             known.update({name: views.gone(known[name]) for name in same - set(present)})
             return True
 
-    def _take_job(self, found: Json, is_gone: bool) -> None:  # see `_EventHandler`
-        meta = found["metadata"]
+    # The handlers of events, see `_EventHandler`. The view of an object that is dropped at once is not built.
+
+    def _take_job(self, found: Json, is_gone: bool) -> None:
+        name, job = _names(found)
         # Ignore the Jobs of a JobSet: the JobSet itself is tracked.
-        if meta.get("labels", {}).get(views.ATTEMPT_LABEL) == meta["name"]:
+        if job == name and not (is_gone and self._drop(job)):
             self.see_job(views.job(found, is_gone=is_gone), is_gone=is_gone)
 
     def _take_pod(self, found: Json, is_gone: bool) -> None:
-        if views.ATTEMPT_LABEL in found["metadata"].get("labels", {}):
+        name, job = _names(found)
+        if job and not (is_gone and self._drop(job, name)):
             self.see_pod(views.pod(found, is_gone=is_gone), is_gone=is_gone)
+
+    def _drop(self, job: str, pod: str | None = None) -> bool:
+        """Forget a Job or a pod that is gone, unless the Job is tracked. Return whether it is forgotten."""
+        with self.lock:
+            if job in self._tracked:
+                return False
+            if pod is None:
+                self._jobs.pop(job, None)
+            elif (of_job := self._pods.get(job)) is not None:
+                of_job.pop(pod, None)
+                if not of_job:
+                    del self._pods[job]
+            return True
+
+
+def _names(found: Json) -> tuple[str, str]:
+    """Return the name of an object and the name of its Job or JobSet, which is empty if it has none."""
+    meta = found["metadata"]
+    return meta["name"], meta.get("labels", {}).get(views.ATTEMPT_LABEL, "")
 
 
 @dataclass(frozen=True, slots=True)

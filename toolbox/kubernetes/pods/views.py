@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -218,6 +219,7 @@ def _ended(state: Mapping[str, Any]) -> Ended | None:
     return Ended(int(found.get("exitCode", -1)), str(found.get("reason", "")), message, _report(message))
 
 
+@functools.lru_cache(maxsize=256)  # the events of a pod repeat the message of its ended container
 def _report(message: str) -> Mapping[str, Any] | None:
     # A kubelet cuts a long message. The workload may have written the message instead of the agent.
     for text in (message, log_transfer.without_content(message)):
