@@ -16,10 +16,12 @@ log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 15.0
 _REQUEST_SECONDS: Final = 10.0
+# All pods have events with these reasons, which do not explain why a pod waits.
+_ROUTINE: Final = ("SuccessfulCreate", "Scheduled", "Created", "Started")
 
 
 class NewestEvents:
-    """The newest event of the cluster about each Job and pod of a run.
+    """The newest event of the cluster about each Job and pod of a run, without routine events.
 
     Attributes:
         by_object: the text of the event, by the name of its object.
@@ -38,9 +40,10 @@ class NewestEvents:
         return is_due
 
     def fetch(self) -> None:
-        """Fetch all events of the namespace, in one request for all waiting attempts."""
+        """Fetch the events of the namespace, in one request for all waiting attempts."""
+        fields = ",".join(f"reason!={reason}" for reason in _ROUTINE)
         try:
-            events = Objects(self._cluster).events(self._cluster.namespace, timeout=_REQUEST_SECONDS)
+            events = Objects(self._cluster).events(self._cluster.namespace, fields=fields, timeout=_REQUEST_SECONDS)
         except StepError as error:
             log.debug("%s: %s", self._cluster.label, error)
             return

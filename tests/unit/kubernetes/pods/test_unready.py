@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from tests.servers import kubernetes
+from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods import unready
+from toolbox.kubernetes.pods.object_store import Store
 from toolbox.kubernetes.pods.views import Ended, JobView, PodView
+from toolbox.model.clusters import Access
 
 JOB = JobView("j", "u")
 NEW = PodView("p", "u", "j")
@@ -61,3 +68,21 @@ def test_events_are_needed_only_if_the_objects_do_not_give_the_reason(
     job: JobView, pods: list[PodView], needed: bool
 ) -> None:
     assert unready.needs_events(job, pods) is needed
+
+
+def test_a_routine_event_does_not_replace_the_reason_for_a_wait() -> None:
+    with (
+        kubernetes.for_tests() as cluster,
+        cluster.namespace() as namespace,
+        closing(Cluster(Access(str(cluster.kubeconfig), namespace=namespace))) as connection,
+    ):
+        pod = {"kind": "Pod", "name": "p", "namespace": namespace}
+        for age, (reason, message) in enumerate([("Scheduled", "Successfully assigned"), ("Pulling", "Pulling image")]):
+            time = (datetime.now(UTC) - timedelta(minutes=age)).isoformat()
+            event = {"metadata": {"name": reason.lower()}, "involvedObject": pod, "reason": reason, "message": message}
+            cluster.core.create_namespaced_event(namespace, {**event, "lastTimestamp": time, "type": "Normal"})
+        store = Store(connection, "topgallant.dev/run=x", lambda _: None)
+        store.see_pod(PodView("p", "u", "j", node="n1"))
+        newest = unready.NewestEvents(connection, store)
+        newest.fetch()
+    assert newest.by_object == {"p": "Pulling image"}
