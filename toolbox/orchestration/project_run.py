@@ -103,8 +103,9 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     with signals.shielded(), Journal(directory) as journal:
         resources = ledger.of_run(directory, request.project, redactor)
         recorder = Recorder(directory, redactor, listeners, journal, ledger=resources)
-        _write_request(loaded, directory, redactor, list(phases))
-        return _run(loaded, part, recorder, reservation)
+        revision = _revision(loaded.files.config.parent, directory)
+        _write_request(loaded, directory, redactor, list(phases), revision)
+        return _run(loaded, part, recorder, reservation, revision)
 
 
 def resume(
@@ -161,8 +162,9 @@ def resume(
             past, to_abandon = _state_before(directory, abandon)
             part = run_steps.following(available, past, phases, request)
             is_in_steps = request.in_steps and past.finished is None
+            revision = _revision(loaded.files.config.parent, directory)
             if is_in_steps:
-                run_steps.refuse_other_revision(directory, _revision(loaded.files.config.parent, directory))
+                run_steps.refuse_other_revision(directory, revision)
             changes = run_steps.changes(past) if is_in_steps else past.session_changes
             _refuse_changes(loaded, changes, directory, redactor)
             if is_in_steps:
@@ -182,7 +184,7 @@ def resume(
             _end_orphans(past, directory, creation_steps(recorder.ledger))
             # Write the initial configuration again, because the orchestration will repeat its changes.
             session.write_configuration(loaded.configuration, RunDirectory(directory).configuration, redactor)
-            return _run(loaded, part, recorder, reservation, to_abandon)
+            return _run(loaded, part, recorder, reservation, revision, to_abandon)
 
 
 def _state_before(directory: Path, abandon: str | None) -> tuple[RunState, list[_CellAttempt]]:
@@ -232,6 +234,7 @@ def _run(
     part: Part,
     recorder: Recorder,
     reservation: Reservation,
+    revision: str | None,
     to_abandon: Sequence[_CellAttempt] = (),
 ) -> tuple[RunState, int]:
     directory, request = recorder.root, loaded.request
@@ -243,7 +246,7 @@ def _run(
             tuple(request.presets),
             os.getpid(),
             socket.gethostname(),
-            _revision_under_test(loaded, directory) or "",
+            _revision_under_test(loaded, revision) or "",
         )
     )
     for preset, reason in request.preset_reasons.items():
@@ -343,7 +346,9 @@ def _create(request: RunRequest) -> Path:
         return directory
 
 
-def _write_request(loaded: Loaded, directory: Path, redactor: Redactor, phases: Sequence[str]) -> None:
+def _write_request(
+    loaded: Loaded, directory: Path, redactor: Redactor, phases: Sequence[str], revision: str | None
+) -> None:
     """Write the files that record the request. Names are not masked, because a resumed run needs them."""
     request, configuration = loaded.request, loaded.configuration
     results = configuration.block(storing.BLOCK, Results)
@@ -358,8 +363,8 @@ def _write_request(loaded: Loaded, directory: Path, redactor: Redactor, phases: 
         "config_file": configuration.source,
         "directory": str(Path.cwd()),
         "workspace": str(workspace) if (workspace := places.workspace()) is not None else None,
-        "revision": _revision_under_test(loaded, directory),
-        "configuration_revision": _revision(loaded.files.config.parent, directory),
+        "revision": _revision_under_test(loaded, revision),
+        "configuration_revision": revision,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
         "user": _user(),
@@ -550,10 +555,9 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _revision_under_test(loaded: Loaded, directory: Path) -> str | None:
+def _revision_under_test(loaded: Loaded, revision: str | None) -> str | None:
     """Return the revision that the project tests: `results.revision`, or else that of the configuration."""
-    configured = loaded.configuration.block(storing.BLOCK, Results).revision
-    return configured or _revision(loaded.files.config.parent, directory)
+    return loaded.configuration.block(storing.BLOCK, Results).revision or revision
 
 
 def _revision(folder: Path, run_directory: Path) -> str | None:
