@@ -3,6 +3,8 @@
 The processor time is compared with a program that creates, awaits and deletes the same Jobs with the official client
 for Python, and does nothing else: at the limit, judging, reporting and storing a Job costs as much as executing it.
 Milliseconds are only printed: they depend on the machine, and are more while the node runs pods on the same processors.
+A node that deletes the files of its pods can also make new files on the same file system slower (see bench_cells.py).
+For comparisons, set `$TMPDIR` to a directory on another file system, such as a tmpfs.
 
 A second part measures the memory and processor time of the orchestrator, with many cells whose pods never run. A helper
 process binds these pods to a node without a kubelet, and reports the pods as completed. `$TOPGALLANT_TEST_KUBECONFIG`
