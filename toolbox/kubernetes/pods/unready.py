@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 15.0
 _REQUEST_SECONDS: Final = 10.0
-# All pods have events with these reasons, which do not explain why a pod waits.
+# The reasons of events that every Job or pod has. They do not explain why a pod waits.
 _ROUTINE: Final = ("SuccessfulCreate", "Scheduled", "Created", "Started")
 
 
