@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.functional.grid import wait
 from tests.servers import certificates
 from tests.servers.inference import grpc_server, http_server
 from toolbox.system import places
@@ -200,9 +201,11 @@ def test_the_server_does_not_survive_a_worker_that_is_killed(tmp_path: Path) -> 
         if "is ready" in line:
             break
     (server,) = psutil.Process(worker.pid).children()
+    log = tmp_path / "files/server.log"
+    wait(lambda: "listening" in log.read_text(), "a line that the server writes after its first answer")
     worker.kill()
     worker.communicate(timeout=60)
-    assert "listening" in (tmp_path / "files/server.log").read_text()
+    assert "listening" in log.read_text()
     try:
         server.wait(timeout=20)
     finally:

@@ -13,9 +13,12 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from toolbox.system import modules, places
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 _PACKAGE: Final = Path(__file__).parent.parent
 _PREFIX: Final = "topgallant"
@@ -84,9 +87,15 @@ def _load(kind: str, path: Path) -> object:
 
 @functools.cache
 def _installed(kind: str) -> dict[str, Extension]:
-    from importlib import metadata  # slow to import
-
     return {
         entry.name: Extension(entry.name, f"the entry point {entry.name} = {entry.value} ({entry.group})", entry.load)
-        for entry in metadata.entry_points(group=f"{_PREFIX}.{kind}")
+        for entry in _entry_points()(group=f"{_PREFIX}.{kind}")
     }
+
+
+@functools.cache
+def _entry_points() -> Callable[..., EntryPoints]:
+    """Return a function that selects entry points of all packages. Finding them reads a file of each package."""
+    from importlib import metadata  # slow to import
+
+    return metadata.entry_points().select

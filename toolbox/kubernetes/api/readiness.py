@@ -11,7 +11,7 @@ from toolbox.kubernetes.api.connection import Json
 _NEVER_PULLED: Final = ("InvalidImageName", "ErrImageNeverPull")
 PULLING: Final = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", *_NEVER_PULLED)
 _NO_SUCH_IMAGE: Final = ("not found", "manifest unknown", "unauthorized", "denied", "invalid reference")
-_STARTING: Final = ("ContainerCreating", "PodInitializing")
+STARTING: Final = ("ContainerCreating", "PodInitializing")  # the reasons of a waiting container without problems
 _REVISION: Final = "deployment.kubernetes.io/revision"
 _GENERATION: Final = "deprecated.daemonset.template.generation"
 TERMINAL: Final = ("Complete", "Failed", "Completed")  # the conditions of an ended Job; only JobSets have `Completed`
@@ -157,7 +157,7 @@ def _problems(pod: Json) -> Iterator[str]:
         state = container.get("state") or {}
         ended = state.get("terminated") or {}
         reason = (state.get("waiting") or {}).get("reason")
-        if reason and reason not in _STARTING:
+        if reason and reason not in STARTING:
             yield _waiting_text(pod, container)
         elif ended.get("exitCode"):
             yield f"container {container['name']} ended with exit code {ended['exitCode']}" + _reason(ended)

@@ -11,7 +11,8 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json, Unavailable, shut
 from toolbox.kubernetes.api.objects import Query
@@ -30,6 +31,7 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LIST_TRIES: Final = 3
 _LIST_SECONDS: Final = 10.0  # a server that has just started may need several seconds to list many objects
+_MANAGED: Final = b'"managedFields":[{'
 
 
 class EventHandler(Protocol):
@@ -137,7 +139,6 @@ class Watch:
         self._version = version
 
     def _watch(self) -> None:
-        import orjson
         from urllib3.exceptions import HTTPError, ReadTimeoutError
 
         # The time is random, so that the watches of a run restart at different times.
@@ -151,7 +152,7 @@ class Watch:
                 return
             self._last_answer = time.monotonic()
             for line in lines(response):
-                self._handle(orjson.loads(line))
+                self._handle(parsed(line))
             self._last_answer = time.monotonic()  # the server was available until now, even without events
         except ReadTimeoutError:
             return  # the next request will show whether the server is available
@@ -170,6 +171,21 @@ class Watch:
         self._version = obj["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             self._handler.changed(kind, obj)
+
+
+def parsed(line: bytes) -> Json:
+    """Return an event, with no managed fields: nothing reads them, and parsing them takes two thirds of the time.
+
+    The server offers no way to leave them out. Their key cannot be a part of a text, in which quotation marks are
+    escaped. If a text in the fields looks like the end of the fields, invalid JSON remains: then the line is parsed
+    as it is.
+    """
+    import orjson
+
+    if (begin := line.find(_MANAGED)) >= 0 and (end := line.find(b"}]", begin)) >= 0:
+        with suppress(orjson.JSONDecodeError):
+            return cast("Json", orjson.loads(line[: begin + len(_MANAGED) - 1] + line[end + 1 :]))
+    return cast("Json", orjson.loads(line))
 
 
 def lines(response: BaseHTTPResponse) -> Iterator[bytes]:

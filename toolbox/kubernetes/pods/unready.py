@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.api.objects import Objects
 from toolbox.kubernetes.pods.object_store import Store
@@ -81,7 +82,9 @@ def _of_pod(pod: PodView, events: Mapping[str, str]) -> str:
     if not pod.node:
         return f"waiting for a node: {pod.unschedulable or 'the scheduler has not decided yet'}"
     state, message = pod.waiting
-    text = f"starting on {pod.node}" + (f": {state}" if state else "")
+    text = f"starting on {pod.node}"
+    if state and state not in readiness.STARTING:
+        text += f": {state}"
     return f"{text}: {message}" if message else _with_event(text, events.get(pod.name, ""))
 
 

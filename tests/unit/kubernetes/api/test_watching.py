@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -221,3 +222,45 @@ def test_a_silent_watch_is_replaced_by_a_new_request(server: ApiServer, monkeypa
     server.answers("WATCH", PATH, Answer([HOLD]), Answer([event("ADDED", 2, "b"), HOLD]))
     with watched(server) as ear:
         assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "b")]  # no outage is reported
+
+
+MANAGER = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+MANAGED = [
+    {**MANAGER, "fieldsV1": {"f:status": {"f:conditions": {'k:{"type":"Ready"}': {".": {}, "f:type": {}}}}}},
+    {**MANAGER, "fieldsV1": {"f:metadata": {"f:finalizers": {".": {}, 'v:"a"': {}}}}, "subresource": "status"},
+]
+
+
+def line_of(metadata: Json) -> bytes:
+    obj = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "a"}]}, "status": {}}
+    return json.dumps({"type": "ADDED", "object": obj}, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_an_event_has_no_managed_fields(is_sorted: bool) -> None:
+    metadata = {"name": "x", "uid": "1", "ownerReferences": [{"name": "o"}], "managedFields": MANAGED}
+    ordered = dict(sorted(metadata.items())) if is_sorted else metadata
+    assert watching.parsed(line_of(ordered)) == json.loads(line_of({**ordered, "managedFields": []}))
+
+
+HOSTILE = ['}]},"spec":{"containers":[', "}]}", "}],", '}],"', '}],"a":[{"', '"managedFields":[{}]', "\\}]", "}]\u0000"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("key", ["manager", "subresource"])
+def test_texts_in_managed_fields_change_nothing_else(key: str, text: str) -> None:
+    others = {"name": text, "annotations": {text: text}}
+    found = watching.parsed(line_of({**others, "managedFields": [{**MANAGED[0], key: text}, {"manager": text}]}))
+    assert found["object"]["metadata"].pop("managedFields") is not None
+    assert found == json.loads(line_of(others))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_texts_elsewhere_are_not_mistaken_for_managed_fields(text: str) -> None:
+    line = line_of({"name": "x", "annotations": {"a": f'"managedFields":[{{{text}'}, "managedFields": []})
+    assert watching.parsed(line) == json.loads(line)
+
+
+def test_a_line_that_is_not_json_is_refused() -> None:
+    with pytest.raises(ValueError, match="unexpected"):
+        watching.parsed(b'{"object":{"metadata":{"managedFields":[{"manager":"a"}]')

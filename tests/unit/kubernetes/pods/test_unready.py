@@ -44,7 +44,7 @@ def test_an_event_completes_the_reason() -> None:
     )
     creating = PodView("p", "u", "j", node="n1", waiting=("ContainerCreating", ""))
     pulling = {"p": 'Pulling image "x:1"'}
-    assert unready.reason(JOB, [creating], events=pulling) == 'starting on n1: ContainerCreating: Pulling image "x:1"'
+    assert unready.reason(JOB, [creating], events=pulling) == 'starting on n1: Pulling image "x:1"'
 
 
 def test_the_reason_is_that_of_the_pod_that_has_not_started() -> None:
