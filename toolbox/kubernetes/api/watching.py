@@ -31,6 +31,10 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _LIST_TRIES: Final = 3
 _LIST_SECONDS: Final = 10.0  # a server that has just started may need several seconds to list many objects
+# To wake up for an event costs more than to handle it, and one change in the cluster causes several events. So an event
+# that comes after a pause is handled at once, and the next ones are gathered for a moment.
+_PAUSE_SECONDS: Final = 0.002
+_GATHER_SECONDS: Final = 0.1
 _MANAGED: Final = b'"managedFields":[{'
 
 
@@ -150,9 +154,13 @@ class Watch:
         try:
             if self._is_closed.is_set():
                 return
-            self._last_answer = time.monotonic()
+            self._last_answer = read = time.monotonic()
             for line in lines(response):
+                is_after_pause = time.monotonic() - read > _PAUSE_SECONDS
                 self._handle(parsed(line))
+                if is_after_pause:
+                    self._is_closed.wait(_GATHER_SECONDS)
+                read = time.monotonic()
             self._last_answer = time.monotonic()  # the server was available until now, even without events
         except ReadTimeoutError:
             return  # the next request will show whether the server is available
