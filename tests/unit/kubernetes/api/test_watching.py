@@ -224,6 +224,17 @@ def test_a_silent_watch_is_replaced_by_a_new_request(server: ApiServer, monkeypa
         assert [ear.next(), ear.next()] == [("listed",), ("ADDED", "b")]  # no outage is reported
 
 
+def test_a_watch_that_gathers_events_can_be_closed(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_PAUSE_SECONDS", -1.0)
+    monkeypatch.setattr(watching, "_GATHER_SECONDS", 1000.0)
+    server.answers("GET", PATH, listing(4))
+    server.answers("WATCH", PATH, Answer([event("ADDED", 5, "a"), event("ADDED", 6, "b"), HOLD]))
+    with watched(server) as ear:
+        assert ear.next() == ("listed",)
+        assert ear.next() == ("ADDED", "a")
+    assert [thread for thread in threading.enumerate() if thread.name == "watch-sut"] == []
+
+
 MANAGER = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
 MANAGED = [
     {**MANAGER, "fieldsV1": {"f:status": {"f:conditions": {'k:{"type":"Ready"}': {".": {}, "f:type": {}}}}}},
