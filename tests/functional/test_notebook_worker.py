@@ -119,7 +119,8 @@ def test_without_the_environment_all_other_tests_are_skipped(attempt: Attempt) -
     assert "No matching distribution found for a" in attempt.report["fault"]
 
 
-def test_checks_of_the_machine_run_without_the_environment(attempt: Attempt) -> None:
+def test_checks_of_the_machine_run_without_the_environment(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # the tests may run in an activated environment
     interpreter = FakeInterpreter(attempt.root, pip="exit 1")
     runtime = {"requirements": ["a"], "python": interpreter.path}
     checks = {"disk.sh": "# Needs no environment.\necho found: ${VIRTUAL_ENV-none}; exit 1", "other.sh": ""}
