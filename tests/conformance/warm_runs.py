@@ -45,6 +45,7 @@ REPLACED: Final = {
     r"\bj\d+\.\d+\b": "JOB",
     r"\b127\.0\.0\.1 \d+ ": "127.0.0.1 CLIENT ",
 }
+LONG: Final = 10_000_000  # a longer text is compared as it is, because the search for all patterns would take minutes
 UNCERTAIN: Final = {"runner_on_async_poll"}  # a busy machine needs more polls
 DERIVED: Final = ("report.html", ".numbers")  # made from the journal
 SWITCHES: Final = {"cold": "0", "warm": "1"}
@@ -72,7 +73,7 @@ class Result:
             return [self.comparable(item) for item in value]
         if isinstance(value, float):
             return "FLOAT"
-        if isinstance(value, str):
+        if isinstance(value, str) and len(value) < LONG:
             value = value.replace(str(self.workspace.directory), "WORKSPACE")
             if self.server is not None:
                 value = value.replace(str(self.server.directory), "SERVER").replace(str(self.server.port), "PORT")

@@ -14,13 +14,14 @@ import psutil
 import pytest
 
 from tests.functional.test_interruption import Fifo
-from toolbox.testing import Running, Workspace
+from toolbox.testing import Outcome, Running, Workspace
 
-# After SIGKILL to a command line in a fork, the process that a module started in a session of its own is left.
 TASKS = 5
 MODULE_SERVER, PLAYBOOK_SERVER = "module_server.py", "playbook_server.py"
 HELPERS = (MODULE_SERVER, PLAYBOOK_SERVER)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _SECONDS = 30.0
+_PLAYS_SECONDS = 3.0  # what the short tasks of a command line take here, with the start of its helpers
 FILES = {
     "commands/moments.py": '''
         """Moments of a play."""
@@ -114,6 +115,20 @@ def helper(running: Running, name: str) -> psutil.Process:
     return found
 
 
+def expect_exit_code(outcome: Outcome, number: signal.Signals, when: str = "") -> None:
+    """Expect that a signal has ended a command line."""
+    assert outcome.exit_code == (-number if number == signal.SIGKILL else 128 + number), f"{when}: {outcome}"
+
+
+def send_at_any_moment(running: Running, number: signal.Signals, first: str) -> None:
+    """Send a signal at a random moment after the first text that the command line prints, and wait for the end."""
+    seconds = random.uniform(0, _PLAYS_SECONDS)
+    running.wait_for(first)
+    time.sleep(seconds)
+    running.send(number)
+    expect_exit_code(running.wait(60), number, f"{number.name} after {seconds:.3f} s")
+
+
 def wait_for_moment(running: Running, fifo: Fifo, moment: int) -> None:
     """Wait for the end of a short task, or for the beginning of the long task."""
     if moment > TASKS:
@@ -129,7 +144,7 @@ def moments(seed: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("number", "moment"),
-    [(number, moment) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL) for moment in moments(number.name)],
+    [(number, moment) for number in SIGNALS for moment in moments(number.name)],
 )
 def test_a_signal_to_the_command_line_leaves_nothing(
     workspace: Workspace, fifo: Fifo, number: signal.Signals, moment: int
@@ -139,8 +154,15 @@ def test_a_signal_to_the_command_line_leaves_nothing(
         for name in HELPERS:
             assert helper(running, name).is_running()
         running.send(number)
-        outcome = running.wait(60)
-        assert outcome.exit_code == (-number if number == signal.SIGKILL else 128 + number), str(outcome)
+        expect_exit_code(running.wait(60), number)
+        expect_none(workspace.directory)
+
+
+@pytest.mark.usefixtures("fifo")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_at_any_moment_leaves_nothing(workspace: Workspace, number: signal.Signals) -> None:
+    with workspace.start("project", "run", "moments") as running:
+        send_at_any_moment(running, number, "> test")
         expect_none(workspace.directory)
 
 

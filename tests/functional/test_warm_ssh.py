@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.functional.test_interruption import Fifo
-from tests.functional.test_warm_interruption import command_line, expect_none, remaining
+from tests.functional.test_warm_interruption import SIGNALS, command_line, expect_none, remaining, send_at_any_moment
 from tests.servers import openssh
 from toolbox.testing import Running, Workspace
 
@@ -135,6 +135,13 @@ def test_a_signal_to_the_command_line_leaves_nothing(site: Site, number: signal.
         assert len(site.processes(LINK)) == 1
         running.send(number)
         running.wait(60)
+    site.expect_none()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_at_any_moment_leaves_nothing(site: Site, number: signal.Signals) -> None:
+    with site.start() as running:
+        send_at_any_moment(running, number, "> ")
     site.expect_none()
 
 
