@@ -1,7 +1,7 @@
-"""Compares toolbox commands, which are forks of helper processes, with other ways to run their roles.
+"""Compares toolbox commands, whose plays are forks of a helper process, with other ways to run their roles.
 
 Arguments: SSH hosts, on which the time of a task is measured too; by default, this machine over SSH. Mitogen is
-downloaded from PyPI; its comparison is skipped if the installed ansible-core is too new for it.
+downloaded from PyPI; its comparison is skipped if this fails, or if the installed ansible-core is too new for it.
 """
 
 from __future__ import annotations

@@ -261,6 +261,8 @@ OVERRIDING: Final = """
       args: {expand_argument_vars: "yes"}
       changed_when: false
       ignore_errors: true
+    - name: Use the role's own action plugin
+      command: echo
 """
 FAILING: Final = """
     - name: Look for the device
@@ -385,6 +387,14 @@ OVERRIDE: Final = f"""{inspect.getsource(convert_bool)}
 def boolean(value, strict=True):
     raise TypeError("the role's own version of {convert_bool.__name__}")
 """
+ACTION: Final = """
+    from ansible.plugins.action import ActionBase
+
+
+    class ActionModule(ActionBase):
+        def run(self, tmp=None, task_vars=None):
+            return {"changed": False, "msg": "the role's own action plugin"}
+"""
 FILES: Final = {
     "commands/equal.py": COMMANDS,
     "projects/equal/orchestration.py": ORCHESTRATION,
@@ -398,6 +408,7 @@ FILES: Final = {
     "roles/equal_endings/tasks/main.yml": ENDINGS,
     "roles/equal_outputs/tasks/main.yml": OUTPUTS,
     "roles/equal_overriding/tasks/main.yml": OVERRIDING,
+    "roles/equal_overriding/action_plugins/command.py": ACTION,
     "roles/equal_overriding/module_utils/parsing/convert_bool.py": OVERRIDE,
     "roles/equal_overriding/module_utils/parsing/__init__.py": "",
     "roles/equal_later/tasks/main.yml": LATER,

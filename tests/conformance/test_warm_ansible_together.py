@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.conformance import test_warm_ansible as on_this_machine
-from tests.conformance.warm_runs import Result, both_ways, expect_equal_files, expect_equal_output
+from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equal_files, expect_equal_output
 
 HOSTS: Final = ("one", "two", "three")
 COMMANDS: Final = '''
@@ -87,8 +87,11 @@ FILES: Final = {
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
-    """Yield the runs of the project in both ways, with fewer forks of Ansible than a play has hosts."""
-    variables = {"ANSIBLE_FORKS": "2"}
+    """Yield the runs of the project in both ways, with fewer forks of Ansible than a play has hosts.
+
+    The shell of this machine is asked for the environment of modules, because shells change `OPTIND`.
+    """
+    variables = {"ANSIBLE_FORKS": "2", "OPTIND": "2"}
     with both_ways(tmp_path_factory, "together", FILES, hosts=HOSTS, variables=variables, is_ordered=False) as runs:
         yield runs
 
@@ -100,3 +103,11 @@ def test_the_files_of_both_runs_are_equal(results: Mapping[str, Result]) -> None
 def test_both_runs_print_and_return_the_same(results: Mapping[str, Result]) -> None:
     expect_equal_output(results)
     assert [result.outcome.exit_code for result in results.values()] == [3, 3]
+
+
+def test_modules_on_this_machine_are_executed_in_forks(results: Mapping[str, Result]) -> None:
+    files = [results[name].workspace.home / "parents" for name in SWITCHES]
+    ordinary, with_forks = (file.read_text(encoding="utf-8").splitlines() for file in files)
+    assert len(ordinary) == len(with_forks) > 0
+    assert all("/bin/sh" in parent for parent in ordinary)
+    assert not any("/bin/sh" in parent for parent in with_forks)

@@ -1,4 +1,4 @@
-"""Where the helper for plays cannot be used, plays take the ordinary path, with one warning."""
+"""Plays and modules take the ordinary path where a helper cannot be used. For plays, there is one warning."""
 
 from __future__ import annotations
 

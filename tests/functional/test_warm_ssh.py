@@ -33,7 +33,7 @@ FILES = {
                 Execute short tasks, and one that may not end.
 
                 Args:
-                    fifo: a named pipe; with it, the third task writes to the pipe, and does not end.
+                    fifo: a named pipe; with it, the task `Wait` writes to the pipe, and does not end.
                     before: a shell command of a module.
                     session: a shell command of a session.
                 """

@@ -39,7 +39,7 @@ _SHELL_FILES = (
 def main() -> None:
     """Serve until the standard input is closed. In a fork, execute a module, and raise `SystemExit`."""
     sys.path.insert(0, "")  # where Python looks first if a program comes from the standard input
-    directory = tempfile.mkdtemp(prefix="topgallant-")
+    directory = tempfile.mkdtemp(prefix="topgallant_modules-")  # not the prefix of `system.scratch`
     try:
         fork = _serve(directory)
     except OSError:  # the connection or the module server has ended
@@ -133,8 +133,11 @@ class _RemoteRelay(Relay):
         nothing = os.open(os.devnull, os.O_RDONLY)
         pipes: Dict[int, Tuple[int, int]] = {stream: os.pipe() for stream in (_STDOUT, _STDERR)}
         streams = [nothing, *(write_end for _, write_end in pipes.values())]
-        sent = connection.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
-        connection.sendall(content[sent:])
+        try:
+            sent = connection.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))])
+            connection.sendall(content[sent:])
+        except OSError:  # the server has refused this request without reading it, and its answer is forwarded
+            pass
         for descriptor in streams:
             os.close(descriptor)
         self.add(number, connection, {stream: read_end for stream, (read_end, _) in pipes.items()}, {})

@@ -47,7 +47,7 @@ def changed_since(earlier: Dict[str, str]) -> str:
 
 
 class Interpreter:
-    """The files that Python reads at its start to find packages, in the versions that they have now."""
+    """What Python reads at its start to find packages: the versions of files, and which folders exist."""
 
     def __init__(self) -> None:
         self._versions = self._read()
@@ -58,14 +58,16 @@ class Interpreter:
 
     @staticmethod
     def _read() -> Dict[str, object]:
-        user = site.getusersitepackages()
-        folders = [*getattr(site, "getsitepackages", list)(), user]  # an old virtualenv has no such function
+        # An old virtualenv has no function `getsitepackages`.
+        folders = [*getattr(site, "getsitepackages", list)(), site.getusersitepackages()]
         paths = [sys.executable, os.path.join(sys.prefix, "pyvenv.cfg")]
         for folder in folders:
             paths += glob.glob(os.path.join(glob.escape(folder), "*.pth"))
         for folder in filter(None, sys.path):
             paths += [os.path.join(folder, name) for name in ("sitecustomize.py", "usercustomize.py")]
-        return {user: os.path.isdir(user), **{path: version(path) for path in paths}}
+        # Python does not look for a folder again that was missing once.
+        exist = {folder: os.path.isdir(folder) for folder in (*folders, *filter(None, sys.path))}
+        return {**exist, **{path: version(path) for path in paths}}
 
 
 def version(path: str) -> Version:

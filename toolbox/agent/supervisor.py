@@ -6,7 +6,7 @@ pod, it is the program of the container.
 
 Files in the directory of the attempt:
 
-    lock          locked with `flock` while the supervisor runs; the system releases the lock when the supervisor ends
+    lock          locked with `flock` while a supervisor has this workload; the system releases it if that one is killed
     started       JSON with the process id of the supervisor; written before the workload starts
     stdout.log  stderr.log  samples.csv
     outcome.json  how the workload ended

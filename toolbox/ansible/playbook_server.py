@@ -145,6 +145,8 @@ def _preload() -> None:
         plugins = getattr(loader, loader_name)
         if Path(plugins.find_plugin(plugin)).is_relative_to(known[0]):  # not a plugin of the user with this name
             plugins.get(plugin, class_only=True)
+        if loader_name == "action_loader":  # a play has not imported it yet, and its role may have another
+            sys.modules.pop(f"{plugins.package}.{plugin}", None)
     # Forget where the plugins are, but not the plugins: a play may find others in the same folders.
     for loader_name in {*_PLUGIN_KINDS, *(loader_name for loader_name, _ in _PLUGINS)}:
         plugins = getattr(loader, loader_name)

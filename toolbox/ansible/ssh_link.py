@@ -1,8 +1,8 @@
 """A program that connects the processes of one play with the interpreter for modules on one SSH host.
 
-`ssh_links` starts it. The processes of the play send it the requests that they send to the module server of this
-machine. The program relays them through the pipes of an `ssh` process to `toolbox.agent.remote_modules`. It ends with
-the play, or with the `ssh` process. It imports little, because each play starts it again.
+`ssh_links` starts it. The processes of the play send it requests in the format of the module server of this machine.
+The program relays them through the pipes of an `ssh` process to `toolbox.agent.remote_modules`. It ends with the play,
+with the `ssh` process, or after a reset of the connection. It imports little, because each play starts it again.
 """
 
 from __future__ import annotations

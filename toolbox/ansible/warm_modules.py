@@ -34,6 +34,8 @@ _CHANGED: Final = {
     "dash": re.compile("IFS|OPTIND|PPID"),
 }
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PRINTER: Final = "/bin/cat"
+_SET_BY_SHELLS: Final = ("PWD", "OLDPWD", "SHLVL", "_")
 Execute = Callable[[str], tuple[int, bytes, bytes]]
 
 
@@ -55,7 +57,7 @@ class Ended(NamedTuple):
 
         Args:
             ordinary: executes a command of ansible-core. A shell describes the end of a program by a signal in its own
-                words, so let the shell of this machine do it.
+                words, so let the shell on the machine of the module do it.
         """
         if self.exit_code >= 0:
             return self.exit_code, self.stdout, self.stderr
@@ -64,18 +66,21 @@ class Ended(NamedTuple):
         return status, self.stdout + output, self.stderr + errors
 
 
-def execute(command: str, payload: bytes, cwd: bytes | str | None) -> Ended | None:
+def execute(command: str, payload: bytes, cwd: bytes | str | None, ordinary: Execute) -> Ended | None:
     """Execute the payload of a module. Return None if Ansible has to execute the command.
 
     Args:
         command: the command of ansible-core, which reads the payload from its standard input.
+        ordinary: executes a command of ansible-core.
     """
     path = server.get()
     interpreter = interpreter_of(command)
     if path is None or interpreter is None:
         return None
     directory = os.fsdecode(cwd or Path.cwd())
-    env = shell_environment(environ.everything(), directory, interpreter, Path(_SHELL).resolve().name)
+    variables, shell = environ.everything(), Path(_SHELL).resolve().name
+    env = shell_environment(variables, directory, interpreter, shell)
+    env = env or ask_shell(variables, interpreter, ordinary)
     if env is None:
         return None
     return request(path, {"interpreter": interpreter, "env": env, "cwd": directory}, payload)
@@ -97,7 +102,7 @@ def request(path: str, message: Mapping[str, object], payload: bytes) -> Ended |
 
 
 def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: str) -> dict[str, str] | None:
-    """Return the environment in which a shell starts the interpreter; None for an unknown shell.
+    """Return the environment in which a shell starts the interpreter; None if only the shell itself can say.
 
     Args:
         env: the environment of the shell.
@@ -120,6 +125,26 @@ def shell_environment(env: dict[str, str], cwd: str, interpreter: str, shell: st
         if not os.path.isdir(env.get("OLDPWD", "/")):  # noqa: PTH112  # an empty text is not a folder
             del env["OLDPWD"]
     return env
+
+
+def ask_shell(env: Mapping[str, str], interpreter: str, ordinary: Execute) -> dict[str, str] | None:
+    """Return the environment in which the shell starts the interpreter, which the shell itself prints.
+
+    This takes a few milliseconds. It is needed, for example, on systems whose `/bin/sh` is bash and whose users export
+    functions. The result is None if a startup file prints something too.
+
+    Args:
+        env: the environment of the shell.
+    """
+    status, output, errors = ordinary(f"{_SHELL} -c '{_PRINTER} /proc/self/environ && sleep 0'")
+    *entries, rest = os.fsdecode(output).split("\0")
+    found = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    is_expected = len(found) == len(entries) and found.keys() <= {*env, *_SET_BY_SHELLS}
+    if status or errors or rest or not is_expected or env.get("_") == _PRINTER:
+        return None
+    if found.get("_") == _PRINTER:
+        found["_"] = interpreter
+    return found
 
 
 def interpreter_of(command: str) -> str | None:

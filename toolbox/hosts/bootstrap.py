@@ -65,7 +65,7 @@ def shell_command(python: str) -> str:
 
     Other than with `command`, the interpreter starts as it does for other programs of the user.
     """
-    return f"{python} -c {shlex.quote(_LINE_LOADER)}"
+    return shlex.join([python, "-c", _LINE_LOADER])
 
 
 def first_line() -> bytes:

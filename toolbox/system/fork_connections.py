@@ -28,7 +28,7 @@ class Refused(OSError):
 
 
 class Connection:
-    """The connection of one request. A fork ends if its connection is closed before.
+    """The connection of one request. A fork is ended if its connection is closed before the fork has ended.
 
     Args:
         path: the socket of the server.
@@ -105,6 +105,11 @@ class Connection:
         try:
             line = self._answers.readline()
             answer = json.loads(line)
-        except (ConnectionResetError, ValueError, RecursionError):  # the answer may come from another machine
+        except (
+            ConnectionResetError,
+            TimeoutError,
+            ValueError,
+            RecursionError,
+        ):  # the answer may come from another machine
             return None
         return answer if isinstance(answer, dict) else None

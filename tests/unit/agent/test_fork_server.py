@@ -377,6 +377,30 @@ def test_a_server_that_does_not_answer_is_given_up(served: Served, monkeypatch: 
     assert served.connect(b"")[0].status() == 0
 
 
+def test_an_answer_without_its_end_is_the_loss_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host can send it, because a link relays the answers."""
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with ExitStack() as stack:
+
+            def answer() -> None:
+                server, _ = listener.accept()
+                stack.enter_context(server).recv(1 << 16)
+                server.sendall(b'{"pid": 1}\n')
+                server.recv(1)
+                server.sendall(b'{"status"')
+
+            thread = threading.Thread(target=answer, daemon=True)
+            thread.start()
+            monkeypatch.setattr(fork_connections, "_START_SECONDS", 0.5)
+            connection = Connection(path, {}, b"", [0, 1, 2])
+            assert connection.status() == signal.SIGKILL
+            assert connection.lost == ""
+            thread.join()
+
+
 def test_a_signal_ends_the_wait_for_a_server(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(signals._state, "received", [signal.SIGINT])

@@ -9,10 +9,11 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from toolbox.agent import relay
+from toolbox.agent import relay, remote_modules
 from toolbox.agent.relay import InvalidFrame, Relay
 
 OUTPUT = 1
@@ -120,6 +121,25 @@ def test_a_frame_that_is_wrong_ends_the_relay(content: bytes, message: str) -> N
         side.add(1, connection, {}, {OUTPUT: os.open(os.devnull, os.O_WRONLY)})
         with pytest.raises(InvalidFrame, match=message):
             side.receive(io.BytesIO(content))
+
+
+def test_a_request_that_the_server_refuses_without_reading_it_ends_only_this_request(tmp_path: Path) -> None:
+    path, answer = str(tmp_path / "socket"), b"refused"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def refuse() -> None:
+            for _ in range(20):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=refuse, daemon=True)
+        thread.start()
+        side = remote_modules._RemoteRelay(path)
+        side.receive(io.BytesIO(b"".join(frame(number, 0, b"x" * relay.CHUNK_BYTES) for number in range(20))))
+        thread.join()
 
 
 def test_an_incomplete_frame_is_the_end() -> None:

@@ -55,7 +55,13 @@ def test_a_file_that_has_just_changed_is_read_again(home: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("name", "is_read"),
-    [("packages/module.py", False), ("packages/a.pth", True), ("packages/sitecustomize.py", True), ("user/x.py", True)],
+    [
+        ("packages/module.py", False),
+        ("packages/a.pth", True),
+        ("packages/sitecustomize.py", True),
+        ("user/x.py", True),
+        ("later/x.py", True),
+    ],
 )
 def test_the_files_that_python_reads_at_its_start_are_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_read: bool
@@ -64,7 +70,7 @@ def test_the_files_that_python_reads_at_its_start_are_watched(
     folder.mkdir()
     monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "user"))
     monkeypatch.setattr(site, "getsitepackages", lambda: [str(folder)])
-    monkeypatch.setattr(sys, "path", ["", str(folder)])
+    monkeypatch.setattr(sys, "path", ["", str(folder), str(tmp_path / "later")])
     interpreter = startup_files.Interpreter()
     assert not interpreter.has_changed()
     (tmp_path / name).parent.mkdir(exist_ok=True)

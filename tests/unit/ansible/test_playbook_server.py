@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from toolbox.ansible import playbook_server
+from toolbox.ansible.connection_plugins import local, ssh
 
 
 def test_the_helper_for_plays_ends_if_ansible_writes_a_log_with_its_process_id(tmp_path: Path) -> None:
@@ -21,3 +24,11 @@ def test_the_helper_for_plays_ends_if_ansible_writes_a_log_with_its_process_id(t
         )
     assert ended.returncode == 1
     assert ended.stderr.startswith("ansible-core cannot be prepared: ValueError: Ansible writes a log (log_path)")
+
+
+def test_other_plugins_can_import_from_our_plugins_what_those_of_ansible_have() -> None:
+    """Our plugins are imported as `ansible.plugins.connection.local` and `ansible.plugins.connection.ssh`."""
+    assert callable(ssh._ssh_retry)
+    assert callable(local.to_bytes)
+    with pytest.raises(AttributeError):
+        ssh.nothing  # noqa: B018  # raises

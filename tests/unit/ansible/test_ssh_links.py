@@ -81,6 +81,19 @@ def test_an_unused_link_ends_at_once(links: Links, tmp_path: Path) -> None:
         process.wait(60)
 
 
+def test_the_path_of_the_interpreter_is_not_executed_by_the_shell(links: Links, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder; touch executed #"
+    folder.mkdir()
+    interpreter = folder / "python"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    interpreter.chmod(0o755)
+    ssh = program(tmp_path / "ssh", f'#!/bin/sh\ncd {shlex.quote(str(tmp_path))}\nexec /bin/sh -c "$1"\n')
+    links.allow(ssh)
+    command = f"/bin/sh -c {shlex.quote(shlex.quote(str(interpreter)) + ' && sleep 0')}"
+    assert links.execute(command, b"print(1)", ssh) == Ended(0, b"1\n", b"", None)
+    assert not (tmp_path / "executed").exists()
+
+
 def test_a_link_whose_program_does_not_read_ends_with_the_play(links: Links, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     os.mkfifo(begun)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from ansible.plugins.loader import module_utils_loader
 
 from toolbox.ansible import warm_modules
 
-each_shell = pytest.mark.parametrize("shell", ["bash", "dash"])
+VARYING = {"RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "PPID", "BASHPID"}  # no two shells pass on the same
 
 
 @pytest.fixture
@@ -27,7 +28,29 @@ def folders(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@each_shell
+def program_of(shell: str, folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let a shell be the `/bin/sh` of the module under test, and return its path."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = folders / "sh"
+    program.symlink_to(str(shutil.which(shell)))
+    monkeypatch.setattr(warm_modules, "_SHELL", str(program))
+    return program
+
+
+def executing(program: Path, env: Mapping[str, str], cwd: Path) -> warm_modules.Execute:
+    """Return a function that executes commands as the plugin `local` of ansible-core does."""
+
+    def execute(command: str) -> tuple[int, bytes, bytes]:
+        done = subprocess.run(
+            command, shell=True, executable=str(program), env=env, cwd=cwd, capture_output=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return execute
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "busybox"])
 @pytest.mark.parametrize(
     "variables",
     [
@@ -69,29 +92,41 @@ def folders(tmp_path: Path) -> Path:
     ],
     ids=lambda variables: ",".join(variables) or "none",
 )
-def test_a_fork_gets_the_variables_that_a_shell_passes_on(folders: Path, shell: str, variables: dict[str, str]) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-    program = folders / "sh"
-    program.symlink_to(str(shutil.which(shell)))
+def test_a_fork_gets_the_variables_that_a_shell_passes_on(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, shell: str, variables: dict[str, str]
+) -> None:
+    program = program_of(shell, folders, monkeypatch)
     env = {name: value.format(folders) if "{}" in value else value for name, value in variables.items()}
     env |= {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     cwd = folders / "link"
     interpreter = shutil.which("env")
     assert interpreter is not None
-    done = subprocess.run(
-        f"{program} -c '{interpreter} && sleep 0'",
-        shell=True,
-        executable=str(program),
-        env=env,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    passed_on = warm_modules.shell_environment(env, str(cwd), interpreter, shell)
-    assert passed_on is None or sorted(f"{name}={value}" for name, value in passed_on.items()) == sorted(
-        done.stdout.decode().splitlines()
-    )
+    ordinary = executing(program, env, cwd)
+    _, output, errors = ordinary(f"{program} -c '{interpreter} --null && sleep 0'")
+    expected = dict(entry.split("=", 1) for entry in output.decode().split("\0")[:-1])
+    known = warm_modules.shell_environment(env, str(cwd), interpreter, shell)
+    asked = warm_modules.ask_shell(env, interpreter, ordinary)
+    assert (asked is None) == bool(errors), "bash warns of a very large `SHLVL`"
+    for passed_on in (known or expected, asked or expected):
+        assert passed_on.keys() == expected.keys()
+        assert {name for name in expected if passed_on[name] != expected[name]} <= VARYING
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (0, b"A=1\0PWD=/\0hello", b""),
+        (0, b"hello\nA=1\0PWD=/\0", b""),
+        (0, b"A=1\0hello\0", b""),
+        (0, b"A=1\0PWD=/\0", b"hello"),
+        (0, b"A=1\0B=1\0", b""),
+        (127, b"", b"/bin/cat: not found"),
+        (1, b"A=1\0", b""),
+    ],
+)
+def test_a_shell_that_prints_something_else_is_not_believed(answer: tuple[int, bytes, bytes]) -> None:
+    assert warm_modules.ask_shell({"A": "1"}, sys.executable, lambda _: (0, b"A=1\0PWD=/\0", b"")) is not None
+    assert warm_modules.ask_shell({"A": "1"}, sys.executable, lambda _: answer) is None
 
 
 def test_the_usual_environment_is_known() -> None:
@@ -108,7 +143,7 @@ def test_ansible_executes_a_module_for_which_there_are_no_descriptors(monkeypatc
     monkeypatch.setattr(os, "pipe", no_pipe)
     command = f"/bin/sh -c '{sys.executable} && sleep 0'"
     with warm_modules.server.entered("/there/is/nothing"):
-        assert warm_modules.execute(command, b"payload", None) is None
+        assert warm_modules.execute(command, b"payload", None, lambda _: (127, b"", b"")) is None
 
 
 @pytest.mark.parametrize(

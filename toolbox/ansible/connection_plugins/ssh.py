@@ -1,12 +1,14 @@
 """The connection plugin `ssh` of ansible-core, with which modules are executed in forks of a running interpreter.
 
-Ansible finds this plugin under the name `ssh`, so that no variable of a role changes. Everything that is not a Python
-module without `become` and `environment`, and each host with a password, goes to the plugin of ansible-core.
+Ansible finds this plugin under the name `ssh`, so that no variable of a role changes. The plugin of ansible-core
+executes the first command on each host, everything on a host with a password, modules with `become` or `environment`,
+and everything that is not a Python module.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 
@@ -16,6 +18,11 @@ from toolbox.ansible.warm_modules import Ended
 _CORE = core_plugins.connection_plugin("ssh")
 DOCUMENTATION = _CORE.DOCUMENTATION  # Ansible reads the options of the plugin from it
 _LOST_STATUS = 255  # of `ssh`
+
+
+def __getattr__(name: str) -> Any:
+    """Return another name of the module of ansible-core, which other plugins may import from this one."""
+    return getattr(_CORE, name)
 
 
 class Connection(_CORE.Connection):  # type: ignore[misc,name-defined]  # known at run time

@@ -34,7 +34,7 @@ _LIST_SECONDS: Final = 10.0  # a server that has just started may need several s
 # To wake up for an event costs more than to handle it, and one change in the cluster causes several events. So an event
 # that comes after a pause is handled at once, and the next ones are gathered for a moment.
 _PAUSE_SECONDS: Final = 0.002
-_GATHER_SECONDS: Final = 0.05
+_GATHER_SECONDS: Final = 0.1
 _MANAGED: Final = b'"managedFields":[{'
 
 
