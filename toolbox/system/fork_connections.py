@@ -105,11 +105,6 @@ class Connection:
         try:
             line = self._answers.readline()
             answer = json.loads(line)
-        except (
-            ConnectionResetError,
-            TimeoutError,
-            ValueError,
-            RecursionError,
-        ):  # the answer may come from another machine
-            return None
+        except (ConnectionResetError, TimeoutError, ValueError, RecursionError):
+            return None  # the answer may come from another machine
         return answer if isinstance(answer, dict) else None
