@@ -10,15 +10,19 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .key_mask import NO_KEY, KeyMask, cut
+
+T = TypeVar("T")
 
 NOT_FINISHED: Final = "NOT_FINISHED"
 FMAAS_KINDS: Final = ("fmaas", "tokenize", "model_info")
 OPENAI_KINDS: Final = ("completions", "chat", "models")
 # Requests for text, which a server can answer with a stream.
 GENERATING: Final = ("fmaas", "completions", "chat")
+# The fields of a generation that are written only if the server tells them.
+_RARE: Final = ("stop_sequence", "role", "reasoning_content", "refusal", "tool_calls", "token_ids")
 # Texts that may be those of a server.
 _FAULT_CHARACTERS: Final = 1000
 _CODE_CHARACTERS: Final = 200
@@ -86,6 +90,7 @@ class TopToken:
     text: str
     id: int | None = None
     logprob: float | None = None
+    bytes: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,23 @@ class Token:
     logprob: float | None = None
     rank: int | None = None
     top: Sequence[TopToken] | None = None
+    bytes: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A call of a tool, or what a chunk of a stream adds to it.
+
+    Args:
+        index: the number of the call in the message.
+        arguments: a JSON text.
+    """
+
+    index: int
+    name: str | None = None
+    arguments: str | None = None
+    id: str | None = None
+    type: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +127,8 @@ class Generation:
 
     Args:
         stop_reason: a name of the enumeration `StopReason` of fmaas, or another reason of the server in capitals.
+        role: the role of a chat message, like `reasoning_content`, `refusal` and `tool_calls`.
+        token_ids: the ids of the generated tokens, if the server lists them beside the tokens.
     """
 
     text: str = ""
@@ -114,6 +138,12 @@ class Generation:
     seed: int | None = None
     tokens: Sequence[Token] | None = None
     input_tokens: Sequence[Token] | None = None
+    stop_sequence: str | None = None
+    role: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: Sequence[ToolCall] | None = None
+    token_ids: Sequence[int] | None = None
 
 
 def merged(parts: Sequence[Generation]) -> Generation:
@@ -129,17 +159,47 @@ def merged(parts: Sequence[Generation]) -> Generation:
         seed=_last([part.seed for part in parts]),
         tokens=tokens,
         input_tokens=_joined([part.input_tokens for part in parts]),
+        stop_sequence=_last([part.stop_sequence for part in parts]),
+        role=_last([part.role for part in parts]),
+        reasoning_content=_concatenated([part.reasoning_content for part in parts]),
+        refusal=_concatenated([part.refusal for part in parts]),
+        tool_calls=_merged_calls(_joined([part.tool_calls for part in parts])),
+        token_ids=_joined([part.token_ids for part in parts]),
     )
 
 
-def _last(values: Sequence[int | None]) -> int | None:
+def _merged_calls(parts: Sequence[ToolCall] | None) -> Sequence[ToolCall] | None:
+    """Join the parts of calls of tools, as the client library of OpenAI does: names and arguments are concatenated."""
+    if parts is None:
+        return None
+    by_index: dict[int, list[ToolCall]] = {}
+    for part in parts:
+        by_index.setdefault(part.index, []).append(part)
+    return [
+        ToolCall(
+            index=index,
+            name=_concatenated([part.name for part in calls]),
+            arguments=_concatenated([part.arguments for part in calls]),
+            id=_last([part.id for part in calls]),
+            type=_last([part.type for part in calls]),
+        )
+        for index, calls in sorted(by_index.items())
+    ]
+
+
+def _concatenated(texts: Sequence[str | None]) -> str | None:
+    present = [text for text in texts if text is not None]
+    return "".join(present) if present else None
+
+
+def _last(values: Sequence[T | None]) -> T | None:
     present = [value for value in values if value is not None]
     return present[-1] if present else None
 
 
-def _joined(lists: Sequence[Sequence[Token] | None]) -> Sequence[Token] | None:
-    present = [tokens for tokens in lists if tokens is not None]
-    return [token for tokens in present for token in tokens] if present else None
+def _joined(lists: Sequence[Sequence[T] | None]) -> Sequence[T] | None:
+    present = [items for items in lists if items is not None]
+    return [item for items in present for item in items] if present else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,13 +333,30 @@ class Answer:
 
 
 def _generation(generation: Generation) -> dict[str, Any]:
-    return vars(generation) | {"tokens": _tokens(generation.tokens), "input_tokens": _tokens(generation.input_tokens)}
+    content = vars(generation) | {
+        "tokens": _tokens(generation.tokens),
+        "input_tokens": _tokens(generation.input_tokens),
+    }
+    if generation.tool_calls is not None:
+        content["tool_calls"] = [vars(call) for call in generation.tool_calls]
+    return _without_unknown(content, _RARE)
 
 
 def _tokens(tokens: Sequence[Token] | None) -> list[dict[str, Any]] | None:
     if tokens is None:
         return None
-    return [vars(token) | {"top": None if token.top is None else [vars(top) for top in token.top]} for token in tokens]
+    return [
+        _token(token) | {"top": None if token.top is None else [_token(top) for top in token.top]} for token in tokens
+    ]
+
+
+def _token(token: Token | TopToken) -> dict[str, Any]:
+    return _without_unknown(vars(token), ("bytes",))
+
+
+def _without_unknown(content: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Leave out those of the named fields that are None, because most answers have none of them."""
+    return {name: value for name, value in content.items() if value is not None or name not in names}
 
 
 def _chunk(chunk: Chunk) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class ResponseReader:
             seed=response.seed or None,
             tokens=[self._token(token) for token in response.tokens] if self.asked.generated_tokens else None,
             input_tokens=[self._token(token) for token in response.input_tokens] if self.asked.input_tokens else None,
+            stop_sequence=response.stop_sequence or None,
         )
 
     def part(self, response: fmaas.GenerationResponse) -> Generation:
@@ -89,6 +90,7 @@ class ResponseReader:
             seed=response.seed or None,
             tokens=[self._token(token) for token in response.tokens] or None,
             input_tokens=[self._token(token) for token in response.input_tokens] or None,
+            stop_sequence=response.stop_sequence or None,
         )
 
     def _token(self, token: fmaas.TokenInfo) -> Token:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from .answer_format import NOT_FINISHED, FaultError, Generation, ServerError, Token, TopToken
+from .answer_format import NOT_FINISHED, FaultError, Generation, ServerError, Token, ToolCall, TopToken
 from .json_values import count, decoded, excerpt, finite_number, mapping, sequence, text
 from .key_mask import cut
 
@@ -20,6 +20,7 @@ _MOST_ID_DIGITS: Final = 18
 _REASON_CHARACTERS: Final = 100
 _SHOWN_CHARACTERS: Final = 1000  # of an error that is not JSON
 _ERROR_STATUSES: Final = range(400, 600)
+FIELDS_OF_STOPS: Final = ("stop_reason", "matched_stop")  # vLLM, SGLang
 # Names of reasons, besides "stop", which needs a look at the stop string.
 _STOP_REASONS: Final[Mapping[str, str]] = {
     "length": "MAX_TOKENS",
@@ -68,7 +69,60 @@ def _generation(choice: Mapping[str, Any], place: str) -> Generation:
         stop_reason=stop_reason(choice, place),
         tokens=_tokens(choice, place),
         input_tokens=_input_tokens(choice, place),
+        stop_sequence=stop_sequence(choice),
+        token_ids=_numbers(choice.get("token_ids"), f"{place}.token_ids"),
+        **_message(choice, place),
     )
+
+
+def _message(choice: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return the parts of a chat message, or of a chunk of one, besides its content."""
+    name = next((name for name in ("message", "delta") if name in choice), None)
+    if name is None:
+        return {}
+    place = f"{place}.{name}"
+    message = mapping(choice[name], place)
+    reasoning = message.get("reasoning_content")
+    return {
+        "role": _optional_text(message.get("role"), f"{place}.role"),
+        "reasoning_content": _optional_text(
+            message.get("reasoning") if reasoning is None else reasoning,  # newer releases of vLLM
+            f"{place}.reasoning_content",
+        ),
+        "refusal": _optional_text(message.get("refusal"), f"{place}.refusal"),
+        "tool_calls": _tool_calls(message.get("tool_calls"), f"{place}.tool_calls", is_part=name == "delta"),
+    }
+
+
+def _tool_calls(value: object, place: str, *, is_part: bool) -> Sequence[ToolCall] | None:
+    if value is None:
+        return None
+    calls = enumerate(sequence(value, place))
+    return [_tool_call(call, number, f"{place}[{number}]", is_part=is_part) for number, call in calls]
+
+
+def _tool_call(value: object, position: int, place: str, *, is_part: bool) -> ToolCall:
+    call = mapping(value, place)
+    function = mapping(call.get("function") or {}, f"{place}.function")
+    index = count(call.get("index"), f"{place}.index") if is_part else None
+    return ToolCall(
+        index=position if index is None else index,
+        name=_optional_text(function.get("name"), f"{place}.function.name"),
+        arguments=_optional_text(function.get("arguments"), f"{place}.function.arguments"),
+        id=_optional_text(call.get("id"), f"{place}.id"),
+        type=_optional_text(call.get("type"), f"{place}.type"),
+    )
+
+
+def _optional_text(value: object, place: str) -> str | None:
+    return None if value is None else text(value, place)
+
+
+def _numbers(value: object, place: str) -> Sequence[int] | None:
+    """Return a list of numbers; None if there is none, or if it has gaps."""
+    numbers = [count(number, place) for number in sequence(value, place)] if value is not None else [None]
+    known = [number for number in numbers if number is not None]
+    return known if len(known) == len(numbers) else None
 
 
 def _text(choice: Mapping[str, Any], place: str) -> str:
@@ -82,13 +136,18 @@ def _text(choice: Mapping[str, Any], place: str) -> str:
 def stop_reason(choice: Mapping[str, Any], place: str) -> str:
     """Return why a choice ended, by the names of fmaas. Raise FaultError if a field has the wrong type."""
     value = choice.get("finish_reason")
-    if value is None:
+    reason = "" if value is None else text(value, f"{place}.finish_reason")
+    if not reason.strip():
         return NOT_FINISHED
-    reason = text(value, f"{place}.finish_reason")
     if reason == "stop":
-        matched = choice.get("stop_reason", choice.get("matched_stop"))  # vLLM, SGLang; a number is the id of a token
-        return "STOP_SEQUENCE" if isinstance(matched, str) else "EOS_TOKEN"
+        return "EOS_TOKEN" if stop_sequence(choice) is None else "STOP_SEQUENCE"
     return _STOP_REASONS.get(reason, reason.upper()[:_REASON_CHARACTERS])
+
+
+def stop_sequence(choice: Mapping[str, Any]) -> str | None:
+    """Return the stop string that ended a text. In its place, servers also write the id of a token."""
+    matches = (choice.get(name) for name in FIELDS_OF_STOPS)
+    return next((match for match in matches if isinstance(match, str)), None)
 
 
 def _tokens(choice: Mapping[str, Any], place: str) -> Sequence[Token] | None:
@@ -116,6 +175,7 @@ def _entry(value: object, place: str) -> Token:
         id=count(entry.get("id"), f"{place}.id"),
         logprob=finite_number(entry.get("logprob"), f"{place}.logprob"),
         top=None if top is None else [_top(item, f"{place}.top_logprobs") for item in sequence(top, place)],
+        bytes=_numbers(entry.get("bytes"), f"{place}.bytes"),
     )
 
 
@@ -125,6 +185,7 @@ def _top(value: object, place: str) -> TopToken:
         text=text(entry.get("token"), f"{place}.token"),
         id=count(entry.get("id"), f"{place}.id"),
         logprob=finite_number(entry.get("logprob"), f"{place}.logprob"),
+        bytes=_numbers(entry.get("bytes"), f"{place}.bytes"),
     )
 
 

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolbox.inference_client import openai_bodies
-from toolbox.inference_client.answer_format import FaultError, Generation, ServerError, Token, TopToken
+from toolbox.inference_client.answer_format import (
+    FaultError,
+    Generation,
+    ServerError,
+    Token,
+    ToolCall,
+    TopToken,
+    merged,
+)
 
 # As the documentation and the source of each server show their responses.
 VLLM_COMPLETION: dict[str, Any] = {
@@ -138,7 +146,8 @@ def test_the_first_entry_of_a_position_is_the_token_of_the_input() -> None:
 
 
 def test_a_chat_has_the_newer_form_of_logprobs() -> None:
-    assert only(VLLM_CHAT).tokens == [Token("Hi", logprob=-0.25, top=[TopToken("Hi", logprob=-0.25)])]
+    top = TopToken("Hi", logprob=-0.25, bytes=[72, 105])
+    assert only(VLLM_CHAT).tokens == [Token("Hi", logprob=-0.25, top=[top], bytes=[72, 105])]
 
 
 def test_a_completion_of_tgi_has_no_tokens() -> None:
@@ -148,7 +157,8 @@ def test_a_completion_of_tgi_has_no_tokens() -> None:
 
 
 def test_a_completion_of_llama_cpp_has_the_form_of_a_chat() -> None:
-    assert only(LLAMA_CPP_COMPLETION).tokens == [Token("x", id=87, logprob=-1.5, top=[TopToken("y", 88, -1.25)])]
+    top = TopToken("y", 88, -1.25, bytes=[121])
+    assert only(LLAMA_CPP_COMPLETION).tokens == [Token("x", id=87, logprob=-1.5, top=[top], bytes=[120])]
 
 
 @pytest.mark.parametrize(
@@ -164,11 +174,40 @@ def test_a_completion_of_llama_cpp_has_the_form_of_a_chat() -> None:
         ({"finish_reason": "abort"}, "CANCELLED"),
         ({"finish_reason": "content_filter"}, "CONTENT_FILTER"),
         ({"finish_reason": None}, "NOT_FINISHED"),
+        ({"finish_reason": ""}, "NOT_FINISHED"),
         ({}, "NOT_FINISHED"),
     ],
 )
 def test_reasons_have_the_names_of_fmaas(fields: dict[str, object], reason: str) -> None:
     assert only({"choices": [{"index": 0, "text": "", **fields}]}).stop_reason == reason
+
+
+def test_a_chat_message_has_its_calls_of_tools() -> None:
+    calls = [{"index": 0, "id": f"call_{name}", "function": {"name": name, "arguments": "{}"}} for name in "ab"]
+    message = {"role": "assistant", "content": None, "reasoning": "because", "refusal": "no", "tool_calls": calls}
+    generation = only({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    assert (generation.role, generation.reasoning_content, generation.refusal) == ("assistant", "because", "no")
+    assert generation.tool_calls == [
+        ToolCall(index=0, name="a", arguments="{}", id="call_a"),
+        ToolCall(index=1, name="b", arguments="{}", id="call_b"),  # Ollama writes the same index for all calls
+    ]
+
+
+def test_the_parts_of_calls_of_tools_are_put_together() -> None:
+    deltas = [
+        {
+            "reasoning_content": "be",
+            "tool_calls": [{"index": 0, "id": "x", "function": {"name": "get", "arguments": ""}}],
+        },
+        {"reasoning_content": "cause", "tool_calls": [{"index": 0, "id": None, "function": {"arguments": '{"a"'}}]},
+        {"tool_calls": [{"index": 1, "function": {"name": "stop"}}, {"index": 0, "function": {"arguments": ": 1}"}}]},
+    ]
+    generation = merged([only({"choices": [{"delta": delta}]}) for delta in deltas])
+    assert generation.reasoning_content == "because"
+    assert generation.tool_calls == [
+        ToolCall(index=0, name="get", arguments='{"a": 1}', id="x"),
+        ToolCall(index=1, name="stop"),
+    ]
 
 
 def test_choices_are_in_the_order_of_their_numbers() -> None:

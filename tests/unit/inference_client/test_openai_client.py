@@ -28,7 +28,7 @@ from tests.servers.inference.http_server import (
     serving,
     stream_head,
 )
-from toolbox.inference_client.answer_format import Answer, Case, FaultError, Limits, SettingsError
+from toolbox.inference_client.answer_format import Answer, Case, FaultError, Limits, SettingsError, ToolCall
 from toolbox.inference_client.openai_client import OpenAiClient
 
 STREAM = {"prompt": "a", "stream": True}
@@ -68,6 +68,17 @@ def test_tokens_are_counted_where_the_server_does_not() -> None:
     logprobs = {"tokens": ["b", "c"], "token_logprobs": [-1, -2]}
     answer = ask(answering(response(choice("bc", "length", logprobs=logprobs))), WHOLE)
     assert answer.generations[0].generated_token_count == 2
+
+
+def test_calls_of_tools_are_gathered_from_a_stream() -> None:
+    parts = [
+        {"index": 0, "function": {"name": "get_weather", "arguments": "{"}},
+        {"index": 0, "function": {"arguments": "}"}},
+    ]
+    chunks = [{"choices": [{"delta": {"content": None, "tool_calls": [part]}}]} for part in parts]
+    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+    (generation,) = ask(answering(stream_head(), *map(event, [*chunks, end]), DONE), STREAM).generations
+    assert generation.tool_calls == [ToolCall(index=0, name="get_weather", arguments="{}")]
 
 
 def test_the_chunks_of_a_stream_add_up_to_a_generation() -> None:
