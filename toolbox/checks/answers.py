@@ -88,9 +88,10 @@ class Check(BaseModel):
         report = replace(
             junit_files.report(directory, RESULTS, self.fail_on, is_partial=is_partial), is_partial=is_partial
         )
-        return self._judgement(report, answers.faults)
+        remarks = sum(bool(result.message) for result in results if result.outcome is CaseOutcome.PASSED)
+        return self._judgement(report, answers.faults, remarks)
 
-    def _judgement(self, report: CaseReport, faults: list[AnswersFault]) -> Judgement:
+    def _judgement(self, report: CaseReport, faults: list[AnswersFault], remarks: int) -> Judgement:
         if report.failed:
             named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MOST_NAMED]]
             more = report.failed - len(named)
@@ -106,7 +107,8 @@ class Check(BaseModel):
                 f"{counted(report.executed, 'case')} judged ({report}), but at least {self.min_cases} must be judged"
             )
             return Judgement(False, message, cases=report)
-        return Judgement(True, str(report), cases=report)
+        more = f"; {counted(remarks, 'case')} passed with a remark" if remarks else ""
+        return Judgement(True, f"{report}{more}", cases=report)
 
 
 class _Answers:

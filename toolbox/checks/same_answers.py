@@ -30,6 +30,7 @@ from toolbox.runs.evidence_files import RelativeFile
 RESULTS: Final = "same_answers.junit.xml"
 """The file of the results in the directory of the attempt."""
 _MOST_NAMED: Final = 3
+_FIRST_DIVERGENCE: Final = "first_divergence"
 _Key = tuple[str, bool]  # the name of a case, and whether it was sent as a stream
 
 
@@ -47,7 +48,7 @@ class Check(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     to: dict[str, Any] = Field(min_length=1)
-    compare: Comparators = [{COMPARATORS.key: "first_divergence"}]
+    compare: Comparators = [{COMPARATORS.key: _FIRST_DIVERGENCE}]
     expectations: RelativeFile = "src/expectations.json"
     answers: RelativeFile = f"files/{worker_results.ANSWERS}"
     min_cases: Annotated[int, Field(ge=1)] = 1
@@ -96,6 +97,7 @@ class Check(BaseModel):
         self, directory: Path, expected: Expectations, others: dict[_Key, AnswerRecord], reference: str
     ) -> Iterator[CaseResult]:
         comparators = [loading.parse(COMPARATORS, spec) for spec in self.compare]
+        until_divergence = any(spec[COMPARATORS.key] == _FIRST_DIVERGENCE for spec in self.compare)
         answered: set[_Key] = set()
         for record in self._records(directory):
             answered.add((record.case, record.stream))
@@ -109,7 +111,8 @@ class Check(BaseModel):
                 name = f"{expectation.name} (stream)" if record.stream else expectation.name
                 yield CaseResult(suite, name, CaseOutcome.SKIPPED, None, reason)
             else:
-                yield replace(judging.agree(expectation, comparators, other, record), suite=suite)
+                result = judging.agree(expectation, comparators, other, record, until_divergence=until_divergence)
+                yield replace(result, suite=suite)
         for key in others.keys() - answered:
             if expectation := expected.expectations.get(key[0]):
                 name = f"{expectation.name} (stream)" if key[1] else expectation.name

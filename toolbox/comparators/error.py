@@ -33,6 +33,8 @@ class Comparator(BaseModel):
             return Mismatch(f"the status of the error is {given.status}, expected {wanted.status}")
         if wanted.message is None or self.message == "ignore":
             return None
+        if not wanted.message and self.message == "contains":
+            return Mismatch("the expected message is empty, so that every message contains it")
         message = given.message or ""
         if message == wanted.message or (self.message == "contains" and wanted.message in message):
             return None

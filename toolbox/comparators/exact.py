@@ -1,4 +1,4 @@
-"""The answer equals the expected one in each field that the case gives: text, stop reason, counts, seed and tokens.
+"""The answer equals the expected one in each field that the case gives: text, message, stop reason, counts and tokens.
 
 Logprobs are not compared, because they differ between machines: see the comparator `logprobs`. The order of top tokens
 is not compared either, because a server without logprobs may send them in any order.
@@ -13,15 +13,19 @@ from pydantic import BaseModel, ConfigDict
 
 from toolbox.model.generations import (
     COUNTS_AND_REASONS,
+    LISTS,
     Generation,
     Mismatch,
     Token,
     first_divergence,
+    message_mismatches,
     quoted,
     text_mismatch,
 )
 
 _TOKENS: Final = {"tokens": "token", "input_tokens": "input token"}
+_OF_TOKEN: Final = ("rank", "id", "bytes")
+_MOST_SHOWN: Final = 10  # numbers of a list
 
 
 class Comparator(BaseModel):
@@ -46,6 +50,11 @@ def _mismatches(expected: Generation, actual: Generation) -> Iterator[Mismatch]:
         wanted, given = getattr(expected, name), getattr(actual, name)
         if wanted is not None and wanted != given:
             yield Mismatch(f"{name} is {_shown(given)}, expected {_shown(wanted)}")
+    yield from message_mismatches(expected, actual)
+    for name in LISTS:
+        numbers, others = getattr(expected, name), getattr(actual, name) or ()
+        if numbers is not None and numbers != others:
+            yield _of_lists(name, numbers, others)
     for name, word in _TOKENS.items():
         tokens = getattr(expected, name)
         if tokens is None or (different is not None and name == "tokens"):  # the text differs where the tokens do
@@ -61,13 +70,40 @@ def _of_tokens(expected: Sequence[Token], actual: Sequence[Token] | None, word: 
     if divergence is not None:
         return divergence.mismatch(word)
     for number, (wanted, given) in enumerate(zip(expected, actual, strict=True), start=1):
-        if wanted.rank is not None and wanted.rank != given.rank:
-            return Mismatch(f"{word} {number} has rank {given.rank}, expected {wanted.rank}")
+        for name in _OF_TOKEN:
+            mine, other = getattr(wanted, name), getattr(given, name)
+            if mine is not None and mine != other:
+                return Mismatch(f"{word} {number} has {name} {_listed(other)}, expected {_listed(mine)}")
         texts, others = ({token.text for token in side.top} for side in (wanted, given))
         if wanted.top and texts != others and all(token.logprob is None for token in wanted.top):
             missing, extra = sorted(texts - others), sorted(others - texts)
             return Mismatch(f"the top tokens of {word} {number} lack {missing} and have {extra}")
+        if (top := _other_top(wanted, given)) is not None:
+            return Mismatch(f"the top token {quoted(top.text)} of {word} {number} has another id or other bytes")
     return None
+
+
+def _other_top(wanted: Token, given: Token) -> Token | None:
+    """Return an expected top token whose id or bytes none of the top tokens with the same text has."""
+    for top in wanted.top:
+        others = [other for other in given.top if other.text == top.text]
+        if others and not any(top.id in (None, other.id) and top.bytes in (None, other.bytes) for other in others):
+            return top
+    return None
+
+
+def _of_lists(name: str, expected: Sequence[object], actual: Sequence[object]) -> Mismatch:
+    pairs = zip(expected, actual, strict=False)
+    index = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(expected), len(actual)))
+    here, there = (str(side[index]) if index < len(side) else "the end" for side in (expected, actual))
+    return Mismatch(f"{name} differs at item {index + 1}: {there}, expected {here}")
+
+
+def _listed(value: object) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    more = ", ..." if len(value) > _MOST_SHOWN else ""
+    return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}{more}]"
 
 
 def _shown(value: object) -> str:

@@ -11,7 +11,7 @@ import math
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model import generations
-from toolbox.model.generations import Generation, Mismatch, Token, text_mismatch
+from toolbox.model.generations import Generation, Mismatch, Token, message_mismatches, text_mismatch
 
 
 class Comparator(BaseModel):
@@ -30,10 +30,13 @@ class Comparator(BaseModel):
         if not expected.tokens or not actual.tokens:
             whose = "case" if not expected.tokens else "answer"
             different = text_mismatch(expected, actual)
-            return different and Mismatch(f"{different.message}; the {whose} has no tokens", different.evidence)
+            if different is None:
+                return next(message_mismatches(expected, actual), None)
+            return Mismatch(f"{different.message}; the {whose} has no tokens", different.evidence)
         divergence = generations.first_divergence(expected.tokens, actual.tokens)
         if divergence is None:
-            return text_mismatch(expected, actual) if expected.text is not None else None
+            different = text_mismatch(expected, actual) if expected.text is not None else None
+            return different or next(message_mismatches(expected, actual), None)
         mismatch = divergence.mismatch()
         if divergence.index >= min(len(expected.tokens), len(actual.tokens)):
             return Mismatch(f"{mismatch.message}: one answer ends there", mismatch.evidence)

@@ -37,7 +37,9 @@ class Comparator(BaseModel):
             if not wanted or not any(_has_logprob(token) for token in wanted):
                 continue
             compared = True
-            if different := self._compared(wanted, given or (), name):
+            if not given:
+                return Mismatch(f"the answer has no {name}s, and so no logprobs")
+            if different := self._compared(wanted, given, name):
                 return different
         return None if compared else Mismatch("the case gives no logprobs")
 

@@ -23,11 +23,19 @@ class Comparator(BaseModel):
 
     def compare(self, expected: Generation, actual: Generation) -> Mismatch | None:
         """Compare the ids, position by position."""
-        wanted = expected.tokens if self.ids is None else [Token("", identity) for identity in self.ids]
+        wanted = _tokens(expected) if self.ids is None else [Token("", identity) for identity in self.ids]
         if not wanted or any(token.id is None for token in wanted):
             return Mismatch("the case gives no ids of tokens")
-        given: Sequence[Token] = actual.tokens or ()
+        given = _tokens(actual)
         if not given or any(token.id is None for token in given):
             return Mismatch("the answer has no ids of tokens")
         divergence = first_divergence(wanted, given, key=lambda token: token.id)
         return divergence.mismatch() if divergence is not None else None
+
+
+def _tokens(generation: Generation) -> Sequence[Token]:
+    """Return the tokens of an answer; those without a text if the answer lists only their ids."""
+    tokens = generation.tokens or ()
+    if tokens and all(token.id is not None for token in tokens):
+        return tokens
+    return [Token("", identity) for identity in generation.token_ids or ()] or tokens

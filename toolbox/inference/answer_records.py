@@ -7,7 +7,8 @@ from a target, so its types are validated strictly, and its sizes are limited. F
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -15,7 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolbox.model import generations
 from toolbox.model.foreign_text import clean
-from toolbox.model.generations import COUNTS_AND_REASONS, TOKEN_LISTS, Generation, ServerError, Token
+from toolbox.model.generations import (
+    COUNTS_AND_REASONS,
+    MESSAGE_TEXTS,
+    TOKEN_LISTS,
+    Generation,
+    ServerError,
+    Token,
+    ToolCall,
+)
 from toolbox.model.text import truncate, without_kind
 from toolbox.runs.evidence_files import readable
 
@@ -25,6 +34,8 @@ LONGEST_LINE: Final = 1 << 25  # bytes
 MOST_ANSWERS: Final = 20_000
 _MOST_TOKENS: Final = 200_000
 _MOST_TOP: Final = 1000
+_MOST_BYTES: Final = 1000  # of a token
+_MOST_CALLS: Final = 1000
 _MOST_GENERATIONS: Final = 10_000
 _MOST_CHUNKS: Final = 200_000
 _LONGEST_NAME: Final = 1000
@@ -34,6 +45,9 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seed = Annotated[int, Field(ge=0, lt=2**64)]
 Word = Annotated[str, Field(max_length=_LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Offset = Annotated[list[Count], Field(min_length=2, max_length=2)]
+Byte = Annotated[int, Field(ge=0, lt=256)]
+Bytes = Annotated[list[Byte], Field(max_length=_MOST_BYTES)]
 
 
 class AnswersFault(ValueError):
@@ -58,10 +72,11 @@ class TopRecord(_Record):
     text: Text
     id: Count | None = None
     logprob: float | Literal["NaN"] | None = None
+    bytes: Bytes | None = None
 
     def token(self) -> Token:
         """Return the token."""
-        return Token(self.text, self.id, _logprob(self.logprob))
+        return Token(self.text, self.id, _logprob(self.logprob), bytes=_tuple(self.bytes))
 
 
 class TokenRecord(TopRecord):
@@ -73,10 +88,23 @@ class TokenRecord(TopRecord):
     def token(self) -> Token:
         """Return the token."""
         top = tuple(each.token() for each in self.top or ())
-        return Token(self.text, self.id, _logprob(self.logprob), self.rank, top)
+        return Token(self.text, self.id, _logprob(self.logprob), self.rank, top, _tuple(self.bytes))
 
 
 Tokens = Annotated[list[TokenRecord], Field(max_length=_MOST_TOKENS)]
+
+
+class ToolCallRecord(_Record):
+    """A call of a tool."""
+
+    name: Text | None = None
+    arguments: Text | None = None
+    id: Text | None = None
+    type: Text | None = None
+
+    def call(self) -> ToolCall:
+        """Return the call."""
+        return ToolCall(self.name, self.arguments, self.id, self.type)
 
 
 class ErrorRecord(_Record):
@@ -103,12 +131,24 @@ class GenerationRecord(_Record):
     tokens: Tokens | None = None
     input_tokens: Tokens | None = None
     error: ErrorRecord | None = None
+    role: Word | None = None
+    reasoning_content: Text | None = None
+    refusal: Text | None = None
+    tool_calls: Annotated[list[ToolCallRecord], Field(max_length=_MOST_CALLS)] | None = None
+    token_ids: Annotated[list[Count], Field(max_length=_MOST_TOKENS)] | None = None
+    offsets: Annotated[list[Offset], Field(max_length=_MOST_TOKENS)] | None = None
 
     def generation(self) -> Generation:
         """Return the answer."""
         if self.error is not None:
             return self.error.generation()
-        return generations.from_record(self)
+        return replace(
+            generations.from_record(self),
+            **{name: getattr(self, name) for name in MESSAGE_TEXTS},
+            tool_calls=tuple(call.call() for call in self.tool_calls) if self.tool_calls is not None else None,
+            token_ids=_tuple(self.token_ids),
+            offsets=tuple((start, end) for start, end in self.offsets) if self.offsets is not None else None,
+        )
 
 
 class ChunkRecord(_Record):
@@ -194,22 +234,37 @@ def as_json(generation: Generation) -> dict[str, Any]:
     """Return an expected answer as the JSON object that `GenerationRecord` reads, without the fields that are None."""
     if (error := generation.error) is not None:
         return {"error": _given({"code": error.code, "message": error.message, "status": error.status})}
-    fields = {name: getattr(generation, name) for name in ("text", *COUNTS_AND_REASONS)}
+    fields = {name: getattr(generation, name) for name in ("text", *COUNTS_AND_REASONS, *MESSAGE_TEXTS)}
+    fields["tool_calls"] = _list(generation.tool_calls, lambda call: _given(asdict(call)))
+    fields["token_ids"] = _list(generation.token_ids)
+    fields["offsets"] = _list(generation.offsets, list)
     for name in TOKEN_LISTS:
-        tokens: tuple[Token, ...] | None = getattr(generation, name)
-        fields[name] = [_token_json(token) for token in tokens] if tokens is not None else None
+        fields[name] = _list(getattr(generation, name), _token_json)
     return _given(fields)
 
 
 def _token_json(token: Token) -> dict[str, Any]:
     is_without = token.logprob is not None and math.isnan(token.logprob)
-    fields = {"id": token.id, "logprob": "NaN" if is_without else token.logprob, "rank": token.rank}
+    fields = {
+        "id": token.id,
+        "logprob": "NaN" if is_without else token.logprob,
+        "rank": token.rank,
+        "bytes": _list(token.bytes),
+    }
     top = [_token_json(each) for each in token.top]
     return {"text": token.text, **_given(fields), **({"top": top} if top else {})}
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _list(items: Sequence[Any] | None, convert: Callable[[Any], Any] = lambda item: item) -> list[Any] | None:
+    return [convert(item) for item in items] if items is not None else None
+
+
+def _tuple(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
+    return tuple(numbers) if numbers is not None else None
 
 
 def _logprob(value: float | str | None) -> float | None:

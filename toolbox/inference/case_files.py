@@ -7,7 +7,7 @@ may also be a mapping whose values are the cases. `wire_models.py` describes req
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -24,6 +24,7 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -32,7 +33,16 @@ from toolbox.config import contract, document
 from toolbox.extensions import loading
 from toolbox.extensions.protocols import COMPARATORS
 from toolbox.inference.model_descriptions import DESCRIPTIONS, ModelInfo, ModelInfoRequest, ModelList, ModelsRequest
-from toolbox.inference.wire_models import AnyRequest, AnyResponse, Chat, Completion, Generate, Tokenize, is_json
+from toolbox.inference.wire_models import (
+    AnyRequest,
+    AnyResponse,
+    Chat,
+    Completion,
+    Generate,
+    Tokenize,
+    has_value,
+    is_json,
+)
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.generations import Generation, ServerError
 from toolbox.model.text import counted
@@ -108,6 +118,8 @@ class ExpectedError(BaseModel):
     code: str | None = None
     message: str | None = None
     status: int | None = None
+
+    _has_value = field_validator("*", mode="before")(has_value)
 
 
 class _Entry(BaseModel):
@@ -278,11 +290,24 @@ def _faults(case: Case, entry: _Entry) -> list[str]:
     if entry.error is None and case.expected is not None and len(case.expected) != case.requests:
         answers = counted(len(case.expected), "answer")
         faults.append(f"the response has {answers} to {counted(case.requests, 'request')}")
+    faults += _faults_of_response(case)
     if entry.stream and not can_stream(case):
         faults.append("only a request for a text can be sent as a stream")
     if entry.request.model_extra and entry.request.model_extra.get("stream"):
         faults.append("set `stream` beside the request, not in it")
     return faults
+
+
+def _faults_of_response(case: Case) -> Iterator[str]:
+    """Yield the answers of a response of which nothing would be compared."""
+    hint = "so nothing would be compared: write what you expect, or remove the `response`"
+    if case.description is not None and not any(value != [] for value in case.description.values()):
+        yield f"the response has no fields, {hint}"
+    if case.is_random or case.compare is not None:
+        return
+    for number, answer in enumerate(case.expected or (), start=1):
+        if answer == Generation():
+            yield f"answer {number} of the response has no fields, {hint}"
 
 
 def can_stream(case: Case) -> bool:

@@ -6,7 +6,7 @@ passes. A stream must also keep the rules of `_stream_faults`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -20,7 +20,7 @@ from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.suites import Expectation
 from toolbox.inference.wire_models import TokenizedBatch
 from toolbox.model.cases import CaseOutcome, CaseResult
-from toolbox.model.generations import Generation, Mismatch, quoted
+from toolbox.model.generations import Generation, Mismatch, first_divergence, message_mismatches, quoted
 from toolbox.model.text import counted, truncate
 
 _LONGEST_MESSAGE: Final = 300
@@ -28,6 +28,7 @@ _LONGEST_FAULT: Final = 4000
 _ARRIVED: Final = 200  # characters of a stream that did not end
 _NOT_FINISHED: Final = "NOT_FINISHED"
 _UNFINISHED: Final = (None, _NOT_FINISHED, "CANCELLED", "ERROR")
+_COMPARES_NOTHING: Final = "nothing was compared: the case has no `response`; the answer is complete"
 _SKIP_CHECK: Final = "skip_check: the output is not compared; the answer is complete"
 
 
@@ -57,11 +58,28 @@ def judge(
         return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
     if expectation.is_random:
         return replace(result, outcome=CaseOutcome.SKIPPED, message=_SKIP_CHECK)
-    return result
+    return replace(result, message="; ".join(_remarks(expectation, answer)))
+
+
+def _remarks(expectation: Expectation, answer: AnswerRecord) -> Iterator[str]:
+    """Yield what a person must know about a case that passed."""
+    if expectation.compares_nothing:
+        yield _COMPARES_NOTHING
+    if expectation.asks_logprobs and any(each.text and not _has_logprobs(each) for each in answer.generations):
+        yield "the request asks for logprobs, but the answer has none"
+
+
+def _has_logprobs(generation: GenerationRecord) -> bool:
+    return any(token.logprob is not None for token in generation.tokens or ())
 
 
 def agree(
-    expectation: Expectation, comparators: Sequence[Comparator], reference: AnswerRecord, answer: AnswerRecord
+    expectation: Expectation,
+    comparators: Sequence[Comparator],
+    reference: AnswerRecord,
+    answer: AnswerRecord,
+    *,
+    until_divergence: bool = False,
 ) -> CaseResult:
     """Return the result of comparing the answers of two servers to one case.
 
@@ -69,6 +87,7 @@ def agree(
 
     Args:
         reference: the answer of the server whose answer counts as expected.
+        until_divergence: whether nothing is compared after the first token that differs.
     """
     name = f"{expectation.name} (stream)" if answer.stream else expectation.name
     result = CaseResult(expectation.suite, name, CaseOutcome.PASSED, answer.seconds)
@@ -92,13 +111,31 @@ def agree(
         counts = f"{len(answer.generations)} answers, the reference has {len(reference.generations)}"
         mismatches.append(Mismatch(f"the batch has {counts}"))
     else:
-        expected = [generation.generation() for generation in reference.generations]
+        expected = [_without_ids(generation.generation()) for generation in reference.generations]
         actual = [generation.generation() for generation in answer.generations]
         mismatches += _compared(expected, actual, comparators)
+        pairs = list(zip(expected, actual, strict=True))
+        required = [Generation() if until_divergence and _diverge(*pair) else _of_calls(pair[0]) for pair in pairs]
+        mismatches += _of_messages(required, actual)
     if not mismatches:
         return result
     message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
     return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
+
+
+def _without_ids(generation: Generation) -> Generation:
+    """Return an answer without the ids of its calls of tools, which are drawn at random."""
+    calls = generation.tool_calls
+    return replace(generation, tool_calls=calls and tuple(replace(call, id=None) for call in calls))
+
+
+def _diverge(expected: Generation, actual: Generation) -> bool:
+    return bool(expected.tokens and actual.tokens and first_divergence(expected.tokens, actual.tokens))
+
+
+def _of_calls(expected: Generation) -> Generation:
+    """Return what is compared with each comparator: the refusal, and the calls of tools."""
+    return Generation(refusal=expected.refusal or "", tool_calls=expected.tool_calls or ())
 
 
 def _arrived(answer: AnswerRecord) -> Iterator[str]:
@@ -135,24 +172,34 @@ def _mismatches(
         expected_fields = expectation.description or {}
         yield from model_descriptions.mismatches(expectation.protocol, expected_fields, answer.response)
     else:
-        try:
-            generations = _generations(expectation, answer)
-        except ValueError as error:
-            yield Mismatch(f"the response is not valid: {error}")
-            return
-        if len(generations) != expectation.requests:
-            yield Mismatch(f"the batch has {len(generations)} answers to {expectation.requests} requests")
-            return
-        if answer.stream:
-            yield from map(Mismatch, _stream_faults(answer))
-        wanted = expected if expected is not None else [Generation()] * len(generations)
-        if expectation.protocol != "tokenize":
-            yield from _unfinished(wanted, generations)
-        if expectation.is_random:
-            wanted = [_of_input(each) for each in wanted]
-        if answer.stream:  # a stream does not name its stop sequence
-            wanted = [replace(each, stop_sequence=None) for each in wanted]
-        yield from _compared(wanted, generations, comparators)
+        yield from _mismatches_of_texts(expectation, expected, comparators, answer)
+
+
+def _mismatches_of_texts(
+    expectation: Expectation,
+    expected: Sequence[Generation] | None,
+    comparators: Sequence[Comparator],
+    answer: AnswerRecord,
+) -> Iterator[Mismatch]:
+    try:
+        generations = _generations(expectation, answer)
+    except ValueError as error:
+        yield Mismatch(f"the response is not valid: {error}")
+        return
+    if len(generations) != expectation.requests:
+        yield Mismatch(f"the batch has {len(generations)} answers to {expectation.requests} requests")
+        return
+    if answer.stream:
+        yield from map(Mismatch, _stream_faults(answer))
+    wanted = expected if expected is not None else [Generation()] * len(generations)
+    if expectation.protocol != "tokenize":
+        yield from _unfinished(wanted, generations)
+    if expectation.is_random:
+        wanted = [_of_input(each) for each in wanted]
+    if answer.stream:
+        wanted = [_of_stream(*both) for both in zip(wanted, generations, strict=True)]
+    yield from _compared(wanted, generations, comparators)
+    yield from _of_messages(wanted, generations)  # which comparators of texts do not compare
 
 
 def _compared(
@@ -160,10 +207,20 @@ def _compared(
 ) -> Iterator[Mismatch]:
     """Yield the mismatches of each answer of a batch."""
     for number, (wanted, given) in enumerate(zip(expected, actual, strict=False), start=1):
-        prefix = f"answer {number} of {len(actual)}: " if len(actual) > 1 else ""
         for comparator in comparators:
             if different := comparator.compare(wanted, given):
-                yield Mismatch(f"{prefix}{different.message}", different.evidence)
+                yield _of_answer(different, number, len(actual))
+
+
+def _of_messages(expected: Sequence[Generation], actual: Sequence[Generation]) -> Iterator[Mismatch]:
+    """Yield the differences between the reasoning, the refusals and the calls of tools of each answer of a batch."""
+    for number, (wanted, given) in enumerate(zip(expected, actual, strict=True), start=1):
+        for different in message_mismatches(wanted, given):
+            yield _of_answer(different, number, len(actual))
+
+
+def _of_answer(mismatch: Mismatch, number: int, count: int) -> Mismatch:
+    return replace(mismatch, message=f"answer {number} of {count}: {mismatch.message}") if count > 1 else mismatch
 
 
 def _generations(expectation: Expectation, answer: AnswerRecord) -> list[Generation]:
@@ -173,19 +230,23 @@ def _generations(expectation: Expectation, answer: AnswerRecord) -> list[Generat
         ValueError: the answer is not a response to a request for tokens.
     """
     if expectation.protocol != "tokenize":
-        return [
-            replace(generation.generation(), stop_sequence=generation.stop_sequence or _stop_sequence(answer, index))
-            for index, generation in enumerate(answer.generations)
-        ]
+        return [generation.generation() for generation in answer.generations]
     try:
         return [each.generation() for each in TokenizedBatch.model_validate(answer.response).responses]
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"]) from None
 
 
+def _of_stream(expected: Generation, actual: Generation) -> Generation:
+    """Return what is expected of a stream, which need not name its stop sequence."""
+    return replace(expected, stop_sequence=None) if actual.stop_sequence is None else expected
+
+
 def _of_input(expected: Generation) -> Generation:
     """Return what is expected of a random answer: its input."""
-    return Generation(input_token_count=expected.input_token_count, input_tokens=expected.input_tokens)
+    return Generation(
+        input_token_count=expected.input_token_count, input_tokens=expected.input_tokens, offsets=expected.offsets
+    )
 
 
 def _unfinished(expected: Sequence[Generation], actual: Sequence[Generation]) -> Iterator[Mismatch]:
@@ -234,16 +295,6 @@ def _faults_of_chunks(chunks: Sequence[ChunkRecord], whole: GenerationRecord, *,
         yield f"{len(ends)} chunks of the stream have a stop reason"
     elif ends and any(chunk.text for chunk in chunks[ends[0] :]):
         yield f"the stop reason is in chunk {ends[0]} of {len(chunks)}, and text follows"
-
-
-def _stop_sequence(answer: AnswerRecord, index: int) -> str | None:
-    """Return the stop sequence that the response names; None if there is none, or if the answer is a stream."""
-    response = answer.response if isinstance(answer.response, Mapping) else {}
-    items = response.get("responses") or response.get("choices")
-    choices = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-    item = next((each for place, each in enumerate(choices) if each.get("index", place) == index), {})
-    values = [item.get(name) for name in ("stopSequence", "stop_reason", "matched_stop")]
-    return next((value for value in values if isinstance(value, str)), None)
 
 
 def _line(text: str) -> str:

@@ -11,14 +11,15 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from toolbox.inference.wire_models import Count, Message
-from toolbox.model.generations import Mismatch, quoted
+from toolbox.inference.wire_models import Count, Message, ResponsePart
+from toolbox.model.generations import Mismatch, quoted, same_json
 from toolbox.model.text import first_of, without_kind
 
 DESCRIPTIONS: Final = ("model_info", "models")
 _MODELS: Final = "data"  # the field with the list of models
 _CHANGING: Final = ("created",)  # the time at which a server was started
 _MOST_NAMED: Final = 5
+_MISSING: Final = object()  # stands for a field that the server does not send; null is another value
 
 
 class ModelInfoRequest(Message):
@@ -31,7 +32,7 @@ class ModelsRequest(Message):
     """`GET /v1/models`, which has no body."""
 
 
-class ModelInfo(Message):
+class ModelInfo(ResponsePart):
     """`ModelInfoResponse`. Protobuf leaves out fields with their default values."""
 
     model_kind: Literal["DECODER_ONLY", "ENCODER_DECODER"] = "DECODER_ONLY"
@@ -80,7 +81,7 @@ def mismatches(protocol: str, expected: Mapping[str, Any], response: Any) -> Ite
         if protocol == "models" and name == _MODELS:
             yield from _of_models(value, actual[_MODELS])
         else:
-            yield from _of_values(value, actual.get(name), name)
+            yield from _of_values(value, actual.get(name, _MISSING), name)
 
 
 def described(protocol: str, response: Any) -> dict[str, Any]:
@@ -119,16 +120,18 @@ def _of_models(expected: list[dict[str, Any]], actual: list[dict[str, Any]]) -> 
             yield Mismatch(f"the server does not list the model {quoted(name)}, but {others}")
             continue
         for field, value in model.items():
-            yield from _of_values(value, by_name[name].get(field), f"model {quoted(name)}: {field}")
+            yield from _of_values(value, by_name[name].get(field, _MISSING), f"model {quoted(name)}: {field}")
 
 
 def _of_values(expected: Any, actual: Any, place: str) -> Iterator[Mismatch]:
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         for name, value in expected.items():
-            yield from _of_values(value, actual.get(name), f"{place}.{name}")
-    elif expected != actual:
+            yield from _of_values(value, actual.get(name, _MISSING), f"{place}.{name}")
+    elif not same_json(expected, actual):
         yield Mismatch(f"{place} is {_shown(actual)}, expected {_shown(expected)}")
 
 
 def _shown(value: Any) -> str:
+    if value is _MISSING:
+        return "missing"
     return quoted(value) if isinstance(value, str) else quoted(json.dumps(value, default=str))[1:-1]

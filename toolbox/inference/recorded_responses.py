@@ -95,7 +95,7 @@ def _response(case: Case, response: Any, keys: Keys) -> dict[str, Any]:
         fields = model_descriptions.recorded(case.protocol, response)
         return _message(fields, keys) if case.protocol == "model_info" else fields
     if case.protocol in ("completions", "chat"):
-        return _of_openai(case, OpenAiResponse.model_validate(response))
+        return _of_openai(case, OpenAiResponse.from_server(response))
     return _message(_of_fmaas(case, response), keys)
 
 

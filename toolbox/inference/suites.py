@@ -36,7 +36,8 @@ SPOKEN: Final[Mapping[Protocol, ServerProtocol]] = {
 }
 _MOST_REASONS: Final = 3
 _ERROR: Final = "error"
-_EXACT: Final = ({COMPARATORS.key: "exact"},)
+_EXACT_NAME: Final = "exact"
+_EXACT: Final = ({COMPARATORS.key: _EXACT_NAME},)
 _LOGPROBS: Final = ({COMPARATORS.key: "logprobs"},)
 
 
@@ -51,6 +52,7 @@ class Expectation(BaseModel):
         compare: the comparators.
         is_random: whether the output is random, so that only the counts and the tokens of the input are compared.
         description: the expected fields of a description of models; None if no such response is expected.
+        asks_logprobs: whether the request asks for the logprobs of the generated tokens.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -63,6 +65,13 @@ class Expectation(BaseModel):
     compare: list[dict[str, Any]]
     is_random: bool = False
     description: dict[str, Any] | None = None
+    asks_logprobs: bool = False
+
+    @property
+    def compares_nothing(self) -> bool:
+        """Whether any complete answer is right: nothing is expected, and no comparator has a field of its own."""
+        is_expecting = self.answers is not None or self.description is not None
+        return not is_expecting and all(spec[COMPARATORS.key] == _EXACT_NAME for spec in self.compare)
 
     def generations(self) -> list[Generation] | None:
         """Return the expected answers."""
@@ -215,7 +224,17 @@ def _expectation(case: Case, name: str, compare: Sequence[Mapping[str, Any]] | N
         "compare": [dict(spec) for spec in _comparators(case, compare)],
         "is_random": case.is_random,
         "description": case.description,
+        "asks_logprobs": _asks_logprobs(case),
     }
+
+
+def _asks_logprobs(case: Case) -> bool:
+    request = case.request
+    if case.protocol == "fmaas":
+        options = (request.get("params") or {}).get("response") or {}
+        names = (("generatedTokens", "generated_tokens"), ("tokenLogprobs", "token_logprobs"))
+        return all(any(options.get(name) for name in both) for both in names)
+    return case.protocol in ("completions", "chat") and request.get("logprobs") not in (None, False, 0)
 
 
 def _comparators(case: Case, default: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
@@ -233,9 +252,11 @@ def _comparators(case: Case, default: Sequence[Mapping[str, Any]] | None) -> Seq
         return chosen or [{COMPARATORS.key: _ERROR}]
     if chosen and not case.is_random:
         return chosen
-    return (*_EXACT, *(_LOGPROBS if any(map(_has_logprobs, answers)) else ()))
+    has_logprobs = any(_has_logprobs(answer, of_input_only=case.is_random) for answer in answers)
+    return (*_EXACT, *(_LOGPROBS if has_logprobs else ()))
 
 
-def _has_logprobs(answer: Generation) -> bool:
-    tokens = [token for each in (answer.tokens, answer.input_tokens) for token in each or ()]
+def _has_logprobs(answer: Generation, *, of_input_only: bool) -> bool:
+    lists = (answer.input_tokens, None if of_input_only else answer.tokens)
+    tokens = [token for each in lists for token in each or ()]
     return any(top.logprob is not None for token in tokens for top in (token, *token.top))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,10 +14,16 @@ COUNTS_AND_REASONS: Final = ("stop_reason", "stop_sequence", "input_token_count"
 """The fields of a generation that are neither its text nor its tokens."""
 TOKEN_LISTS: Final = ("tokens", "input_tokens")
 """The fields of a generation that are lists of tokens."""
+MESSAGE_TEXTS: Final = ("role", "reasoning_content", "refusal")
+"""The texts of a chat message besides its content."""
+LISTS: Final = ("token_ids", "offsets")
+"""The fields of a generation that are lists of numbers or of pairs of numbers."""
 _CONTEXT: Final = 8  # tokens before and after the first divergence
 _CHARACTERS: Final = 40  # characters before and after the first divergence
 _LONGEST: Final = 60  # characters of a token
 _MOST_TOP: Final = 10  # candidates that the evidence names
+_CALL_TEXTS: Final = ("name", "id", "type")  # of a call of a tool
+_LONGEST_ARGUMENTS: Final = 200  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,7 @@ class Token:
         logprob: the natural logarithm of the token's probability; None if unknown, NaN if the server has none.
         rank: 1 for the most probable token at this position; None if unknown.
         top: the most probable tokens at this position; empty if unknown.
+        bytes: the bytes of the token; None if unknown.
     """
 
     text: str
@@ -34,6 +43,7 @@ class Token:
     logprob: float | None = None
     rank: int | None = None
     top: tuple[Token, ...] = ()
+    bytes: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         """Return the token for a message: `' time' (id 7, logprob -0.25)`."""
@@ -41,6 +51,21 @@ class Token:
             f"{name} {value:.6g}" for name, value in (("id", self.id), ("logprob", self.logprob)) if value is not None
         ]
         return f"{quoted(self.text)} ({', '.join(parts)})" if parts else quoted(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool in a chat message. In an expectation, None is not compared.
+
+    Args:
+        arguments: a JSON text.
+        id: the name of the call, which servers draw at random.
+    """
+
+    name: str | None = None
+    arguments: str | None = None
+    id: str | None = None
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +95,9 @@ class Generation:
         tokens: the generated tokens.
         input_tokens: the tokens of the request.
         error: the error that the server sent instead of a text; None for a text.
+        role: the role of a chat message, like the next three fields.
+        token_ids: the ids of the generated tokens, if the server lists them beside the tokens.
+        offsets: the first character of each input token, and the one after its last character.
     """
 
     text: str | None = None
@@ -81,13 +109,20 @@ class Generation:
     tokens: tuple[Token, ...] | None = None
     input_tokens: tuple[Token, ...] | None = None
     error: ServerError | None = None
+    role: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+    offsets: tuple[tuple[int, int], ...] | None = None
 
 
 def from_record(record: Any) -> Generation:
     """Return the generation that a record of a file describes.
 
     Args:
-        record: an object with the attributes of a generation but `error`. Its tokens have a method `token()`.
+        record: an object with the text, the tokens, the counts and the reasons of a generation. Its tokens have a
+            method `token()`.
     """
     fields = {name: getattr(record, name) for name in ("text", *COUNTS_AND_REASONS)}
     for name in TOKEN_LISTS:
@@ -171,6 +206,86 @@ def text_mismatch(expected: Generation, actual: Generation) -> Mismatch | None:
     evidence += list(_token_at(actual, index))
     here, there = (quoted(text[index : index + 1]) if index < len(text) else "the end" for text in (mine, other))
     return Mismatch(f"the text differs at character {index + 1}: {there}, expected {here}", tuple(evidence))
+
+
+def message_mismatches(expected: Generation, actual: Generation) -> Iterator[Mismatch]:
+    """Yield the differences between two chat messages besides their content. The arguments of tools are JSON values."""
+    for name in MESSAGE_TEXTS:
+        wanted, given = getattr(expected, name), getattr(actual, name) or ""
+        if wanted is not None and wanted != given:
+            yield Mismatch(f"{name} is {quoted(given)}, expected {quoted(wanted)}")
+    if expected.tool_calls is not None:
+        yield from _call_mismatches(expected.tool_calls, actual.tool_calls or ())
+
+
+def _call_mismatches(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> Iterator[Mismatch]:
+    if len(expected) != len(actual):
+        shown = [", ".join(quoted(call.name or "") for call in calls) or "no tool" for calls in (actual, expected)]
+        yield Mismatch(f"the answer calls {shown[0]}, expected {shown[1]}")
+        return
+    for number, (wanted, given) in enumerate(zip(expected, actual, strict=True), start=1):
+        for name in _CALL_TEXTS:
+            text, other = getattr(wanted, name), getattr(given, name) or ""
+            if text is not None and text != other:
+                yield Mismatch(f"the {name} of tool call {number} is {quoted(other)}, expected {quoted(text)}")
+        if wanted.arguments is not None and not _are_same_arguments(wanted.arguments, given.arguments or ""):
+            texts = (wanted.arguments, given.arguments or "")
+            mine, other = (quoted(text, _LONGEST_ARGUMENTS) for text in texts)
+            how = "" if _is_json(texts[1]) else ", which is not JSON"
+            yield Mismatch(f"the arguments of tool call {number} are {other}{how}, expected {mine}")
+
+
+def _are_same_arguments(expected: str, actual: str) -> bool:
+    try:
+        return same_json(json_value(expected), json_value(actual))
+    except (ValueError, RecursionError):
+        return expected == actual
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json_value(text)
+    except ValueError:
+        return False
+    return True
+
+
+def json_value(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: the text is not JSON, has a key twice, or has a number that JSON does not have.
+    """
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a number of JSON")
+    return number
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, object_pairs_hook=_object)
+
+
+def same_json(expected: Any, actual: Any) -> bool:
+    """Return whether two JSON values are equal. Python's `==` also holds for `1` and `true`."""
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        return expected.keys() == actual.keys() and all(same_json(expected[name], actual[name]) for name in expected)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(same_json, expected, actual))
+    return isinstance(expected, bool) is isinstance(actual, bool) and bool(expected == actual)
 
 
 def quoted(text: str, longest: int = _LONGEST) -> str:

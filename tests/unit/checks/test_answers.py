@@ -24,6 +24,7 @@ CASES = """
         responses:
           - {text: Once upon, stopReason: MAX_TOKENS, generatedTokenCount: 2, tokens: [{text: Once}, {text: ' upon'}]}
 """
+NOTHING = "nothing was compared: the case has no `response`; the answer is complete"
 BATCH = """
     - name: batch
       request: {requests: [{text: a}, {text: b}]}
@@ -330,22 +331,95 @@ def test_a_case_for_the_list_of_models_needs_the_protocol_of_openai(judged: Judg
 
 
 @pytest.mark.parametrize(("given", "outcome"), [("x", "passed"), ("y", "failed"), (None, "failed")])
-def test_the_stop_sequence_is_read_from_the_response(judged: Judged, given: str | None, outcome: str) -> None:
+def test_the_stop_sequence_is_compared(judged: Judged, given: str | None, outcome: str) -> None:
     case = """
         - name: stop
           request: {requests: [{text: a}]}
           response: {responses: [{text: A, stopSequence: x}]}
         """
-    response = {"responses": [{"text": "A", "stopSequence": given}]}
-    record = answer("f/stop", generations=[{"text": "A"}], response=response)
+    record = answer("f/stop", generations=[{"text": "A", "stop_sequence": given}])
     assert judged.row(case, record).outcome == outcome
 
 
-@pytest.mark.parametrize("items", [{"0": 1}, [{"index": [], "stop_reason": "x"}], [5, None], "text"])
-def test_a_response_without_the_expected_structure_names_no_stop_sequence(judged: Judged, items: Any) -> None:
-    case = "- {name: stop, request: {prompt: a}, response: {choices: [{stop_reason: x}]}}"
-    record = answer("f/stop", generations=[{"text": "A"}], response={"choices": items})
-    assert judged.row(case, record, protocols=["openai"]).outcome == "failed"
+TOOLS = """
+    - name: tools
+      request: {messages: [{role: user, content: a}]}
+      response: {choices: [{message: {content: "", tool_calls: [{function: {name: f, arguments: {n: 1, k: true}}}]}}]}
+"""
+
+
+@pytest.mark.parametrize("compare", [None, [{"comparator": "similarity"}]])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"name": "f", "arguments": '{"k": true, "n": 1.0}', "id": "x"}, ""),
+        ({"name": "g", "arguments": '{"n": 1, "k": true}'}, "the name of tool call 1 is 'g', expected 'f'"),
+        ({"name": "f", "arguments": '{"n": 1, "k": 1}'}, 'the arguments of tool call 1 are \'{"n": 1, "k": 1}\', e'),
+        (
+            {"name": "f", "arguments": '{"n": 1, "k": '},
+            'the arguments of tool call 1 are \'{"n": 1, "k": \', which is n',
+        ),
+        ({"name": "f", "arguments": '{"n": 1, "n": 1, "k": true}'}, "the arguments of tool call 1 are "),
+        ({"name": "f", "arguments": "[" * 100_000}, "the arguments of tool call 1 are '[[["),
+        ({"name": "f"}, "the arguments of tool call 1 are '', which is not JSON, expected "),
+        (None, "the answer calls no tool, expected 'f'"),
+    ],
+)
+def test_calls_of_tools_are_compared_with_each_comparator(
+    judged: Judged, compare: list[dict[str, Any]] | None, call: dict[str, Any] | None, message: str
+) -> None:
+    generation = {"text": "", "stop_reason": "TOOL_CALLS", "tool_calls": [call] if call is not None else None}
+    row = judged.row(TOOLS, answer("f/tools", generations=[generation]), protocols=["openai"], compare=compare)
+    assert row.outcome == ("failed" if message else "passed")
+    assert row.message.startswith(message)
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "refusal", "role"])
+def test_the_parts_of_a_chat_message_are_compared(judged: Judged, name: str) -> None:
+    case = f"- {{name: chat, request: {{messages: [{{}}]}}, response: {{choices: [{{message: {{{name}: a}}}}]}}}}"
+    for text, outcome in (("a", "passed"), ("b", "failed"), (None, "failed")):
+        record = answer("f/chat", generations=[{"text": "x", name: text}])
+        assert judged.row(case, record, protocols=["openai"]).outcome == outcome
+
+
+@pytest.mark.parametrize(("offsets", "outcome"), [([[0, 1]], "passed"), ([[0, 2]], "failed"), (None, "failed")])
+def test_the_offsets_of_tokens_are_compared(judged: Judged, offsets: Any, outcome: str) -> None:
+    case = """
+        - name: offsets
+          request: {return_offsets: true, requests: [{text: a}]}
+          response: {responses: [{tokenCount: 1, offsets: [{start: 0, end: 1}]}]}
+        """
+    given = {"offsets": [{"start": start, "end": end} for start, end in offsets]} if offsets else {}
+    record = answer("f/offsets", generations=[], response={"responses": [{"tokenCount": 1, **given}]})
+    assert judged.row(case, record).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("request_", "asks"),
+    [
+        ("{prompt: a, logprobs: 2}", True),
+        ("{prompt: a, logprobs: 0}", False),
+        ("{messages: [{}], logprobs: true}", True),
+        ("{messages: [{}], logprobs: false}", False),
+        ("{requests: [{text: a}], params: {response: {generatedTokens: true, token_logprobs: true}}}", True),
+        ("{requests: [{text: a}], params: {response: {generatedTokens: true}}}", False),
+    ],
+)
+@pytest.mark.parametrize("logprob", [None, -0.5])
+def test_logprobs_that_were_not_sent_are_a_remark(
+    judged: Judged, request_: str, asks: bool, logprob: float | None
+) -> None:
+    case = f"- {{name: l, request: {request_}, compare: [{{comparator: prefix, text: A}}]}}"
+    record = answer("f/l", generations=[{"text": "A", "tokens": [{"text": "A", "logprob": logprob}]}])
+    row = judged.row(case, record, protocols=["fmaas", "openai"])
+    assert row.outcome == "passed"
+    assert ("asks for logprobs, but the answer has none" in row.message) is (asks and logprob is None)
+
+
+def test_a_case_that_compares_nothing_says_so(judged: Judged) -> None:
+    row = judged.row("- {name: any, request: {requests: [{text: a}]}}", answer("f/any"))
+    assert (row.outcome, row.message) == ("passed", NOTHING)
+    assert judged.judge().message == "1 passed; 1 case passed with a remark"
 
 
 def test_skipped_cases_say_why(judged: Judged) -> None:
@@ -357,7 +431,7 @@ def test_skipped_cases_say_why(judged: Judged) -> None:
     judged.write(cases, answer("f/sent"), shards=2)
     assert judged.judge().passed is True
     assert [(row.name, row.outcome, row.message) for row in judged.rows()] == [
-        ("sent", "passed", ""),
+        ("sent", "passed", NOTHING),
         ("shard", "skipped", "single_shard_only: the server has 2 shards"),
         ("chat", "skipped", "the server does not speak openai, only fmaas"),
     ]

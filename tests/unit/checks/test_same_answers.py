@@ -100,6 +100,24 @@ def test_errors_faults_and_batches_are_compared(
     assert compared(tmp_path, {**answer("x"), **reference}, {**answer("x"), **actual}).passed is passed
 
 
+@pytest.mark.parametrize("comparator", ["first_divergence", "exact", "similarity"])
+def test_calls_of_tools_are_compared_without_their_ids(tmp_path: Path, comparator: str) -> None:
+    calls = [[{"name": "f", "arguments": arguments, "id": arguments}] for arguments in ('{"n": 1}', '{"n":1}', "{}")]
+    for other, passed in ((calls[1], True), (calls[2], False), (None, False)):
+        given = answer("", tool_calls=other)
+        compare = [{"comparator": comparator}]
+        assert compared(tmp_path, answer("", tool_calls=calls[0]), given, compare=compare).passed is passed
+
+
+def test_after_the_first_divergence_calls_of_tools_may_differ(tmp_path: Path) -> None:
+    top = [{"text": "a", "logprob": -0.6}, {"text": "b", "logprob": -0.7}]
+    answers = [
+        answer("", tokens=[{"text": text, "logprob": -0.6, "top": top}], tool_calls=[{"name": text}]) for text in "ab"
+    ]
+    assert compared(tmp_path, *answers).passed is True
+    assert compared(tmp_path, *answers, compare=[{"comparator": "similarity"}]).passed is False
+
+
 def test_random_cases_and_cases_of_one_cell_are_skipped(tmp_path: Path) -> None:
     other = write(tmp_path / "other", answer("x", "f/random"))
     cell = write(tmp_path / "cell", answer("y", "f/random"), answer("y"), answer("y", "f/unknown"))

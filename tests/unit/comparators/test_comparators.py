@@ -53,6 +53,44 @@ def test_each_field_that_differs_is_named(field: str, value: object, message: st
     assert mismatch.message == message
 
 
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        (Token("a", 7, bytes=(97,), top=(Token("b", 8, bytes=(98,)),)), None),
+        (Token("a", 9, bytes=(97,), top=(Token("b", 8, bytes=(98,)),)), "token 1 has id 9, expected 7"),
+        (Token("a", 7, top=(Token("b", 8, bytes=(98,)),)), "token 1 has bytes None, expected [97]"),
+        (Token("a", 7, bytes=(97,), top=(Token("b", 8, bytes=(99,)),)), "the top token 'b' of token 1 has another id"),
+        (Token("a", 7, bytes=(97,), top=(Token("b", 9), Token("b", 8, bytes=(98,)))), None),
+    ],
+)
+def test_ids_and_bytes_of_tokens_are_exact(token: Token, message: str | None) -> None:
+    expected = Generation(tokens=(Token("a", 7, bytes=(97,), top=(Token("b", 8, bytes=(98,)),)),))
+    mismatch = compare("exact", expected, Generation(tokens=(token,)))
+    assert (mismatch is None) is (message is None)
+    assert message is None or (mismatch is not None and mismatch.message.startswith(message))
+
+
+def test_ids_that_a_server_lists_beside_the_tokens_are_compared() -> None:
+    expected, other = Generation(token_ids=(1, 2)), Generation(token_ids=(1, 3))
+    mismatch = compare("exact", expected, other)
+    assert mismatch is not None
+    assert mismatch.message == "token_ids differs at item 2: 3, expected 2"
+    assert compare("token_ids", expected, other) is not None
+    assert compare("token_ids", Generation(), expected, ids=[1, 2]) is None
+
+
+def test_an_empty_part_of_a_message_compares_nothing() -> None:
+    error = Generation(error=ServerError("X", ""))
+    assert compare("error", error, error) is None
+    assert compare("error", error, error, message="contains") is not None
+
+
+def test_an_answer_without_logprobs_says_so() -> None:
+    mismatch = compare("logprobs", tokens("a", -0.5), Generation("a"))
+    assert mismatch is not None
+    assert mismatch.message == "the answer has no tokens, and so no logprobs"
+
+
 def test_the_evidence_is_the_first_divergence_with_both_contexts() -> None:
     top = (Token(" time", 5, -0.1), Token("day", 6, -2.5))
     expected = tokens("Once upon a time in a land", t4=Token("time", 3, -0.1, 1, top))

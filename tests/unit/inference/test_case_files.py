@@ -11,7 +11,7 @@ import pytest
 from toolbox.inference import case_files
 from toolbox.inference.case_files import Case, can_stream
 from toolbox.model.errors import ConfigurationError
-from toolbox.model.generations import Generation, ServerError, Token
+from toolbox.model.generations import Generation, ServerError, Token, ToolCall
 
 EVERY_SHAPE = """
     # A comment
@@ -102,13 +102,12 @@ EVERY_SHAPE = """
       compare: [{comparator: similarity, threshold: 0.8}]
       request: {model: m, prompt: Once, max_tokens: 3, logprobs: 2, some_field_of_a_server: [1, {a: null}]}
       response:
-        id: cmpl-1
         choices:
           - index: 0
             text: ' upon a'
             finish_reason: length
             logprobs: {tokens: [' upon', ' a'], token_logprobs: [-0.5, NaN], top_logprobs: [{' upon': -0.5}, null]}
-        usage: {prompt_tokens: 1, completion_tokens: 2, total_tokens: 3}
+        usage: {prompt_tokens: 1, completion_tokens: 2}
     - name: Chat
       request: {messages: [{role: user, content: Hi}]}
       response:
@@ -195,7 +194,7 @@ def test_responses_of_openai_are_read(cases: dict[str, Case]) -> None:
     assert completion.tokens is not None
     assert completion.tokens[0] == Token(" upon", None, -0.5, None, (Token(" upon", None, -0.5),))
     assert (chat.text, chat.stop_reason, chat.stop_sequence) == ("Hello", "STOP_SEQUENCE", "!")
-    assert chat.tokens == (Token("Hello", None, -1.0, None, (Token("Hi", None, -2.0),)),)
+    assert chat.tokens == (Token("Hello", None, -1.0, None, (Token("Hi", None, -2.0),), (72,)),)
 
 
 def test_the_tokens_of_a_text_are_its_input_tokens(cases: dict[str, Case]) -> None:
@@ -349,6 +348,68 @@ def test_a_fault_of_a_case_says_what_is_wrong(case: str, message: str) -> None:
     text = fault(f"- {case}")
     assert message in text
     assert "f.yaml:1: " in text
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ("[{mesage: {content: a}}]", "choices[0].mesage` is an unknown field: did you mean message?"),
+        (
+            "[{text: a, finish_resaon: stop}]",
+            "choices[0].finish_resaon` is an unknown field: did you mean finish_reason",
+        ),
+        ("[{text: a, finish_reason: ''}]", "finish_reason` must be a reason, such as `stop` or `length`, not ''"),
+        (
+            "[{text: a, finish_reason: }]",
+            "finish_reason` must have a value that can be compared, or be removed, not None",
+        ),
+        ("[{text: a, message: {content: a}}]", "has either a `text` or a `message`"),
+        ("[{text: a, stop_reason: 7}]", "stop_reason` must be a stop string: the id of a token is not compared, not 7"),
+        ("[{text: a, index: 1}]", "the `index` of the choices must be 0 to 0, each once"),
+        ("[{text: a, logprobs: {}}]", "must have either `tokens` or `content`"),
+        ("[{text: a, logprobs: {token_logprobs: [-1]}}]", "must have either `tokens` or `content`"),
+        ("[{text: a, logprobs: {content: [], token_logprobs: [-1]}}]", "belong to `tokens`, not to `content`"),
+        (
+            "[{message: {tool_calls: [{functoin: {}}]}}]",
+            "tool_calls[0].functoin` is an unknown field: did you mean fun",
+        ),
+        (
+            "[{message: {tool_calls: [{function: {arguments: '{\"a\": '}}]}}]",
+            "arguments` is '{\"a\": ': expecting value",
+        ),
+        ("[{}]", "answer 1 of the response has no fields, so nothing would be compared"),
+        ("[{text: a}, {text: b}], usage: {prompt_tokens: 1}", "the `usage` of several choices is not compared"),
+    ],
+)
+def test_a_fault_of_a_response_of_openai_says_what_is_wrong(choices: str, message: str) -> None:
+    text = fault(f"- name: a\n  request: {{prompt: x}}\n  response: {{choices: {choices}}}")
+    assert message in text
+    assert ("f.yaml:1: the case 'a': " if message.startswith("answer") else "f.yaml:3: `cases[0].response") in text
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "{name: a, request: {requests: [{text: a}]}, response: {responses: [{text: }]}}",
+        "{name: a, request: {requests: [{text: a}]}, response: {responses: [{}]}}",
+        "{name: a, request: {prompt: a}, error: {code: }}",
+        "{name: a, request_type: model_info, request: {}, response: {}}",
+        "{name: a, request_type: models, request: {}, response: {data: []}}",
+    ],
+)
+def test_an_expectation_that_compares_nothing_is_a_fault(case: str) -> None:
+    assert any(words in fault(f"- {case}") for words in ("nothing would be compared", "must have a value"))
+
+
+def test_arguments_of_a_tool_may_be_a_mapping_or_a_json_text() -> None:
+    text = """
+        - name: a
+          request: {messages: [{role: user, content: a}]}
+          response: {choices: [{message: {tool_calls: [
+            {function: {arguments: {city: Paris}}}, {function: {arguments: '{"city": "Paris"}'}}]}}]}
+        """
+    ((first, second),) = [answer.tool_calls for (case,) in [parse(text)] for answer in case.expected or ()]
+    assert first == second == ToolCall(arguments='{"city": "Paris"}')
 
 
 def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:

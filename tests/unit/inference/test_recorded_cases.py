@@ -124,7 +124,7 @@ def test_fields_have_the_style_of_the_file_or_the_chosen_one(tmp_path: Path) -> 
         (snake, {}, "stop_reason"),
         (snake, {"keys": "camelCase"}, "stopReason"),
     ):
-        listed = answer("m", response={"data": []})
+        listed = answer("m", response={"data": [{"id": "a"}]})
         new = record(tmp_path, text, answer("greedy", whole()), listed, **options)
         assert new.faults == []
         assert name in new.entries[0]["response"]["responses"][0]
@@ -187,7 +187,7 @@ def test_of_an_answer_of_openai_what_can_be_compared_is_recorded(tmp_path: Path)
 def test_choices_in_another_order_are_recorded(tmp_path: Path) -> None:
     fields = {"finish_reason": "stop"}
     choices = [{"index": n, "text": text, "stop_reason": text, **fields} for n, text in ((1, "b"), (0, "a"))]
-    generations = [{"text": text, "stop_reason": "STOP_SEQUENCE"} for text in ("a", "b")]
+    generations = [{"text": text, "stop_reason": "STOP_SEQUENCE", "stop_sequence": text} for text in ("a", "b")]
     text = COMPLETION.replace("temperature", "n: 2, temperature")
     new = record(tmp_path, text, answer("c", response={"choices": choices}, generations=generations))
     assert new.faults == []
@@ -197,7 +197,10 @@ def test_choices_in_another_order_are_recorded(tmp_path: Path) -> None:
     ("choice", "generation"),
     [
         ({"finish_reason": "tool_calls", "message": {"content": None}}, {"text": "", "stop_reason": "TOOL_CALLS"}),
-        ({"finish_reason": "stop", "matched_stop": "x", "text": "a"}, {"text": "a", "stop_reason": "STOP_SEQUENCE"}),
+        (
+            {"finish_reason": "stop", "matched_stop": "x", "text": "a"},
+            {"text": "a", "stop_reason": "STOP_SEQUENCE", "stop_sequence": "x"},
+        ),
         ({"finish_reason": "stop", "matched_stop": 2, "text": "a"}, {"text": "a", "stop_reason": "EOS_TOKEN"}),
         ({"finish_reason": "eos_token", "text": "a"}, {"text": "a", "stop_reason": "EOS_TOKEN"}),
     ],
@@ -207,6 +210,23 @@ def test_stop_reasons_of_openai_are_those_of_the_worker(
 ) -> None:
     new = record(tmp_path, COMPLETION, answer("c", response={"choices": [choice]}, generations=[generation]))
     assert new.faults == []
+
+
+def test_the_parts_of_a_chat_message_are_recorded_without_random_ids(tmp_path: Path) -> None:
+    call = {"id": "call_x", "index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "refusal": None, "reasoning": "hm", "tool_calls": [call]}
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls", "logprobs": None}]}
+    calls = [{"name": "f", "arguments": "{}", "id": "call_x", "type": "function"}]
+    generation = {"text": "", "stop_reason": "TOOL_CALLS", "role": "assistant", "reasoning_content": "hm"}
+    record_ = answer("c", response=body, generations=[generation | {"tool_calls": calls}])
+    new = record(tmp_path, COMPLETION.replace("prompt: a", "messages: [{}]"), record_)
+    assert new.faults == []
+    assert new.entries[0]["response"]["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": "",
+        "reasoning_content": "hm",
+        "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
 
 
 def test_descriptions_of_models_are_recorded(tmp_path: Path) -> None:
