@@ -107,8 +107,8 @@ class Check(BaseModel):
                 f"{counted(report.executed, 'case')} judged ({report}), but at least {self.min_cases} must be judged"
             )
             return Judgement(False, message, cases=report)
-        more = f"; {counted(remarks, 'case')} passed with a remark" if remarks else ""
-        return Judgement(True, f"{report}{more}", cases=report)
+        remarked = f"; {counted(remarks, 'case')} passed with a remark" if remarks else ""
+        return Judgement(True, f"{report}{remarked}", cases=report)
 
 
 class _Answers:

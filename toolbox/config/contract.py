@@ -17,7 +17,7 @@ from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
-from toolbox.model.nearest import did_you_mean
+from toolbox.model.nearest import did_you_mean, unread_fields
 from toolbox.model.text import abbreviated, without_kind
 from toolbox.system import modules, places
 
@@ -84,6 +84,8 @@ def checked(document: Document, path: Path, model: type[Model], block: Any) -> M
     """
     from pydantic import ValidationError
 
+    if isinstance(block, dict) and (unread := unread_fields(model, block)):
+        raise ConfigurationFaults(_unknown_field(document, (*path, name), model, len(path)) for name in unread)
     try:
         return model.model_validate(block)
     except ValidationError as error:
@@ -114,8 +116,7 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     at = (*path, *_keys_of(block, detail["loc"]))
     where = f"{document.where(at)}: `{paths.render(at)}`"
     if detail["type"] == "extra_forbidden":
-        fields = _fields_at(model, at[len(path) : -1])
-        return f"{where} is an unknown field: {did_you_mean(str(at[-1]), fields, label='fields')}"
+        return _unknown_field(document, at, model, len(path))
     if detail["type"] == HIDDEN_INPUT:
         return f"{where}: {detail['msg']}"
     if detail["type"] == "missing":
@@ -124,6 +125,13 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     if rule.startswith("must "):
         return f"{where} {rule}, not {value}"
     return f"{where} is {value}: {rule[:1].lower()}{rule[1:]}"
+
+
+def _unknown_field(document: Document, at: Path, model: type[BaseModel], depth: int) -> str:
+    """Return the fault of a field that the model does not have. `depth` is the number of keys above the block."""
+    fields = _fields_at(model, at[depth:-1])
+    hint = did_you_mean(str(at[-1]), fields, label="fields")
+    return f"{document.where(at)}: `{paths.render(at)}` is an unknown field: {hint}"
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:

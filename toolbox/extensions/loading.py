@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from toolbox.extensions import discovery
 from toolbox.extensions.discovery import Extension
-from toolbox.extensions.protocols import BACKENDS, Extended_co, ExtendingTarget, Kind
-from toolbox.model.nearest import did_you_mean
+from toolbox.extensions.protocols import BACKENDS, RESOURCES, Extended_co, ExtendingTarget, Kind
+from toolbox.model.nearest import did_you_mean, unread_fields
 from toolbox.model.text import abbreviated, without_kind
 from toolbox.system import places
 
@@ -40,8 +40,13 @@ def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
         )
     name = str(spec.get(key))
     model = load(kind, name)
+    fields = {field: value for field, value in spec.items() if field != key}
+    # The ledger describes resources, which must be deleted in any case.
+    if kind is not RESOURCES and (unread := unread_fields(model, fields)):
+        hint = did_you_mean(unread[0], model.model_fields, label="fields")
+        raise ValueError(f"{key} `{name}`: {abbreviated(unread[0])} is an unknown field: {hint}")
     try:
-        parsed = model.model_validate({field: value for field, value in spec.items() if field != key})
+        parsed = model.model_validate(fields)
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc']))}: {without_kind(fault['msg'])}".removeprefix(": ")

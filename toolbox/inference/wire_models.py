@@ -421,7 +421,11 @@ def _lacks_top(logprobs: Sequence[Any] | None, tops: Sequence[Any] | None) -> bo
     if tops is None:
         return False
     known = [_not_a_number(each) for each in logprobs] if logprobs else [0.0] * len(tops)
-    return any(not top and each is not None and each == each for each, top in zip(known, tops, strict=False))  # noqa: PLR0124  # NaN
+    return any(not top and not _is_none(each) for each, top in zip(known, tops, strict=False))
+
+
+def _is_none(logprob: Any) -> bool:
+    return logprob is None or (isinstance(logprob, float) and math.isnan(logprob))
 
 
 def _as_json_text(arguments: Any) -> Any:

@@ -82,13 +82,12 @@ def _message(choice: Mapping[str, Any], place: str) -> dict[str, Any]:
         return {}
     place = f"{place}.{name}"
     message = mapping(choice[name], place)
-    reasoning = message.get("reasoning_content")
+    reasoning = (
+        message.get(name) for name in ("reasoning_content", "reasoning")
+    )  # `reasoning`: newer releases of vLLM
     return {
         "role": _optional_text(message.get("role"), f"{place}.role"),
-        "reasoning_content": _optional_text(
-            message.get("reasoning") if reasoning is None else reasoning,  # newer releases of vLLM
-            f"{place}.reasoning_content",
-        ),
+        "reasoning_content": next((each for each in reasoning if isinstance(each, str)), None),
         "refusal": _optional_text(message.get("refusal"), f"{place}.refusal"),
         "tool_calls": _tool_calls(message.get("tool_calls"), f"{place}.tool_calls", is_part=name == "delta"),
     }

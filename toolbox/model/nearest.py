@@ -1,10 +1,13 @@
-"""Finds the known names that are most similar to an unknown name, for error messages."""
+"""Finds unknown names, and the known names that are most similar to one, for error messages."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _MISSPELLED: Final = 0.8  # the least similarity, from 0 to 1, of a misspelled name to the correct name
 
@@ -24,6 +27,20 @@ def misspelled(name: str, known_names: Iterable[str]) -> str | None:
     if not similar or (name.startswith(similar[0]) and len(name) > len(similar[0]) + 1):
         return None
     return similar[0]
+
+
+def unread_fields(model: type[BaseModel], names: Iterable[object]) -> list[str]:
+    """Return the names that a pydantic model drops without a word, because it does not set `extra`.
+
+    A model whose fields have several aliases is not examined.
+    """
+    if model.model_config.get("extra") is not None or "root" in model.model_fields:
+        return []
+    fields = model.model_fields.values()
+    aliases = [alias for field in fields for alias in (field.alias, field.validation_alias) if alias is not None]
+    if not all(isinstance(alias, str) for alias in aliases):
+        return []
+    return [str(name) for name in names if name not in {*model.model_fields, *aliases}]
 
 
 def did_you_mean(name: str, known_names: Iterable[str], *, label: str, prefix: str = "", most: int = 12) -> str:

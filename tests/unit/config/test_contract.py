@@ -233,6 +233,12 @@ def test_a_contract_of_a_project_replaces_that_of_the_library(load: Load, contra
     assert fault == "config.yaml:1: `secrets.vault` is missing"
 
 
+def test_a_contract_that_says_nothing_about_other_fields_has_none(load: Load, contracts: list[Path]) -> None:
+    (contracts[0] / "mine.py").write_text("from pydantic import BaseModel\nclass Contract(BaseModel): size: int = 1\n")
+    _, fault = faults(load, contracts, "mine:\n  siz: 2\n")
+    assert fault == "config.yaml:2: `mine.siz` is an unknown field: did you mean size?"
+
+
 @pytest.mark.parametrize(
     ("source", "fault"),
     [

@@ -1,11 +1,13 @@
 """Extensions in the configuration: their modules are found by name, and their fields are validated."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolbox.checks import exit_status
 from toolbox.extensions import loading, protocols
+from toolbox.system import places
 
 
 def parse(spec: Any) -> Any:
@@ -57,6 +59,16 @@ def test_an_unknown_name_is_refused_with_the_most_similar_name(spec: Any, messag
 def test_all_wrong_fields_are_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse({"check": "exit_status", **fields})
+
+
+def test_an_extension_that_says_nothing_about_other_fields_has_none(tmp_path: Path) -> None:
+    check = (
+        "from pydantic import BaseModel\n\n\nclass Check(BaseModel):\n    limit: int = 1\n\n    def judge(self, _): ..."
+    )
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks/mine.py").write_text(check)
+    with places.pinned(tmp_path), pytest.raises(ValueError, match=r"'limt' is an unknown field: did you mean limit\?"):
+        parse({"check": "mine", "limt": 2})
 
 
 def test_an_error_of_the_whole_model_names_no_field() -> None:
