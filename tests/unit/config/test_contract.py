@@ -233,6 +233,29 @@ def test_a_contract_of_a_project_replaces_that_of_the_library(load: Load, contra
     assert fault == "config.yaml:1: `secrets.vault` is missing"
 
 
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("ci: {comenters: {teams: [a]}}", "unknown field `comenters`: did you mean `commenters`?"),
+        ("secrets: {evn: [TOKEN]}", "`secrets.evn` must be a valid string"),
+        ("secrets: {dir: {env_kye: A}}", "unknown field `env_kye`: did you mean `env_key`?"),
+        ("ci_presets: {to_aply: [a]}", "`ci_presets.to_aply` must be"),
+        ("ci_presets: {to_aply: a}", "unknown field `to_aply`: did you mean `to_apply`?"),
+    ],
+)
+def test_a_misspelt_field_of_a_block_that_has_fields_of_the_project_is_a_fault(
+    load: Load, block: str, message: str
+) -> None:
+    assert message in faults(load, [], f"{block}\n")[1]
+
+
+@pytest.mark.parametrize(
+    "block", ["ci: {ours: [1]}", "secrets: {token: file, other: null}", "ci_presets: {named: {a: 1}}"]
+)
+def test_fields_of_the_project_are_allowed(load: Load, block: str) -> None:
+    load(f"{block}\na: 0\n").check()
+
+
 def test_a_contract_that_says_nothing_about_other_fields_has_none(load: Load, contracts: list[Path]) -> None:
     (contracts[0] / "mine.py").write_text("from pydantic import BaseModel\nclass Contract(BaseModel): size: int = 1\n")
     _, fault = faults(load, contracts, "mine:\n  siz: 2\n")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from toolbox.config import paths
+from toolbox.config.contracts._open_block import OpenBlock
 from toolbox.model.forge_data import Commenters
 
 _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
@@ -304,10 +305,8 @@ class Export(_Model):
     )
 
 
-class Contract(BaseModel):
+class Contract(OpenBlock):
     """The block `ci`. Other fields belong to the project."""
-
-    model_config = ConfigDict(extra="allow")
 
     overridable: list[Annotated[str, AfterValidator(_is_pattern)]] = Field(
         default=[], description="patterns of the paths that `/var` of a comment may change; see docs/configuration.md"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from toolbox.config.contracts._open_block import OpenBlock
 
-class SecretsDirectory(BaseModel):
+
+class SecretsDirectory(OpenBlock):
     """The directory with one file per secret."""
-
-    model_config = ConfigDict(extra="allow")
 
     name: str | None = Field(default=None, description="a readable name of the directory")
     env_key: str | None = Field(default=None, description="the environment variable that names the directory")
@@ -22,5 +22,6 @@ class Contract(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
+    __pydantic_extra__: dict[str, str | None]
     dir: SecretsDirectory | None = None
     env: list[str] = Field(default=[], description="environment variables whose values are masked")
