@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.extensions import loading
 from toolbox.extensions.protocols import COMPARATORS
@@ -52,6 +52,13 @@ class Check(BaseModel):
     expectations: RelativeFile = "src/expectations.json"
     answers: RelativeFile = f"files/{worker_results.ANSWERS}"
     min_cases: Annotated[int, Field(ge=1)] = 1
+
+    @field_validator("compare")
+    @classmethod
+    def _compares_texts(cls, compare: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if all(spec[COMPARATORS.key] == "error" for spec in compare):
+            raise ValueError("needs another comparator than `error`, which compares no texts")
+        return compare
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Compare the answers, and write the results."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from toolbox.checks import same_answers
 from toolbox.inference import case_files, suites
@@ -107,6 +108,11 @@ def test_calls_of_tools_are_compared_without_their_ids(tmp_path: Path, comparato
         given = answer("", tool_calls=other)
         compare = [{"comparator": comparator}]
         assert compared(tmp_path, answer("", tool_calls=calls[0]), given, compare=compare).passed is passed
+
+
+def test_a_comparator_that_compares_no_texts_is_not_enough() -> None:
+    with pytest.raises(ValidationError, match="needs another comparator than `error`"):
+        same_answers.Check.model_validate({"to": {"config": "a"}, "compare": [{"comparator": "error"}]})
 
 
 def test_after_the_first_divergence_calls_of_tools_may_differ(tmp_path: Path) -> None:
