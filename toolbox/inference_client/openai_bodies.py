@@ -20,6 +20,7 @@ _MOST_ID_DIGITS: Final = 18
 _REASON_CHARACTERS: Final = 100
 _SHOWN_CHARACTERS: Final = 1000  # of an error that is not JSON
 _ERROR_STATUSES: Final = range(400, 600)
+_FIELDS_OF_REASONING: Final = ("reasoning_content", "reasoning")  # newer releases of vLLM have the second one
 FIELDS_OF_STOPS: Final = ("stop_reason", "matched_stop")  # vLLM, SGLang
 # Names of reasons, besides "stop", which needs a look at the stop string.
 _STOP_REASONS: Final[Mapping[str, str]] = {
@@ -82,9 +83,7 @@ def _message(choice: Mapping[str, Any], place: str) -> dict[str, Any]:
         return {}
     place = f"{place}.{name}"
     message = mapping(choice[name], place)
-    reasoning = (
-        message.get(name) for name in ("reasoning_content", "reasoning")
-    )  # `reasoning`: newer releases of vLLM
+    reasoning = [message.get(name) for name in _FIELDS_OF_REASONING]
     return {
         "role": _optional_text(message.get("role"), f"{place}.role"),
         "reasoning_content": next((each for each in reasoning if isinstance(each, str)), None),

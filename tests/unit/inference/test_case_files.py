@@ -392,6 +392,7 @@ def test_a_fault_of_a_response_of_openai_says_what_is_wrong(choices: str, messag
     [
         "{name: a, request: {requests: [{text: a}]}, response: {responses: [{text: }]}}",
         "{name: a, request: {requests: [{text: a}]}, response: {responses: [{}]}}",
+        "{name: a, request: {requests: [{text: a}]}, response: {responses: [{}]}, compare: [{comparator: exact}]}",
         "{name: a, request: {prompt: a}, error: {code: }}",
         "{name: a, request_type: model_info, request: {}, response: {}}",
         "{name: a, request_type: models, request: {}, response: {data: []}}",
