@@ -20,6 +20,7 @@ _MOST_ID_DIGITS: Final = 18
 _REASON_CHARACTERS: Final = 100
 _SHOWN_CHARACTERS: Final = 1000  # of an error that is not JSON
 _ERROR_STATUSES: Final = range(400, 600)
+_CONTENT: Final = frozenset({"content"})
 _FIELDS_OF_REASONING: Final = ("reasoning_content", "reasoning")  # newer releases of vLLM have the second one
 FIELDS_OF_STOPS: Final = ("stop_reason", "matched_stop")  # vLLM, SGLang
 # Names of reasons, besides "stop", which needs a look at the stop string.
@@ -71,18 +72,20 @@ def _generation(choice: Mapping[str, Any], place: str) -> Generation:
         tokens=_tokens(choice, place),
         input_tokens=_input_tokens(choice, place),
         stop_sequence=stop_sequence(choice),
-        token_ids=_numbers(choice.get("token_ids"), f"{place}.token_ids"),
+        token_ids=_numbers(choice["token_ids"], f"{place}.token_ids") if "token_ids" in choice else None,
         **_message(choice, place),
     )
 
 
 def _message(choice: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Return the parts of a chat message, or of a chunk of one, besides its content."""
-    name = next((name for name in ("message", "delta") if name in choice), None)
-    if name is None:
+    name = "message" if "message" in choice else "delta"
+    if name not in choice:
         return {}
     place = f"{place}.{name}"
     message = mapping(choice[name], place)
+    if message.keys() <= _CONTENT:  # most chunks
+        return {}
     reasoning = [message.get(name) for name in _FIELDS_OF_REASONING]
     return {
         "role": _optional_text(message.get("role"), f"{place}.role"),
@@ -144,8 +147,10 @@ def stop_reason(choice: Mapping[str, Any], place: str) -> str:
 
 def stop_sequence(choice: Mapping[str, Any]) -> str | None:
     """Return the stop string that ended a text. In its place, servers also write the id of a token."""
-    matches = (choice.get(name) for name in FIELDS_OF_STOPS)
-    return next((match for match in matches if isinstance(match, str)), None)
+    for name in FIELDS_OF_STOPS:
+        if isinstance(stop := choice.get(name), str):
+            return stop
+    return None
 
 
 def _tokens(choice: Mapping[str, Any], place: str) -> Sequence[Token] | None:
