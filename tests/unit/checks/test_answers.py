@@ -450,6 +450,18 @@ def test_of_a_random_answer_only_the_input_is_compared(judged: Judged, count: in
     assert row.message.startswith("skip_check: " if count == 3 else "input_token_count is 4, expected 3")
 
 
+def test_expected_logprobs_of_a_random_output_are_not_compared(judged: Judged) -> None:
+    case = """
+        - name: random
+          skip_check: true
+          request: {requests: [{text: a}]}
+          response: {responses: [{inputTokenCount: 3, tokens: [{text: a, logprob: -1}]}]}
+        """
+    assert (
+        judged.row(case, answer("f/random", generations=[{"text": "b", "input_token_count": 3}])).outcome == "skipped"
+    )
+
+
 def test_a_cell_whose_cases_were_all_skipped_has_tested_nothing(judged: Judged) -> None:
     judged.write("- {name: chat, request: {messages: [{role: user}]}}")
     judgement = judged.judge()

@@ -39,6 +39,8 @@ def test_expected_limits_are_compared(expected: dict[str, Any], found: list[str]
         ({"object": "x"}, ["object is 'list', expected 'x'"]),
         ({"data": [{"id": "a", "meta": {"n": 2}}]}, ["model 'a': meta.n is 1, expected 2"]),
         ({"data": [{"id": "b", "created": 7}]}, ["model 'b': created is missing, expected 7"]),
+        ({"data": [{"id": "a", "meta": {"n": True}}]}, ["model 'a': meta.n is 1, expected true"]),
+        ({"data": [{"id": "a", "meta": {"m": None}}]}, ["model 'a': meta.m is missing, expected null"]),
         ({"data": [{"id": "\x1b"}]}, ["the server does not list the model '\\x1b', but 'a', 'b'"]),
     ],
 )
