@@ -12,6 +12,7 @@ and Jenkins write:
   test case, and marks disabled test cases only by the attributes `status` and `result`.
 - Surefire writes `flakyFailure` and `flakyError` for a test case that passed when it was repeated, and `rerunFailure`
   and `rerunError` beside the `failure` of a test case that never passed.
+- A property `remark` of a test case that passed is its remark. `record_property` of pytest writes properties.
 - A suite whose set-up failed may have a `failure` or `error` of its own, or only count failures in its attributes. This
 module then adds a failed test case for the suite.
 """
@@ -45,6 +46,7 @@ _LONGEST_MESSAGE: Final = 300
 _HEAD, _TAIL = 1000, 3000  # characters of the text of a failure: its beginning and its end
 _MOST_SECONDS: Final = 1e9
 _SUITE_ITSELF: Final = "(the suite itself)"
+_REMARK: Final = "remark"
 _OUTCOMES: Final[Mapping[str, CaseOutcome]] = {
     "failure": CaseOutcome.FAILED,
     "error": CaseOutcome.ERROR,
@@ -134,6 +136,9 @@ def write(file: Path, cases: Iterable[CaseResult]) -> None:
         element = SubElement(suite, "testcase", {"classname": _xml(case.suite), "name": _xml(case.name), **seconds})
         if (tag := _TAGS.get(case.outcome)) is not None:
             SubElement(element, tag, {"message": _xml(case.message)}).text = _xml(case.text)
+        elif case.message:
+            remark = {"name": _REMARK, "value": _xml(case.message)}
+            SubElement(SubElement(element, "properties"), "property", remark)
     filesystem.write_bytes(file, tostring(suite, "utf-8", xml_declaration=True))
 
 
@@ -204,12 +209,13 @@ class _Case:
     outcomes: set[CaseOutcome] = field(default_factory=set)
     messages: dict[CaseOutcome, str] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
+    remark: str = ""
 
     def result(self) -> CaseResult:
         """Return the test case after its end."""
         outcome = next((each for each in _WORST if each in self.outcomes), CaseOutcome.PASSED)
         if outcome is CaseOutcome.PASSED:
-            return CaseResult(self.suite, self.name, outcome, self.seconds)
+            return CaseResult(self.suite, self.name, outcome, self.seconds, _line(self.remark, _LONGEST_MESSAGE))
         text = "\n".join(filter(None, self.texts))
         message = self.messages.get(outcome, "") or next(iter(text.strip().splitlines()), "")
         return CaseResult(self.suite, self.name, outcome, self.seconds, _line(message, _LONGEST_MESSAGE), text)
@@ -245,6 +251,8 @@ class _Target:
             self._case = self._entered(attributes)
         elif name in _OUTCOMES:
             self._enter_outcome(name, attributes)
+        elif name == "property" and self._case is not None and attributes.get("name") == _REMARK:
+            self._case.remark = attributes.get("value", "")
         self._path.append(name)
 
     def data(self, text: str) -> None:
