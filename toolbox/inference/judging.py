@@ -55,9 +55,17 @@ def judge(
     if mismatches:
         message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
         return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
+    remarks = list(_remarks(answer))
     if expectation.is_random:
-        return replace(result, outcome=CaseOutcome.SKIPPED, message=_SKIP_CHECK)
-    return result
+        return replace(result, outcome=CaseOutcome.SKIPPED, message="; ".join([_SKIP_CHECK, *remarks]))
+    return replace(result, message="; ".join(remarks))
+
+
+def _remarks(answer: AnswerRecord) -> Iterator[str]:
+    """Yield what to know about an answer that is right."""
+    if answer.refusals:
+        requests = counted(answer.refusals, "request")
+        yield f"the server refused {requests} for now (429 or 503 with Retry-After), and then answered"
 
 
 def agree(
@@ -130,7 +138,8 @@ def _mismatches(
         actual = answer.error if answer.error is not None else next(iter(answer.generations), GenerationRecord())
         yield from _compared(expected[:1], [actual.generation()], comparators)
     elif answer.error is not None:
-        yield Mismatch(f"the server answers with an error: {answer.error.generation().error}")
+        refused = f" (refused {answer.refusals} times before)" if answer.refusals else ""
+        yield Mismatch(f"the server answers with an error: {answer.error.generation().error}{refused}")
     elif expectation.protocol in DESCRIPTIONS:
         expected_fields = expectation.description or {}
         yield from model_descriptions.mismatches(expectation.protocol, expected_fields, answer.response)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx
@@ -14,12 +18,14 @@ import httpx
 from . import openai_bodies
 from .answer_format import Answer, Case, FaultError, InvalidRequestError, Limits, SettingsError, merged
 from .event_stream import EventStreamError, EventStreamParser
-from .http_transport import LoadTransport
+from .http_transport import IS_RESENT, LoadTransport
 from .json_values import decoded, excerpt, mapping, sequence, text
 from .server_addresses import tls_context
 
 _PATHS: Final = {"models": "/v1/models", "completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _END_OF_STREAM: Final = "[DONE]"
+_REFUSALS: Final = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _IDLE_SECONDS: Final = 1.0  # shorter than the limits of servers: uvicorn has 5 s, gunicorn 2 s
 
 
@@ -86,6 +92,7 @@ class OpenAiClient:
             return
         content = await self._request_content(case, answer)
         async with self._response("POST", _PATHS[case.protocol], content) as response:
+            answer.is_resent = IS_RESENT in response.extensions
             if answer.stream and response.status_code < httpx.codes.BAD_REQUEST:
                 await self._take_stream(response, answer)
             else:
@@ -146,7 +153,8 @@ class OpenAiClient:
     async def _take_whole(self, response: httpx.Response, case: Case, answer: Answer) -> None:
         content = await self._content(response)
         if response.status_code >= httpx.codes.BAD_REQUEST:
-            answer.error = openai_bodies.error_of_content(content, response.status_code)
+            error = openai_bodies.error_of_content(content, response.status_code)
+            answer.error = replace(error, retry_after=_retry_after(response))
             return
         body = mapping(decoded(content), "the body")
         if body.get("error") is not None:
@@ -185,6 +193,22 @@ class OpenAiClient:
                     yield event.data
             except EventStreamError as error:
                 raise FaultError(str(error)) from error
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return the seconds after which a refused request may be sent again; None if the server does not say so.
+
+    `Retry-After` is a number of seconds or a date (RFC 9110, section 10.2.3).
+    """
+    value = response.headers.get("retry-after", "").strip()
+    if response.status_code not in _REFUSALS or not value:
+        return None
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
 
 
 def _reason(error: BaseException) -> str:

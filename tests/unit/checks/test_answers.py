@@ -115,6 +115,21 @@ def test_right_answers_pass_and_become_rows(judged: Judged) -> None:
     ]
 
 
+def test_a_request_that_was_refused_before_passes_with_a_remark(judged: Judged) -> None:
+    row = judged.row(CASES, answer(refusals=2))
+    remark = "the server refused 2 requests for now (429 or 503 with Retry-After), and then answered"
+    assert (row.outcome, row.message) == (CaseOutcome.PASSED, remark)
+    judgement = judged.judge()
+    assert (judgement.passed, judgement.message) == (True, f"1 passed\nf.greedy: {remark}")
+
+
+def test_a_request_that_is_refused_again_and_again_fails(judged: Judged) -> None:
+    error = {"code": "HTTP 503", "message": "busy", "status": 503}
+    row = judged.row(CASES, answer(refusals=2, error=error, generations=[]))
+    assert row.outcome is CaseOutcome.FAILED
+    assert row.message.endswith("busy (refused 2 times before)")
+
+
 def test_a_wrong_token_is_shown_with_its_context(judged: Judged) -> None:
     wrong = {**WHOLE, "text": "Once there", "tokens": [{"text": "Once"}, {"text": " there", "logprob": -0.5}]}
     row = judged.row(CASES, answer(generations=[wrong]))

@@ -385,3 +385,28 @@ def test_a_server_is_ready_at_status_200(status: int, is_ready: bool) -> None:
             with pytest.raises(FaultError, match=f"HTTP status {status}"):
                 asyncio.run(check(server.url))
     assert json.dumps([request.path for request in server.requests]) == '["/health"]'
+
+
+@pytest.mark.parametrize("request_body", [WHOLE, STREAM])
+@pytest.mark.parametrize(
+    ("status", "header", "seconds"),
+    [
+        (429, "Retry-After: 2\r\n", 2.0),
+        (503, "retry-after:  1.5 \r\n", 1.5),
+        (503, "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n", 0.0),
+        (503, "Retry-After: Thu, 01 Jan 99999 00:00:00 GMT\r\n", None),
+        (503, "Retry-After: -1\r\n", None),
+        (503, "Retry-After: \r\n", None),
+        (503, f"Retry-After: {'9' * 400}\r\n", None),
+        (503, "Retry-After: soon\r\n", None),
+        (429, "", None),
+        (500, "Retry-After: 2\r\n", None),
+        (400, "Retry-After: 2\r\n", None),
+    ],
+)
+def test_a_refusal_says_when_the_request_may_be_sent_again(
+    status: int, header: str, seconds: float | None, request_body: dict[str, Any]
+) -> None:
+    answer = ask(answering(response({"error": "busy"}, status=status, headers=header)), request_body)
+    assert answer.error
+    assert (answer.error.status, answer.error.retry_after) == (status, seconds)
