@@ -6,6 +6,7 @@ passes. A stream must also keep the rules of `_stream_faults`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,13 +20,15 @@ from toolbox.inference.answer_records import AnswerRecord, ChunkRecord, Generati
 from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.suites import Expectation
 from toolbox.inference.wire_models import TokenizedBatch
+from toolbox.inference_client.answer_format import OPENAI_KINDS
 from toolbox.model.cases import CaseOutcome, CaseResult
-from toolbox.model.generations import Generation, Mismatch, quoted
+from toolbox.model.generations import Generation, Mismatch, ServerError, quoted
 from toolbox.model.text import counted, truncate
 
 _LONGEST_MESSAGE: Final = 300
 _LONGEST_FAULT: Final = 4000
 _ARRIVED: Final = 200  # characters of a stream that did not end
+_CODE_OF_STATUS: Final = re.compile(r"HTTP [0-9]{3}")
 _NOT_FINISHED: Final = "NOT_FINISHED"
 _UNFINISHED: Final = (None, _NOT_FINISHED, "CANCELLED", "ERROR")
 _SKIP_CHECK: Final = "skip_check: the output is not compared; the answer is complete"
@@ -136,7 +139,10 @@ def _mismatches(
     expected = expectation.generations()
     if expected and expected[0].error is not None:
         actual = answer.error if answer.error is not None else next(iter(answer.generations), GenerationRecord())
-        yield from _compared(expected[:1], [actual.generation()], comparators)
+        given = actual.generation()
+        is_in_stream = answer.stream and expectation.protocol in OPENAI_KINDS
+        wanted_error = _of_error_in_stream(expected[0], given) if is_in_stream else expected[0]
+        yield from _compared([wanted_error], [given], comparators)
     elif answer.error is not None:
         refused = f" (refused {answer.refusals} times before)" if answer.refusals else ""
         yield Mismatch(f"the server answers with an error: {answer.error.generation().error}{refused}")
@@ -190,6 +196,20 @@ def _generations(expectation: Expectation, answer: AnswerRecord) -> list[Generat
         return [each.generation() for each in TokenizedBatch.model_validate(answer.response).responses]
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"]) from None
+
+
+def _of_error_in_stream(expected: Generation, actual: Generation) -> Generation:
+    """Return what is expected of an error inside a stream, which has the HTTP status 200.
+
+    The status is compared only if the error names one, like a code that is derived from the status. If nothing else is
+    expected, the status is compared nevertheless, so that not every error passes.
+    """
+    wanted, given = expected.error, actual.error
+    if wanted is None or given is None or given.status is not None:
+        return expected
+    code = None if _CODE_OF_STATUS.fullmatch(wanted.code or "") else wanted.code
+    error = ServerError(code, wanted.message)
+    return expected if error == ServerError() else replace(expected, error=error)
 
 
 def _of_input(expected: Generation) -> Generation:

@@ -510,3 +510,35 @@ def test_errors_fail_the_check_although_only_failures_are_named(judged: Judged) 
     judged.write(CASES, answer(fault="the connection was lost"))
     with pytest.raises(ValueError, match="`error`"):
         judged.judge(fail_on=["failed"])
+
+
+HTTP_ERROR = """
+    - name: long
+      request: {{prompt: a}}
+      error: {{{error}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "in_stream", "outcome"),
+    [
+        ("status: 400, message: too long", {"code": "ERROR", "message": "too long"}, "passed"),
+        ("code: HTTP 400, status: 400, message: too long", {"code": "ERROR", "message": "too long"}, "passed"),
+        ("code: bad, status: 400", {"code": "bad", "message": "x"}, "passed"),
+        ("code: bad, status: 400", {"code": "bad", "message": "x", "status": 400}, "passed"),
+        ("status: 400, message: too long", {"code": "ERROR", "message": "other"}, "failed"),
+        ("status: 400, message: too long", {"code": "HTTP 500", "message": "too long", "status": 500}, "failed"),
+        ("code: bad, status: 400", {"code": "ERROR", "message": "x"}, "failed"),
+        ("status: 400", {"code": "ERROR", "message": "x"}, "failed"),  # else any error would pass
+        ("code: HTTP 400", {"code": "ERROR", "message": "x"}, "failed"),
+    ],
+)
+def test_an_expected_error_may_come_inside_a_stream(
+    judged: Judged, expected: str, in_stream: dict[str, Any], outcome: str
+) -> None:
+    cases = HTTP_ERROR.format(error=expected)
+    record = answer("f/long", error=in_stream, generations=[], stream=True)
+    whole = answer("f/long", error={"code": "HTTP 400", "message": "too long", "status": 400}, generations=[])
+    judged.write(cases, whole, record, streams=True, protocols=("openai",))
+    judged.judge()
+    assert judged.rows()[1].outcome == outcome
