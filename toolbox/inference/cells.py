@@ -33,6 +33,7 @@ CLIENT: Final = Path(__file__).parents[1] / "inference_client"
 CASES: Final = "cases"
 LOAD: Final = "load"
 _AXES: Final = ("model", "config", "test")
+_WITHOUT_PODS: Final = ("local", "ssh", "tpu_vm", "jupyterhub")  # backends that ignore the field `pod` of a workload
 _TIMEOUTS: Final[Mapping[str, float | None]] = {"run": 3600, "silence": None}  # the defaults of `matrix.timeouts`
 
 
@@ -121,7 +122,8 @@ class _Test:
             return {}
         framework = frameworks[config.deployment_framework]
         try:
-            pod = specifications.pod(framework, config, self._block.image_tag)
+            has_pods = _has_pods(self._configuration)
+            pod = specifications.pod(framework, config, self._block.image_tag, is_needed=has_pods)
         except ValueError as error:
             self._add_fault(at, str(error))
             return {}
@@ -188,6 +190,24 @@ def _of_loads(configuration: Configuration, loads: Mapping[str, Load]) -> dict[s
         "matrix.metrics": {**metrics, **(matrix.get("metrics") or {})},
         "matrix.checks": [*(matrix.get("checks") or []), *checks],
     }
+
+
+def _has_pods(configuration: Configuration) -> bool:
+    """Tell whether a cell may run in a pod: on a target whose backend is not one of those without pods."""
+    targets = configuration.get("targets", default=None) or {}
+    entries = configuration.get("matrix.settings", default=None) or []
+    axis = configuration.get("matrix.axes.target", default=None)
+    chosen = [
+        configuration.get("matrix.target", default=None) or "local",
+        *(entry.get("target") for entry in entries if isinstance(entry, Mapping)),
+        list(axis.values()) if isinstance(axis, Mapping) else axis,
+    ]
+    names = {str(name) for value in chosen for name in _listed(value)}
+    return any(
+        target.get("backend", "local") not in _WITHOUT_PODS
+        for name, target in targets.items()
+        if names & {str(name), *map(str, target.get("labels") or ())}
+    )
 
 
 def _time_faults(configuration: Configuration, load: Load, model: str, config: Config) -> Iterator[str]:
