@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 from toolbox.config import contract
 from toolbox.config.configuration import Configuration, Request
 from toolbox.inference import cells
-from toolbox.inference.specifications import Config, Framework
+from toolbox.inference.specifications import Config, Framework, Frameworks
 from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError
 
@@ -290,3 +291,13 @@ def test_a_framework_whose_parameter_the_config_lacks_is_refused(configuration: 
     (found,) = faults(Configuration.load(Request(file, contracts=[Path("projects/inference/contracts").absolute()])))
     assert found.startswith("p.yaml:18: `tests[0].configs[0]")
     assert found.endswith("`: `tiny` needs the parameter `dtype_str`, which the config does not give")
+
+
+def test_the_page_says_of_each_framework_how_it_was_tested() -> None:
+    page = Path("docs/inference.md").read_text()
+    example = yaml.safe_load(page.partition("```yaml\nframeworks:")[2].partition("```")[0])
+    shipped = yaml.safe_load(Path("config/inference.yaml").read_text())["frameworks"]
+    table = page.partition("| framework | tested |\n")[2].partition("\n\n")[0]
+    named = {name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == {*example, *shipped}
+    assert Frameworks.model_validate(example)
