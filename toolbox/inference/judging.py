@@ -144,7 +144,7 @@ def _mismatches(
         wanted_error = _of_error_in_stream(expected[0], given) if is_in_stream else expected[0]
         yield from _compared([wanted_error], [given], comparators)
     elif answer.error is not None:
-        refused = f" (refused {answer.refusals} times before)" if answer.refusals else ""
+        refused = f" (sent again {counted(answer.refusals, 'time')})" if answer.refusals else ""
         yield Mismatch(f"the server answers with an error: {answer.error.generation().error}{refused}")
     elif expectation.protocol in DESCRIPTIONS:
         expected_fields = expectation.description or {}

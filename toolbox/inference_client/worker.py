@@ -214,7 +214,7 @@ class Worker:
             self._faults += 1
             self._invalid += answer.fault.startswith(INVALID)
         kind = " as a stream" if answer.stream else ""
-        refused = f", refused {answer.refusals} times before" if answer.refusals else ""
+        refused = f", refused before: {answer.refusals}" if answer.refusals else ""
         self._say(f"case {answer.case}{kind}: {result} ({answer.seconds:.2f} s){refused}")
 
     async def _stop(self) -> None:

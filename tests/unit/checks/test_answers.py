@@ -127,7 +127,7 @@ def test_a_request_that_is_refused_again_and_again_fails(judged: Judged) -> None
     error = {"code": "HTTP 503", "message": "busy", "status": 503}
     row = judged.row(CASES, answer(refusals=2, error=error, generations=[]))
     assert row.outcome is CaseOutcome.FAILED
-    assert row.message.endswith("busy (refused 2 times before)")
+    assert row.message.endswith("busy (sent again 2 times)")
 
 
 def test_a_wrong_token_is_shown_with_its_context(judged: Judged) -> None:
