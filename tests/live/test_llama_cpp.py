@@ -133,6 +133,7 @@ def test_recorded_cases_and_a_load_pass(workspace: Workspace, model: Path, path:
             "frameworks.llama_cpp": documented_frameworks()["llama_cpp"],  # its image has no tag
             "tests": [test],
             "host.capture_state.enabled": False,
+            "matrix.workload.env": {"LLAMA_ARG_THREADS": "1"},
             "matrix.checks[2].max_client_delay": 60,  # a busy machine must not fail the test
         },
     )
