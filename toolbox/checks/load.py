@@ -82,9 +82,9 @@ class Check(BaseModel):
         )
         delay = max(step.lateness for step in results.steps)
         counts = f"{counted(len(results.steps), 'step')}, {counted(requests, 'request')}, {counted(errors, 'error')}"
-        remarks = [f"; {step.name}: {remark}" for step in results.steps for remark in step.remarks]
-        more = "".join(first_of(remarks, _MOST_FAULTS))
-        return Judgement(True, f"{counts}; the worker sent requests at most {_milliseconds(delay)} late{more}")
+        delayed = f"the worker sent requests at most {_milliseconds(delay)} late"
+        remarks = [f"{step.name}: {remark}" for step in results.steps for remark in step.remarks]
+        return Judgement(True, "; ".join([counts, delayed, *first_of(remarks, _MOST_FAULTS)]))
 
     def _steps(self, evidence: Evidence) -> list[str]:
         """Return the names of the steps that the worker was to run. Raise ValueError if the settings have none."""
