@@ -104,14 +104,17 @@ class Document:
         marks.lines[key] = location or Location(layer, 0)
 
     def add(self, path: Path, value: object, *, layer: str, location: Location | None) -> None:
-        """Add an entry to an existing mapping. The replaced value of the change is null.
+        """Add an entry to an existing mapping, or replace it. The replaced value of a new entry is null.
 
         Raises:
             PathError: there is no mapping that could contain the entry.
         """
         container = self.find(path[:-1])
-        if isinstance(container, dict):
-            container.setdefault(path[-1], None)
+        try:
+            self.find(path)
+        except paths.PathError:
+            if isinstance(container, dict):
+                container[path[-1]] = None
         self.set(path, value, layer=layer, location=location)
 
     def overlaid(self, values: Mapping[Path, object], extra: Mapping[str, object]) -> Document:
