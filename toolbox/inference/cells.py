@@ -194,20 +194,28 @@ def _of_loads(configuration: Configuration, loads: Mapping[str, Load]) -> dict[s
 
 def _has_pods(configuration: Configuration) -> bool:
     """Tell whether a cell may run in a pod: on a target whose backend is not one of those without pods."""
-    targets = configuration.get("targets", default=None) or {}
-    entries = configuration.get("matrix.settings", default=None) or []
-    axis = configuration.get("matrix.axes.target", default=None)
-    chosen = [
-        configuration.get("matrix.target", default=None) or "local",
-        *(entry.get("target") for entry in entries if isinstance(entry, Mapping)),
-        list(axis.values()) if isinstance(axis, Mapping) else axis,
-    ]
-    names = {str(name) for value in chosen for name in _listed(value)}
+    targets = configuration.get("targets", default=None)
+    names = _chosen_targets(configuration)
+    if any(name.startswith("@") for name in names):  # refers to the cell, so the target is not known yet
+        return True
     return any(
         target.get("backend", "local") not in _WITHOUT_PODS
-        for name, target in targets.items()
-        if names & {str(name), *map(str, target.get("labels") or ())}
+        for name, target in (targets.items() if isinstance(targets, Mapping) else ())
+        if isinstance(target, Mapping) and names & {str(name), *map(str, _listed(target.get("labels")))}
     )
+
+
+def _chosen_targets(configuration: Configuration) -> set[str]:
+    """Return the names and labels of the targets that the matrix, its settings and its axis `target` name."""
+    axis = configuration.get("matrix.axes.target", default=None)
+    settings = configuration.get("matrix.settings", default=None)
+    entries = [entry for entry in settings if isinstance(entry, Mapping)] if isinstance(settings, list) else []
+    chosen = [
+        configuration.get("matrix.target", default=None) or "local",
+        *(entry.get("target") for entry in entries),
+        list(axis.values()) if isinstance(axis, Mapping) else axis,
+    ]
+    return {str(name) for value in chosen for name in _listed(value) if name is not None}
 
 
 def _time_faults(configuration: Configuration, load: Load, model: str, config: Config) -> Iterator[str]:

@@ -36,6 +36,7 @@ TARGETS = """
 targets:
   grid: {backend: kubernetes, labels: [pods]}
   box: {backend: ssh}
+  other: {backend: kubernetes}
 """
 
 
@@ -191,6 +192,7 @@ def test_two_configs_of_a_name_are_refused(configuration: Any) -> None:
     [
         {"matrix.target": "grid"},
         {"matrix.target": ["local", "pods"]},
+        {"matrix.target": "@cell.config.machine"},
         {"matrix.settings": [{"when": {"model": "org/m"}, "target": "grid"}]},
         {"matrix.axes.target": ["own", "local"], "targets": {"own": {"backend": "of_a_workspace"}}},
     ],
@@ -202,6 +204,13 @@ def test_an_image_that_needs_a_tag_is_refused_without_one(
     (found,) = faults(configuration("{deployment_framework: tiny}", tag=None))
     assert "the image tiny:{image_tag} needs a tag: `inference run --image_tag=TAG`" in found
     assert cells.derive(configuration("{deployment_framework: large}", tag=None))
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [None, 7], {"local": None}, {"local": {"labels": 7}}])
+@pytest.mark.parametrize("path", ["targets", "matrix.settings", "matrix.target", "matrix.axes.target"])
+def test_a_wrong_block_is_left_to_its_contract(configuration: Any, tmp_path: Path, path: str, value: object) -> None:
+    (tmp_path / "config/p.local.yaml").write_text(yaml.safe_dump({path: value}))
+    assert cells.derive(configuration("{deployment_framework: tiny}", tag=None))
 
 
 @pytest.mark.parametrize("target", [None, "local", "box", ["box", "local"]])
@@ -233,6 +242,13 @@ def test_the_local_file_creates_no_other_fields(configuration: Any, tmp_path: Pa
     (tmp_path / "config/p.local.yaml").write_text(yaml.safe_dump({path: {"url": "x"}}))
     with pytest.raises(ConfigurationError, match=r"p\.local\.yaml:1: .*mine"):
         configuration("{deployment_framework: tiny}")
+
+
+def test_an_entry_whose_name_yaml_reads_as_a_number_is_replaced(configuration: Any, tmp_path: Path) -> None:
+    (tmp_path / "config/p.local.yaml").write_text(
+        "frameworks: {1: {url: 'http://a', protocols: [openai]}}\nframeworks.1: x\n"
+    )
+    assert configuration("{deployment_framework: tiny}").written("frameworks") == {1: "x"}
 
 
 def test_other_layers_create_no_entries(configuration: Any) -> None:
