@@ -88,10 +88,10 @@ class Check(BaseModel):
         report = replace(
             junit_files.report(directory, RESULTS, self.fail_on, is_partial=is_partial), is_partial=is_partial
         )
-        remarks = [case for case in results if case.outcome is CaseOutcome.PASSED and case.message]
+        remarks = sum(bool(result.message) for result in results if result.outcome is CaseOutcome.PASSED)
         return self._judgement(report, answers.faults, remarks)
 
-    def _judgement(self, report: CaseReport, faults: list[AnswersFault], remarks: list[CaseResult]) -> Judgement:
+    def _judgement(self, report: CaseReport, faults: list[AnswersFault], remarks: int) -> Judgement:
         if report.failed:
             named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MOST_NAMED]]
             more = report.failed - len(named)
@@ -107,8 +107,8 @@ class Check(BaseModel):
                 f"{counted(report.executed, 'case')} judged ({report}), but at least {self.min_cases} must be judged"
             )
             return Judgement(False, message, cases=report)
-        named = first_of([truncate(f"{case.title}: {case.message}") for case in remarks], _MOST_NAMED)
-        return Judgement(True, "\n".join([str(report), *named]), cases=report)
+        remarked = f"; {counted(remarks, 'case')} passed with a remark" if remarks else ""
+        return Judgement(True, f"{report}{remarked}", cases=report)
 
 
 class _Answers:

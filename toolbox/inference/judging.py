@@ -198,6 +198,11 @@ def _generations(expectation: Expectation, answer: AnswerRecord) -> list[Generat
         raise ValueError(error.errors()[0]["msg"]) from None
 
 
+def _of_input(expected: Generation) -> Generation:
+    """Return what is expected of a random answer: its input."""
+    return Generation(input_token_count=expected.input_token_count, input_tokens=expected.input_tokens)
+
+
 def _of_error_in_stream(expected: Generation, actual: Generation) -> Generation:
     """Return what is expected of an error inside a stream, which has the HTTP status 200.
 
@@ -210,11 +215,6 @@ def _of_error_in_stream(expected: Generation, actual: Generation) -> Generation:
     code = None if _CODE_OF_STATUS.fullmatch(wanted.code or "") else wanted.code
     error = ServerError(code, wanted.message)
     return expected if error == ServerError() else replace(expected, error=error)
-
-
-def _of_input(expected: Generation) -> Generation:
-    """Return what is expected of a random answer: its input."""
-    return Generation(input_token_count=expected.input_token_count, input_tokens=expected.input_tokens)
 
 
 def _unfinished(expected: Sequence[Generation], actual: Sequence[Generation]) -> Iterator[Mismatch]:

@@ -35,7 +35,7 @@ class CaseResult:
         name: the name in the suite. If several test cases of a cell have the same suite and name, a number such as
             ` #2` distinguishes them.
         seconds: the duration; None if unknown.
-        message: one line that says why the test case did not pass. If it passed, a remark, or empty.
+        message: one line that says why the test case did not pass; a remark, or empty, if it passed.
         text: the full text of the failure, with a limited length.
     """
 

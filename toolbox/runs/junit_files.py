@@ -12,7 +12,8 @@ and Jenkins write:
   test case, and marks disabled test cases only by the attributes `status` and `result`.
 - Surefire writes `flakyFailure` and `flakyError` for a test case that passed when it was repeated, and `rerunFailure`
   and `rerunError` beside the `failure` of a test case that never passed.
-- A property `remark` of a test case that passed is its remark. `record_property` of pytest writes properties.
+- A property `remark` of a test case that passed is shown beside the test case. Pytest writes properties of test cases
+  with `record_property`.
 - A suite whose set-up failed may have a `failure` or `error` of its own, or only count failures in its attributes. This
 module then adds a failed test case for the suite.
 """
@@ -45,8 +46,8 @@ _LONGEST_NAME: Final = 300  # characters
 _LONGEST_MESSAGE: Final = 300
 _HEAD, _TAIL = 1000, 3000  # characters of the text of a failure: its beginning and its end
 _MOST_SECONDS: Final = 1e9
+_REMARK: Final = "remark"  # the property of a test case that passed, with what a person must know about it
 _SUITE_ITSELF: Final = "(the suite itself)"
-_REMARK: Final = "remark"
 _OUTCOMES: Final[Mapping[str, CaseOutcome]] = {
     "failure": CaseOutcome.FAILED,
     "error": CaseOutcome.ERROR,
