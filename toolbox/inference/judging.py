@@ -58,14 +58,13 @@ def judge(
     if mismatches:
         message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
         return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
-    remarks = list(_remarks(answer))
     if expectation.is_random:
-        return replace(result, outcome=CaseOutcome.SKIPPED, message="; ".join([_SKIP_CHECK, *remarks]))
-    return replace(result, message="; ".join(remarks))
+        return replace(result, outcome=CaseOutcome.SKIPPED, message="; ".join([_SKIP_CHECK, *_refusals(answer)]))
+    return replace(result, message="; ".join(_refusals(answer)))
 
 
-def _remarks(answer: AnswerRecord) -> Iterator[str]:
-    """Yield what to know about an answer that is right."""
+def _refusals(answer: AnswerRecord) -> Iterator[str]:
+    """Yield the remark that the server refused the request before it answered."""
     if answer.refusals:
         requests = counted(answer.refusals, "request")
         yield f"the server refused {requests} for now (429 or 503 with Retry-After), and then answered"
