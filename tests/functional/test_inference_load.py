@@ -112,7 +112,7 @@ def test_cases_and_load_are_cells_and_each_figure_is_a_metric(served: Workspace)
     measured = metrics(served)
     assert measured[METRIC] == 0.1
     assert measured["tokens_per_second_at_concurrency_2"] == 80
-    assert len(measured) == 24
+    assert len(measured) == 26
 
 
 def test_only_loads_can_be_selected(served: Workspace) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,54 @@ def test_connections_are_kept(tmp_path: Path) -> None:
     assert results(end).steps[0].errors == 0
     assert results(end).steps[0].requests > 5
     assert server.connections <= 5  # with those that asked whether the server is ready
+
+
+STREAM = http_server.response(
+    http_server.event(http_server.choice("b", "length")) + http_server.event("[DONE]"), kind="text/event-stream"
+)
+BUSY = http_server.response({"error": "busy"}, status=503, headers="Retry-After: 0\r\n")
+
+
+def alternating(*answers: bytes) -> http_server.Script:
+    """Return a script that gives the answers in turn. In place of an empty answer, the connection ends."""
+    turns = itertools.cycle(answers)
+
+    def script(_: http_server.HttpRequest) -> Iterator[bytes]:
+        if not (answer := next(turns)):
+            raise http_server.EndConnectionError
+        yield answer
+
+    return script
+
+
+def test_a_healthy_server_that_closes_its_connections_silently_has_no_errors(tmp_path: Path) -> None:
+    with http_server.serving(alternating(STREAM, b""), keeps_connections=True) as server:
+        end = run_against(tmp_path, server.url, load=load({"concurrency": 1}))
+    (step,) = results(end).steps
+    assert (step.errors, step.refused) == (0, 0), end.output
+    assert step.resent >= step.requests - 1 > 1
+
+
+def test_a_server_that_is_busy_for_a_moment_refuses_requests(tmp_path: Path) -> None:
+    with http_server.serving(alternating(STREAM, BUSY), keeps_connections=True) as server:
+        end = run_against(tmp_path, server.url, load=load({"rate": 40, "arrivals": "constant"}))
+    (step,) = results(end).steps
+    assert (step.requests, step.errors, step.refused, step.error_messages) == (20, 0, 10, []), end.output
+    assert f"{step.requests} requests, 0 errors, 10 refused" in end.output
+    assert {row["error"] for row in samples(end)} == {"", "HTTP 503: busy"}
+
+
+def test_a_refused_case_is_sent_again(tmp_path: Path) -> None:
+    whole = http_server.response(http_server.choice("b", "length"))
+    case = {"name": "a", "protocol": "completions", "request": {"prompt": "a", "model": "m"}, "retries": 1}
+    with http_server.serving(alternating(BUSY, whole)) as server:
+        (tmp_path / "cases.json").write_text(json.dumps({"cases": [case]}))
+        (tmp_path / "settings.json").write_text(json.dumps({"server": {"url": server.url}}))
+        worker = ended(tmp_path)
+    assert worker.returncode == 0, worker.stdout
+    assert ", refused before: 1" in worker.stdout
+    (answer,) = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert (answer["error"], answer["refusals"], answer["generations"][0]["text"]) == (None, 1, "b")
 
 
 def test_the_key_is_in_no_file_and_no_output_of_a_load(tmp_path: Path) -> None:

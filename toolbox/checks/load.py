@@ -51,6 +51,8 @@ class Check(BaseModel):
         file: the results of the steps.
         settings: the settings of the worker, which name the steps.
         max_error_share: the largest share of the requests of a step that may fail.
+        max_refused_share: the largest share of the requests of a step that the server may refuse for now, with the
+            status 429 or 503 and `Retry-After`.
         max_client_delay: the longest time in seconds by which the worker may send requests later than planned, as the
             95th percentile of a step (the mean if a step has too few requests).
     """
@@ -60,6 +62,7 @@ class Check(BaseModel):
     file: RelativeFile = load_results.FILE
     settings: RelativeFile = "src/settings.json"
     max_error_share: float = Field(default=0, ge=0, le=1, allow_inf_nan=False)
+    max_refused_share: float = Field(default=0, ge=0, le=1, allow_inf_nan=False)
     max_client_delay: float = Field(default=load_results.LONGEST_CLIENT_DELAY, gt=0, allow_inf_nan=False)
 
     def judge(self, evidence: Evidence) -> Judgement:
@@ -79,7 +82,9 @@ class Check(BaseModel):
         )
         delay = max(step.lateness for step in results.steps)
         counts = f"{counted(len(results.steps), 'step')}, {counted(requests, 'request')}, {counted(errors, 'error')}"
-        return Judgement(True, f"{counts}; the worker sent requests at most {_milliseconds(delay)} late")
+        delayed = f"the worker sent requests at most {_milliseconds(delay)} late"
+        remarks = [f"{step.name}: {remark}" for step in results.steps for remark in step.remarks]
+        return Judgement(True, "; ".join([counts, delayed, *first_of(remarks, _MOST_FAULTS)]))
 
     def _steps(self, evidence: Evidence) -> list[str]:
         """Return the names of the steps that the worker was to run. Raise ValueError if the settings have none."""
@@ -105,14 +110,25 @@ class Check(BaseModel):
         )
 
     def _broken(self, step: StepResult) -> Iterator[str]:
-        share = step.error_share
-        if share is None:
+        if not step.requests:
             yield f"{step.name}: no request was measured"
-        elif share > self.max_error_share:
-            part = f"{step.errors} of {counted(step.requests, 'request')} failed ({share:.1%})"
+            return
+        too_many = list(self._too_many(step))
+        yield from too_many
+        if not too_many and step.errors + step.refused == step.requests:
+            yield f"{step.name}: no request was answered"
+
+    def _too_many(self, step: StepResult) -> Iterator[str]:
+        """Yield a fault if too many requests failed, and one if too many were refused."""
+        of = f"of {counted(step.requests, 'request')}"
+        if (share := step.error_share or 0.0) > self.max_error_share:
             messages = sorted(step.error_messages, key=lambda each: -each.requests)[:_MOST_MESSAGES]
             more = "".join(f"\n  {each}" for each in messages)
-            yield f"{step.name}: {part}, more than the allowed {self.max_error_share:.1%}{more}"
+            allowed = f"more than the allowed {self.max_error_share:.1%}"
+            yield f"{step.name}: {step.errors} {of} failed ({share:.1%}), {allowed}{more}"
+        if (share := step.refused_share or 0.0) > self.max_refused_share:
+            allowed = f"more than the allowed {self.max_refused_share:.1%}"
+            yield f"{step.name}: {step.refused} {of} were refused ({share:.1%}), {allowed}"
 
     def _late(self, results: LoadResults) -> Iterator[str]:
         for step in results.steps:

@@ -104,7 +104,7 @@ def _require_answers(directory: Path) -> None:
         results = load_results.read(directory)
     except ValueError as error:
         raise StepError(str(error), directory=directory) from None
-    if empty := [step.name for step in results.steps if step.requests == step.errors]:
+    if empty := [step.name for step in results.steps if step.requests == step.errors + step.refused]:
         message = f"no request was answered in {', '.join(empty)}"
         raise StepError(message, verdict=Verdict.FAILED, cause=Cause.PRODUCT, directory=directory)
 

@@ -111,8 +111,8 @@ def _error(faults: Sequence[str], cases: int, end: WorkerEnd, output: Path) -> T
 def _show(recorded: Recorded, output: Path) -> None:
     count = counted(len(recorded.entries), "case")
     print(printable(f"{count} recorded in {output}, {len(recorded.errors)} of them with an error"))
-    for error in first_of(recorded.errors, _MOST_NAMED):
-        print(f"  {truncate(' '.join(printable(error).split()), 300)}")
+    for line in [*first_of(recorded.errors, _MOST_NAMED), *first_of(recorded.remarks, _MOST_NAMED)]:
+        print(f"  {truncate(' '.join(printable(line).split()), 300)}")
 
 
 def _say(line: str) -> None:

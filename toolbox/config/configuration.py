@@ -113,7 +113,7 @@ class Configuration:
         base = document.load(request.file)
         local = request.file.with_suffix(f".local{request.file.suffix}")
         if local.exists():
-            _override(base, document.load(local, what="the local file"), "local file")
+            _override(base, document.load(local, what="the local file"), "local file", open_in=request.contracts)
         for name in [*presets.to_apply(base), *request.presets]:
             presets.apply(base, name, reason=request.preset_reasons.get(name, ""))
         for file in request.override_files:
@@ -266,10 +266,17 @@ class Configuration:
         return [change for change in self._document.changes if change.slot in slots or change.path[: len(keys)] == keys]
 
 
-def _override(base: Document, overrides: Document, layer: str) -> None:
+def _override(base: Document, overrides: Document, layer: str, *, open_in: Sequence[FilePath] = ()) -> None:
+    """Change fields of a document.
+
+    Args:
+        open_in: the folders of the contracts that may declare a block open, so that entries may be added to it.
+    """
     for text, value in overrides.root.items():
         location = overrides.location((text,))
         try:
-            base.set(paths.parse(str(text)), value, layer=layer, location=location)
+            path = paths.parse(str(text))
+            change = base.add if contract.is_open(path[:-1], open_in) else base.set
+            change(path, value, layer=layer, location=location)
         except paths.PathError as error:
             raise ConfigurationError(f"{location or layer}: {error.detail}") from None

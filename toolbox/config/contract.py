@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -31,6 +31,7 @@ LIBRARY = FilePath(__file__).parent / "contracts"
 _PACKAGE = FilePath(__file__).parents[1]
 HIDDEN_INPUT = "hidden_input"
 """The type of an error of pydantic whose message is shown without the value, which may contain a secret."""
+_OPEN = "is_open"
 _ROOT = "root"  # pydantic's name for the only field of a `RootModel`
 
 
@@ -110,6 +111,21 @@ def load(file: FilePath) -> type[BaseModel]:
         # Any error at import, and a missing `Contract`, is a fault of this file.
         raise ConfigurationError(f"the contract {file} is broken: {type(error).__name__}: {error}") from error
     return contract
+
+
+def is_open(path: Path, folders: Iterable[FilePath]) -> bool:
+    """Tell whether a block is a mapping of names to which the local file may add entries.
+
+    The contract of the block declares it: `is_open: ClassVar[bool] = True`.
+
+    Args:
+        folders: the folders of the contracts.
+
+    Raises:
+        ConfigurationError: the contract is broken.
+    """
+    contracts = [load(file) for folder in folders if (file := files(folder).get(path)) is not None]
+    return any(getattr(each, _OPEN, False) is True for each in contracts)
 
 
 def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, detail: ErrorDetails) -> str:

@@ -103,6 +103,20 @@ class Document:
         container[key] = value
         marks.lines[key] = location or Location(layer, 0)
 
+    def add(self, path: Path, value: object, *, layer: str, location: Location | None) -> None:
+        """Add an entry to an existing mapping, or replace it. The replaced value of a new entry is null.
+
+        Raises:
+            PathError: there is no mapping that could contain the entry.
+        """
+        container = self.find(path[:-1])
+        try:
+            self.find(path)
+        except paths.PathError:
+            if isinstance(container, dict):
+                container[path[-1]] = None
+        self.set(path, value, layer=layer, location=location)
+
     def overlaid(self, values: Mapping[Path, object], extra: Mapping[str, object]) -> Document:
         """Return a copy of the document with new values for some existing fields, and with new top-level fields.
 

@@ -180,6 +180,7 @@ class AnswerRecord(_Record):
         generations: the answer to each request of the batch.
         chunks: the first parts of a stream; None for other answers.
         chunks_left_out: the number of further parts.
+        refusals: how often the server refused the request before this answer (429 or 503 with `Retry-After`).
     """
 
     case: Word
@@ -191,6 +192,7 @@ class AnswerRecord(_Record):
     generations: Annotated[list[GenerationRecord], Field(max_length=_MOST_GENERATIONS)] = []
     chunks: Annotated[list[ChunkRecord], Field(max_length=_MOST_CHUNKS)] | None = None
     chunks_left_out: Count = 0
+    refusals: Count = 0
 
 
 def read(directory: Path, file: str) -> Iterator[AnswerRecord | AnswersFault]:

@@ -43,6 +43,7 @@ from toolbox.inference.wire_models import (
     has_value,
     is_json,
 )
+from toolbox.inference_client.answer_format import OPENAI_KINDS
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.generations import Generation, ServerError
 from toolbox.model.text import counted
@@ -50,6 +51,8 @@ from toolbox.model.text import counted
 Protocol = Literal["fmaas", "tokenize", "completions", "chat", "model_info", "models"]
 LARGEST: Final = 1 << 22  # bytes of a case file
 MOST_CASES: Final = 5000
+RETRIES: Final = 2
+_MOST_RETRIES: Final = 10
 _MOST_VALUES: Final = 500_000
 _LONGEST_NAME: Final = 250
 _FIELD: Final = "cases"  # of the document whose list a case file is
@@ -130,6 +133,8 @@ class _Entry(BaseModel):
         skip_check: whether the output is random. Only the counts and the tokens of the input are compared.
         request_type: the kind of the request, if its fields do not show it.
         stream: whether the request is also sent as a stream; None for the default of the specification.
+        retries: how often a request that the server refuses for now (429 or 503 with `Retry-After`) is sent again; None
+            for `RETRIES`, or for 0 if the case expects an error. Only requests over HTTP are sent again.
         compare: the comparators of the case; None for those of the specification.
     """
 
@@ -143,6 +148,7 @@ class _Entry(BaseModel):
     single_shard_only: bool = False
     skip_check: bool = False
     stream: bool | None = None
+    retries: Annotated[int, Field(ge=0, le=_MOST_RETRIES)] | None = None
     compare: Comparators | None = None
 
     @model_validator(mode="after")
@@ -185,6 +191,7 @@ class Case:
         description: the expected fields of a description of models; None if no such response is expected.
         compare: the comparators as the configuration describes them; None for those of the specification.
         location: `file:line` of the case.
+        retries: how often a request that the server refuses for now is sent again.
     """
 
     suite: str
@@ -199,6 +206,7 @@ class Case:
     stream: bool | None = None
     location: str = ""
     description: Mapping[str, Any] | None = None
+    retries: int = 0
 
 
 def load(file: Path, *, shown: str = "") -> list[Case]:
@@ -267,7 +275,14 @@ def _case(suite: str, name: str, entry: _Entry, request: Mapping[str, Any], loca
         entry.stream,
         location,
         description,
+        _retries(entry),
     )
+
+
+def _retries(entry: _Entry) -> int:
+    if entry.retries is not None:
+        return entry.retries
+    return RETRIES if entry.error is None and _PROTOCOLS[type(entry.request)] in OPENAI_KINDS else 0
 
 
 def _batch_size(request: BaseModel) -> int:
@@ -293,6 +308,8 @@ def _faults(case: Case, entry: _Entry) -> list[str]:
     faults += _faults_of_response(case)
     if entry.stream and not can_stream(case):
         faults.append("only a request for a text can be sent as a stream")
+    if entry.retries is not None and case.protocol not in OPENAI_KINDS:
+        faults.append("`retries` has an effect only on requests over HTTP")
     if entry.request.model_extra and entry.request.model_extra.get("stream"):
         faults.append("set `stream` beside the request, not in it")
     return faults

@@ -33,6 +33,7 @@ CLIENT: Final = Path(__file__).parents[1] / "inference_client"
 CASES: Final = "cases"
 LOAD: Final = "load"
 _AXES: Final = ("model", "config", "test")
+_WITHOUT_PODS: Final = ("local", "ssh", "tpu_vm", "jupyterhub")  # backends that ignore the field `pod` of a workload
 _TIMEOUTS: Final[Mapping[str, float | None]] = {"run": 3600, "silence": None}  # the defaults of `matrix.timeouts`
 
 
@@ -121,7 +122,8 @@ class _Test:
             return {}
         framework = frameworks[config.deployment_framework]
         try:
-            pod = specifications.pod(framework, config, self._block.image_tag)
+            has_pods = _has_pods(self._configuration)
+            pod = specifications.pod(framework, config, self._block.image_tag, is_needed=has_pods)
         except ValueError as error:
             self._add_fault(at, str(error))
             return {}
@@ -188,6 +190,32 @@ def _of_loads(configuration: Configuration, loads: Mapping[str, Load]) -> dict[s
         "matrix.metrics": {**metrics, **(matrix.get("metrics") or {})},
         "matrix.checks": [*(matrix.get("checks") or []), *checks],
     }
+
+
+def _has_pods(configuration: Configuration) -> bool:
+    """Tell whether a cell may run in a pod: on a target whose backend is not one of those without pods."""
+    targets = configuration.get("targets", default=None)
+    names = _chosen_targets(configuration)
+    if any(name.startswith("@") for name in names):  # refers to the cell, so the target is not known yet
+        return True
+    return any(
+        target.get("backend", "local") not in _WITHOUT_PODS
+        for name, target in (targets.items() if isinstance(targets, Mapping) else ())
+        if isinstance(target, Mapping) and names & {str(name), *map(str, _listed(target.get("labels")))}
+    )
+
+
+def _chosen_targets(configuration: Configuration) -> set[str]:
+    """Return the names and labels of the targets that the matrix, its settings and its axis `target` name."""
+    axis = configuration.get("matrix.axes.target", default=None)
+    settings = configuration.get("matrix.settings", default=None)
+    entries = [entry for entry in settings if isinstance(entry, Mapping)] if isinstance(settings, list) else []
+    chosen = [
+        configuration.get("matrix.target", default=None) or "local",
+        *(entry.get("target") for entry in entries),
+        list(axis.values()) if isinstance(axis, Mapping) else axis,
+    ]
+    return {str(name) for value in chosen for name in _listed(value) if name is not None}
 
 
 def _time_faults(configuration: Configuration, load: Load, model: str, config: Config) -> Iterator[str]:

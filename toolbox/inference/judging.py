@@ -6,6 +6,7 @@ passes. A stream must also keep the rules of `_stream_faults`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,13 +20,22 @@ from toolbox.inference.answer_records import AnswerRecord, ChunkRecord, Generati
 from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.suites import Expectation
 from toolbox.inference.wire_models import TokenizedBatch
+from toolbox.inference_client.answer_format import OPENAI_KINDS
 from toolbox.model.cases import CaseOutcome, CaseResult
-from toolbox.model.generations import Generation, Mismatch, first_divergence, message_mismatches, quoted
+from toolbox.model.generations import (
+    Generation,
+    Mismatch,
+    ServerError,
+    first_divergence,
+    message_mismatches,
+    quoted,
+)
 from toolbox.model.text import counted, truncate
 
 _LONGEST_MESSAGE: Final = 300
 _LONGEST_FAULT: Final = 4000
 _ARRIVED: Final = 200  # characters of a stream that did not end
+_CODE_OF_STATUS: Final = re.compile(r"HTTP [0-9]{3}")
 _NOT_FINISHED: Final = "NOT_FINISHED"
 _UNFINISHED: Final = (None, _NOT_FINISHED, "CANCELLED", "ERROR")
 _COMPARES_NOTHING: Final = "nothing was compared: the case has no `response`; the answer is complete"
@@ -57,8 +67,8 @@ def judge(
         message, text = _line(mismatches[0].message), "\n".join(_report(mismatches))
         return replace(result, outcome=CaseOutcome.FAILED, message=message, text=text)
     if expectation.is_random:
-        return replace(result, outcome=CaseOutcome.SKIPPED, message=_SKIP_CHECK)
-    return replace(result, message="; ".join(_remarks(expectation, answer)))
+        return replace(result, outcome=CaseOutcome.SKIPPED, message="; ".join([_SKIP_CHECK, *_refusals(answer)]))
+    return replace(result, message="; ".join([*_remarks(expectation, answer), *_refusals(answer)]))
 
 
 def _remarks(expectation: Expectation, answer: AnswerRecord) -> Iterator[str]:
@@ -71,6 +81,13 @@ def _remarks(expectation: Expectation, answer: AnswerRecord) -> Iterator[str]:
 
 def _has_logprobs(generation: GenerationRecord) -> bool:
     return any(token.logprob is not None for token in generation.tokens or ())
+
+
+def _refusals(answer: AnswerRecord) -> Iterator[str]:
+    """Yield the remark that the server refused the request before it answered."""
+    if answer.refusals:
+        requests = counted(answer.refusals, "request")
+        yield f"the server refused {requests} for now (429 or 503 with Retry-After), and then answered"
 
 
 def agree(
@@ -165,9 +182,13 @@ def _mismatches(
     expected = expectation.generations()
     if expected and expected[0].error is not None:
         actual = answer.error if answer.error is not None else next(iter(answer.generations), GenerationRecord())
-        yield from _compared(expected[:1], [actual.generation()], comparators)
+        given = actual.generation()
+        is_in_stream = answer.stream and expectation.protocol in OPENAI_KINDS
+        wanted_error = _of_error_in_stream(expected[0], given) if is_in_stream else expected[0]
+        yield from _compared([wanted_error], [given], comparators)
     elif answer.error is not None:
-        yield Mismatch(f"the server answers with an error: {answer.error.generation().error}")
+        refused = f" (sent again {counted(answer.refusals, 'time')})" if answer.refusals else ""
+        yield Mismatch(f"the server answers with an error: {answer.error.generation().error}{refused}")
     elif expectation.protocol in DESCRIPTIONS:
         expected_fields = expectation.description or {}
         yield from model_descriptions.mismatches(expectation.protocol, expected_fields, answer.response)
@@ -247,6 +268,20 @@ def _of_input(expected: Generation) -> Generation:
     return Generation(
         input_token_count=expected.input_token_count, input_tokens=expected.input_tokens, offsets=expected.offsets
     )
+
+
+def _of_error_in_stream(expected: Generation, actual: Generation) -> Generation:
+    """Return what is expected of an error inside a stream, which has the HTTP status 200.
+
+    The status is compared only if the error names one, like a code that is derived from the status. If nothing else is
+    expected, the status is compared nevertheless, so that not every error passes.
+    """
+    wanted, given = expected.error, actual.error
+    if wanted is None or given is None or given.status is not None:
+        return expected
+    code = None if _CODE_OF_STATUS.fullmatch(wanted.code or "") else wanted.code
+    error = ServerError(code, wanted.message)
+    return expected if error == ServerError() else replace(expected, error=error)
 
 
 def _unfinished(expected: Sequence[Generation], actual: Sequence[Generation]) -> Iterator[Mismatch]:

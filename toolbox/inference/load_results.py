@@ -52,9 +52,10 @@ STORED: Final[Mapping[str, Figure]] = {
     "goodput": Figure("requests/s", Direction.HIGHER),
     "tokens_per_second": Figure("tokens/s", Direction.HIGHER),
     "errors": Figure("", Direction.LOWER),
+    "refused": Figure("", Direction.LOWER),
     **{f"{time}_{each}": Figure("s", Direction.LOWER) for time in TIMES for each in ("p50", "p95")},
 }
-"""The figures that become metrics of a cell. `errors` is the share of the requests that failed."""
+"""The figures that become metrics of a cell. `errors` and `refused` are shares of the requests."""
 FIGURES: Final = (
     *[name for name in STORED if not name.startswith(TIMES)],
     *[f"{time}_{each}" for time in (*TIMES, "client_delay") for each in _OF_TIME],
@@ -107,6 +108,9 @@ class StepResult(_Record):
     Args:
         rate: requests per second; None for a step that keeps a number of requests running.
         concurrency: requests at the same time; None for a step with a rate.
+        errors: requests that failed.
+        refused: requests that the server refused for now (429 or 503 with `Retry-After`). They are not errors.
+        resent: requests that were sent twice, because the server had closed the connection that was reused.
         completed_rate: requests per second that were answered without an error.
         goodput: requests per second that also met all objectives; None without objectives.
         client_delay: how much later than planned the requests were sent.
@@ -119,6 +123,8 @@ class StepResult(_Record):
     requests: Count
     errors: Count
     error_messages: Annotated[list[ErrorMessage], Field(max_length=_MOST_MESSAGES)] = []
+    refused: Count = 0
+    resent: Count = 0
     offered_rate: Number
     completed_rate: Number
     goodput: Number | None = None
@@ -138,7 +144,7 @@ class StepResult(_Record):
 
     @model_validator(mode="after")
     def _errors_are_requests(self) -> Self:
-        if self.errors > self.requests:
+        if self.errors + self.refused > self.requests:
             raise ValueError("more errors than requests")
         return self
 
@@ -146,6 +152,20 @@ class StepResult(_Record):
     def error_share(self) -> float | None:
         """The share of the requests that failed; None if there were no requests."""
         return self.errors / self.requests if self.requests else None
+
+    @property
+    def refused_share(self) -> float | None:
+        """The share of the requests that were refused; None if there were no requests."""
+        return self.refused / self.requests if self.requests else None
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to know about requests that are not errors, in a line for each kind."""
+        refused, resent = counted(self.refused, "request"), counted(self.resent, "request")
+        return [
+            *([f"{refused} refused (429 or 503 with Retry-After)"] if self.refused else []),
+            *([f"{resent} sent twice, because the server had closed the reused connection"] if self.resent else []),
+        ]
 
     @property
     def lateness(self) -> float:
@@ -161,6 +181,8 @@ class StepResult(_Record):
         """
         if name == "errors":
             value, reason = self.error_share, "no request"
+        elif name == "refused":
+            value, reason = self.refused_share, "no request"
         elif name == "goodput":
             value, reason = self.goodput, "no goodput, because the load has no objectives"
         elif (time := next((each for each in (*TIMES, "client_delay") if name.startswith(f"{each}_")), None)) is None:

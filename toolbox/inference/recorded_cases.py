@@ -1,12 +1,13 @@
 """Writes a case file again, with the answers of a trusted server as the expected responses.
 
-Each answer is also judged by the case that was made of it. So the same answer passes the new file.
+Each answer is also judged by the case that was made of it, and so is the answer to the same request as a stream. So the
+same answers pass the new file. If only the stream would not pass, the new case is not sent as a stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from toolbox.inference import case_files, judging, recorded_responses, suites
 from toolbox.inference.answer_records import AnswerRecord, ErrorRecord
 from toolbox.inference.case_files import Case
 from toolbox.inference.recorded_responses import UNDETERMINED, Keys, NotRecorded
-from toolbox.inference.suites import Expectations, ServerProtocol
+from toolbox.inference.suites import Expectation, Expectations, ServerProtocol
 from toolbox.model.cases import CaseOutcome
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.system import filesystem
@@ -33,11 +34,13 @@ class Recorded:
         text: the new file, which is complete only if there are no faults.
         entries: the fields of each new case.
         faults: why cases cannot be recorded, each with the name of the case.
+        remarks: why cases got `stream: false`, each with the name of the case.
     """
 
     text: str
     entries: Sequence[Mapping[str, Any]]
     faults: Sequence[str]
+    remarks: Sequence[str] = ()
 
     @property
     def errors(self) -> list[str]:
@@ -80,7 +83,7 @@ class CaseFile:
         return cls(cases, entries, list(content) if isinstance(content, dict) else None, keys or _style(cases, entries))
 
     def requests(self, protocols: Sequence[ServerProtocol]) -> dict[str, Any]:
-        """Return the content of `cases.json`, which sends each case once and not as a stream.
+        """Return the content of `cases.json`, which sends each case, and as a stream where a run does so by default.
 
         Raises:
             ConfigurationFaults: the server does not speak the protocol of a case, or the output of a case is random.
@@ -102,21 +105,41 @@ class CaseFile:
         Args:
             source: the name of the new file in messages.
         """
-        by_name = {answer.case: answer for answer in answers}
+        by_name = {(answer.case, answer.stream): answer for answer in answers}
         sent, _ = _described(self.cases, _PROTOCOLS)
-        texts, entries, faults = [], [], []
-        for index, case in enumerate(self.cases):
-            answer = by_name.get(sent["cases"][index]["name"])
+        texts, entries, faults, remarks = [], [], [], []
+        for index, (case, request) in enumerate(zip(self.cases, sent["cases"], strict=True)):
+            both = [by_name.get((request["name"], stream)) for stream in (False, True)]
             try:
-                entry = _replaced(self.entries[index], recorded_responses.recorded(case, answer, self.keys))
-                text = filesystem.dump_yaml([entry] if self.labels is None else {self.labels[index]: entry})
-                _check(text, entry, answer, source)
+                entry, remark = self._entry(index, *both, is_streamed=request["stream"], source=source)
             except NotRecorded as error:
                 faults.append(f"{case.name}: {error}")
             else:
                 entries.append(entry)
-                texts.append(text)
-        return Recorded("\n".join(texts), entries, faults)
+                texts.append(self._text(index, entry))
+                remarks += [f"{case.name}: {remark}"] if remark else []
+        return Recorded("\n".join(texts), entries, faults, remarks)
+
+    def _entry(
+        self, index: int, answer: AnswerRecord | None, streamed: AnswerRecord | None, *, is_streamed: bool, source: str
+    ) -> tuple[dict[str, Any], str]:
+        """Return the fields of a new case, and a remark if they say that the case is not sent as a stream."""
+        case = self.cases[index]
+        entry = _replaced(self.entries[index], recorded_responses.recorded(case, answer, self.keys))
+        expectation = _expectation(self._text(index, entry), entry, source)
+        _require_right(expectation, answer)
+        try:
+            if is_streamed:
+                _require_right(expectation, streamed, stream=True)
+        except NotRecorded as error:
+            if case.stream:
+                raise NotRecorded(f"as a stream: {error}") from None
+            return {**entry, "stream": False}, f"got `stream: false`, because the stream does not pass: {error}"
+        return entry, ""
+
+    def _text(self, index: int, entry: Mapping[str, Any]) -> str:
+        """Return the text of a case in the new file."""
+        return filesystem.dump_yaml([entry] if self.labels is None else {self.labels[index]: entry})
 
 
 def _replaced(written: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,8 +150,8 @@ def _replaced(written: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, A
     return {**entry, **new}
 
 
-def _check(text: str, entry: Mapping[str, Any], answer: AnswerRecord | None, source: str) -> None:
-    """Raise NotRecorded if the answer does not pass the case that was made of it."""
+def _expectation(text: str, entry: Mapping[str, Any], source: str) -> Expectation:
+    """Return what a new case expects. Raise NotRecorded if a case file cannot express it."""
     try:
         (case,) = case_files.parse(text, source=source, suite="")
     except ConfigurationError as error:
@@ -138,7 +161,12 @@ def _check(text: str, entry: Mapping[str, Any], answer: AnswerRecord | None, sou
         raise NotRecorded("the answer changes when it is written as YAML and read again")
     _, described = _described([case], _PROTOCOLS)
     (expectation,) = Expectations.model_validate(described).expectations.values()
-    result = judging.judge(expectation, expectation.comparators(), answer)
+    return expectation
+
+
+def _require_right(expectation: Expectation, answer: AnswerRecord | None, *, stream: bool = False) -> None:
+    """Raise NotRecorded if an answer does not pass the case that was made of it."""
+    result = judging.judge(expectation, expectation.comparators(), answer, stream=stream)
     if result.outcome not in (CaseOutcome.PASSED, CaseOutcome.SKIPPED):
         raise NotRecorded(result.message)
 
@@ -148,8 +176,7 @@ def _shown(error: Mapping[str, Any]) -> str:
 
 
 def _described(cases: Sequence[Case], protocols: Sequence[ServerProtocol]) -> tuple[dict[str, Any], dict[str, Any]]:
-    whole = [replace(case, stream=False) for case in cases]
-    return suites.describe(whole, protocols=protocols, streams=False)
+    return suites.describe(cases, protocols=protocols)
 
 
 def _loaded(text: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
@@ -240,6 +240,8 @@ class Framework(_Strict):
 class Frameworks(RootModel[dict[str, Framework]]):
     """The block `frameworks`."""
 
+    is_open: ClassVar[bool] = True
+
 
 def faults(config: Config, frameworks: Mapping[str, Framework]) -> Iterator[tuple[str, str]]:
     """Yield what makes a config impossible: the name of a field, and what is wrong with it."""
@@ -286,16 +288,20 @@ def server(framework: Framework, config: Config, model: str) -> dict[str, Any]:
     }
 
 
-def pod(framework: Framework, config: Config, image_tag: str | None) -> dict[str, Any]:
+def pod(framework: Framework, config: Config, image_tag: str | None, *, is_needed: bool = True) -> dict[str, Any]:
     """Return the fields of the pod of a cell.
+
+    Args:
+        is_needed: whether a cell may run in a pod. Without pods, the image needs no tag.
 
     Raises:
         ValueError: the image needs a tag, and there is none.
     """
     resources = {"resources": config.resources.model_dump(mode="json", exclude_unset=True)}
-    if framework.image is None:
+    lacks_tag = "{image_tag}" in (framework.image or "") and image_tag is None
+    if framework.image is None or (lacks_tag and not is_needed):
         return resources
-    if "{image_tag}" in framework.image and image_tag is None:
+    if lacks_tag:
         raise ValueError(f"the image {framework.image} needs a tag: `inference run --image_tag=TAG`")
     return {**resources, "image": _filled(framework.image, {**config.placeholders(), "image_tag": image_tag or ""})}
 

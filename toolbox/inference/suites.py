@@ -170,7 +170,8 @@ def describe(
         identity = f"{case.suite}/{name}"
         expectations[identity] = _expectation(case, name, compare)
         stream = streams and case.requests == 1 and can_stream(case) if case.stream is None else case.stream
-        sent.append({"name": identity, "protocol": case.protocol, "request": case.request, "stream": stream})
+        fields = {"name": identity, "protocol": case.protocol, "request": case.request, "stream": stream}
+        sent.append({**fields, **({"retries": case.retries} if case.retries else {})})
     return {"protocol": protocols[0], "cases": sent}, {"expectations": expectations, "skipped": skipped}
 
 

@@ -75,12 +75,14 @@ class Case:
     Args:
         protocol: one of FMAAS_KINDS and OPENAI_KINDS.
         stream: send the request once more, for an answer that is a stream.
+        retries: how often a request that the server refuses for now is sent again.
     """
 
     name: str
     protocol: str
     request: Mapping[str, Any]
     stream: bool = False
+    retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -225,11 +227,14 @@ class ServerError:
     Args:
         code: the name of the error, for example INVALID_ARGUMENT.
         status: the status of HTTP.
+        retry_after: if the server refused the request for now (429 or 503 with `Retry-After`), the seconds after which
+            it may be sent again.
     """
 
     code: str
     message: str
     status: int | None = None
+    retry_after: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "code", cut(self.code, _CODE_CHARACTERS))
@@ -245,6 +250,8 @@ class Answer:
         stream: whether the answer is a stream.
         seconds: time from the sending of the request until the end of the answer.
         fault: why the answer is not complete.
+        refusals: how often the server refused the request before this answer.
+        is_resent: whether the request was sent twice, because the server had closed the connection that was reused.
         clock: the time in seconds.
         last_chunk_seconds: time from the sending of the request until the arrival of the last chunk.
     """
@@ -259,6 +266,8 @@ class Answer:
     generations: Sequence[Generation] = ()
     chunks: list[Chunk] = field(default_factory=list)
     chunks_left_out: int = 0
+    refusals: int = 0
+    is_resent: bool = False
     clock: Callable[[], float] = time.monotonic
     last_chunk_seconds: float = field(default=0.0, init=False)
     _parts: dict[int, list[Generation]] = field(default_factory=dict)
@@ -325,6 +334,7 @@ class Answer:
             "fault": self.fault and cut(self.fault, _FAULT_CHARACTERS),
             "response": self.response,
             "generations": [_generation(generation) for generation in self.generations],
+            "refusals": self.refusals,
         }
         if self.stream:
             content["chunks"] = [_chunk(chunk) for chunk in self.chunks]

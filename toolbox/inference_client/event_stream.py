@@ -1,7 +1,7 @@
 """A parser of server-sent events, after https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
 It differs from the standard where a browser repairs: bytes that are not UTF-8 are an error, and so is an event that is
-too large.
+too large. A field `error`, which llama.cpp has sent, is the data of an event of the type `error`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+ERROR: Final = "error"
+"""The type of an event whose data is an error."""
+_IGNORED: Final = ("", "id", "retry")  # a comment has the empty name
+_FOREIGN_CHARACTERS: Final = 1000
 
 
 class EventStreamError(Exception):
@@ -30,6 +34,10 @@ class EventStreamParser:
 
     Args:
         most_bytes: the size of the largest event. Comments do not count.
+
+    Attributes:
+        foreign_line: the beginning of the first line with a field that the standard does not know, such as the text of
+            an error that is not an event. The standard ignores such lines.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -40,6 +48,7 @@ class EventStreamParser:
         self._data: list[str] = []
         self._type = ""
         self._event_bytes = 0
+        self.foreign_line = ""
 
     def feed(self, content: bytes) -> Iterator[Event]:
         """Yield the events that these bytes complete. Raise EventStreamError."""
@@ -76,13 +85,15 @@ class EventStreamParser:
             raise EventStreamError(f"a line is not UTF-8: {error}") from error
         if not line:
             return self._dispatch()
-        name, _, value = line.partition(":")  # a comment has the empty name
+        name, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        if name == "data":
+        if name in ("data", ERROR):
             self._data.append(value)
             self._event_bytes += len(content)
-        elif name == "event":
-            self._type = value
+        if name in ("event", ERROR):
+            self._type = value if name == "event" else ERROR
+        elif name != "data" and name not in _IGNORED:
+            self.foreign_line = self.foreign_line or line[:_FOREIGN_CHARACTERS]
         return None
 
     def _dispatch(self) -> Event | None:

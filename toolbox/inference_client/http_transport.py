@@ -18,6 +18,8 @@ import httpx
 _MOST_UNREAD: Final = 256 << 10
 _MOST_HEAD_BYTES: Final = 64 << 10
 _PORTS: Final = {"http": 80, "https": 443}
+IS_RESENT: Final = "topgallant_is_resent"
+"""The extension of a response whose request was sent twice: the server had closed the connection that was reused."""
 
 
 class _Connection(asyncio.Protocol):
@@ -35,6 +37,7 @@ class _Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self.is_ended = False
+        self.is_answering = False  # whether bytes have arrived since the last request was sent
         self.idle_since = 0.0
 
     @property
@@ -62,6 +65,7 @@ class _Connection(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        self.is_answering = True
         self._received += data
         if len(self._received) > _MOST_UNREAD:
             self.transport.pause_reading()
@@ -110,9 +114,27 @@ class LoadTransport(httpx.AsyncBaseTransport):
         self._idle: list[_Connection] = []  # the one that was used last is the last one
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, and return its response as soon as the head is there."""
-        connection = self._idle_connection() or await self._connect(request.url)
+        """Send a request, and return its response as soon as the head is there.
+
+        A server may close an idle connection while a request is on its way, without an announcement; llama-server does
+        so after each stream. If a reused connection ends before any byte of the answer, the request is sent once more,
+        on a new connection (RFC 9112, section 9.3.1), and the response has the extension `IS_RESENT`. A request for a
+        text changes nothing on the server, so it may be sent twice.
+        """
+        if connection := self._idle_connection():
+            try:
+                return await self._exchange(connection, request)
+            except (httpx.RemoteProtocolError, httpx.ReadError):
+                if connection.is_answering or not connection.is_ended:
+                    raise
+        response = await self._exchange(await self._connect(request.url), request)
+        if connection:
+            response.extensions[IS_RESENT] = True
+        return response
+
+    async def _exchange(self, connection: _Connection, request: httpx.Request) -> httpx.Response:
         try:
+            connection.is_answering = False
             connection.transport.write(_content(connection.http, request))
             while isinstance(event := await _event(connection), h11.InformationalResponse):
                 pass  # the response follows

@@ -60,6 +60,8 @@ def as_json(step: Step, figures: Figures, *, has_objectives: bool) -> dict[str, 
         "error_messages": [
             {"message": message, "requests": number} for message, number in figures.error_messages.items()
         ],
+        "refused": figures.refused,
+        "resent": figures.resent,
         "offered_rate": figures.offered_rate,
         "completed_rate": figures.completed_rate,
         "goodput": figures.goodput if has_objectives else None,

@@ -93,6 +93,8 @@ class Sample:
         ended: when its answer was complete, or the reason of the error was known.
         tokens: the tokens of the answer, in the order in which they came.
         error: why there is no complete answer, or the error of the server.
+        is_refused: whether the error is a refusal: 429 or 503 with `Retry-After`.
+        is_resent: whether the request was sent twice, because the server had closed the connection that was reused.
     """
 
     case: str = ""
@@ -101,6 +103,8 @@ class Sample:
     ended: float
     tokens: Sequence[Tokens] = ()
     error: str | None = None
+    is_refused: bool = False
+    is_resent: bool = False
 
 
 @dataclass
@@ -141,6 +145,8 @@ class _Load:
                 ended=self.clock(),
                 tokens=answer.tokens,
                 error=error,
+                is_refused=not is_late and answer.error is not None and answer.error.retry_after is not None,
+                is_resent=answer.is_resent,
             )
         )
         return error is None

@@ -113,7 +113,8 @@ class LoadRun:
     def _say_end(self, step: Step, figures: Figures, left_out: int) -> None:
         times = [("first token", figures.first_token), ("end to end", figures.end_to_end)]
         shown = "".join(f", {name} p50 {_shown(each.percentiles[50])}" for name, each in times)
-        self._say(f"step {step.name}: {figures.requests} requests, {figures.errors} errors{shown}")
+        refused = f", {figures.refused} refused" if figures.refused else ""
+        self._say(f"step {step.name}: {figures.requests} requests, {figures.errors} errors{refused}{shown}")
         for message, number in list(figures.error_messages.items())[:3]:
             self._say(f"step {step.name}: {number} times: {message}")
         if left_out:

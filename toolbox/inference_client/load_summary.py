@@ -63,8 +63,10 @@ class Figures:
     Args:
         seconds: the time of the step after its warm-up, to which the figures per second refer.
         requests: requests that arrived in this time.
-        errors: those of them that have no complete answer.
+        errors: those of them that have no complete answer, and were not refused.
         error_messages: the errors, with their numbers.
+        refused: requests that the server refused for now: 429 or 503 with `Retry-After`.
+        resent: requests that were sent twice, because the server had closed the connection that was reused.
         offered_rate: requests per second that arrived in this time.
         completed_rate: requests per second that were answered without an error in this time.
         goodput: requests per second that were answered in this time, and met all objectives.
@@ -81,6 +83,8 @@ class Figures:
     requests: int
     errors: int
     error_messages: Mapping[str, int]
+    refused: int
+    resent: int
     offered_rate: float
     completed_rate: float
     goodput: float
@@ -136,6 +140,8 @@ class Summary:
     all_errors: int = 0
     _requests: int = 0
     _errors: Counter[str] = field(default_factory=Counter)
+    _refused: int = 0
+    _resent: int = 0
     _completed: int = 0
     _good: int = 0
     _tokens: int = 0
@@ -148,7 +154,7 @@ class Summary:
     def add(self, sample: Sample) -> None:
         """Add a request that has ended."""
         self.all_requests += 1
-        self.all_errors += sample.error is not None
+        self.all_errors += sample.error is not None and not sample.is_refused
         self._tokens += sum(tokens.number for tokens in sample.tokens if self._is_in_time(tokens.time))
         if sample.error is None and self._is_in_time(sample.ended):
             self._completed += 1
@@ -158,6 +164,10 @@ class Summary:
         self._requests += 1
         if self.step.rate is not None:
             self._client_delay.add(max(sample.sent - sample.arrived, 0.0))  # a timer may be a nanosecond early
+        self._resent += sample.is_resent
+        if sample.is_refused:
+            self._refused += 1
+            return
         if sample.error is not None:
             self._add_error(sample.error)
             return
@@ -189,6 +199,8 @@ class Summary:
             requests=self._requests,
             errors=self._errors.total(),
             error_messages=dict(self._errors.most_common()),
+            refused=self._refused,
+            resent=self._resent,
             offered_rate=self._requests / seconds,
             completed_rate=self._completed / seconds,
             goodput=self._good / seconds,

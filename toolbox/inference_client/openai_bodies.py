@@ -259,6 +259,25 @@ def _id(key: str) -> int | None:
     return int(key) if key.isdecimal() and key.isascii() and len(key) <= _MOST_ID_DIGITS else None
 
 
+def error_in(body: Mapping[str, Any]) -> ServerError | None:
+    """Return the error that a body with the status 200, or a chunk of a stream, describes; None if it is an answer."""
+    is_answer = body.get("choices") is not None or body.get("data") is not None
+    is_error = not is_answer and (body.get("object") == "error" or body.get("detail") is not None)
+    return error_of(body, None) if is_error or body.get("error") is not None else None
+
+
+def check_messages(body: Mapping[str, Any], name: str) -> None:
+    """Raise FaultError if a choice of a chat has no message.
+
+    Args:
+        name: the field of the message: `message`, or `delta` in a stream.
+    """
+    choices = body.get("choices")
+    for position, choice in enumerate(choices if isinstance(choices, list) else ()):
+        if isinstance(choice, dict) and "message" not in choice and "delta" not in choice:
+            raise FaultError(f"choices[{position}] of the answer to a chat has no field `{name}`")
+
+
 def error_of(body: object, status: int | None) -> ServerError:
     """Return the error that a body describes, in any of the forms that servers use.
 
@@ -282,8 +301,8 @@ def error_of(body: object, status: int | None) -> ServerError:
     )
 
 
-def error_of_content(content: bytes, status: int) -> ServerError:
-    """Return the error that the content of a response describes, which may be any text."""
+def error_of_content(content: bytes, status: int | None) -> ServerError:
+    """Return the error that the content of a response, or of an event, describes, which may be any text."""
     try:
         body = decoded(content)
     except FaultError:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx
 
-from . import openai_bodies
+from . import event_stream, openai_bodies
 from .answer_format import Answer, Case, FaultError, InvalidRequestError, Limits, SettingsError, merged
-from .event_stream import EventStreamError, EventStreamParser
-from .http_transport import LoadTransport
+from .event_stream import Event, EventStreamError, EventStreamParser
+from .http_transport import IS_RESENT, LoadTransport
 from .json_values import decoded, excerpt, mapping, sequence, text
 from .server_addresses import tls_context
 
 _PATHS: Final = {"models": "/v1/models", "completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _END_OF_STREAM: Final = "[DONE]"
+_REFUSALS: Final = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _IDLE_SECONDS: Final = 1.0  # shorter than the limits of servers: uvicorn has 5 s, gunicorn 2 s
 
 
@@ -86,8 +92,9 @@ class OpenAiClient:
             return
         content = await self._request_content(case, answer)
         async with self._response("POST", _PATHS[case.protocol], content) as response:
+            answer.is_resent = IS_RESENT in response.extensions
             if answer.stream and response.status_code < httpx.codes.BAD_REQUEST:
-                await self._take_stream(response, answer)
+                await self._take_stream(response, case, answer)
             else:
                 await self._take_whole(response, case, answer)
 
@@ -146,35 +153,48 @@ class OpenAiClient:
     async def _take_whole(self, response: httpx.Response, case: Case, answer: Answer) -> None:
         content = await self._content(response)
         if response.status_code >= httpx.codes.BAD_REQUEST:
-            answer.error = openai_bodies.error_of_content(content, response.status_code)
+            error = openai_bodies.error_of_content(content, response.status_code)
+            answer.error = replace(error, retry_after=_retry_after(response))
             return
         body = mapping(decoded(content), "the body")
-        if body.get("error") is not None:
-            answer.error = openai_bodies.error_of(body, None)
+        if error_in_body := openai_bodies.error_in(body):
+            answer.error = error_in_body
             return
         answer.response = body
-        if case.protocol == "models":
-            sequence(body.get("data"), "data")
-        else:
-            answer.generations = [merged([generation]) for _, generation in openai_bodies.generations(body)]
+        with _quoting(content):
+            _take_body(body, case, answer)
 
-    async def _take_stream(self, response: httpx.Response, answer: Answer) -> None:
+    async def _take_stream(self, response: httpx.Response, case: Case, answer: Answer) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "text/event-stream":
-            raise FaultError(f"the answer to a request for a stream has the type {excerpt(kind)}")
+            await self._take_no_stream(response, kind, answer)
+            return
         is_ended = False
         parser = EventStreamParser(self._limits.event_bytes)
-        async for data in self._events(response, parser):  # to the end, so that the connection can be used again
-            is_ended = is_ended or data == _END_OF_STREAM
+        async for event in self._events(response, parser):  # to the end, so that the connection can be used again
+            is_ended = is_ended or event.data == _END_OF_STREAM
             if not is_ended:
-                _take_chunk(mapping(decoded(data), "an event"), answer)
+                _take_event(event, case, answer)
             if answer.error:
                 return
         if not is_ended and parser.rest not in ("", _END_OF_STREAM):
-            raise FaultError("the stream ended within an event")
-        answer.end_stream()
+            raise FaultError(f"the stream ended within an event: {excerpt(parser.rest)}")
+        with _quoting(parser.foreign_line):
+            answer.end_stream()
 
-    async def _events(self, response: httpx.Response, parser: EventStreamParser) -> AsyncIterator[str]:
+    async def _take_no_stream(self, response: httpx.Response, kind: str, answer: Answer) -> None:
+        """Take an answer that is not a stream although the request asks for one. It may be an error."""
+        content = await self._content(response)
+        fault = FaultError(f"the answer to a request for a stream has the type {excerpt(kind)}: {excerpt(content)}")
+        try:
+            body = decoded(content)
+        except FaultError:
+            raise fault from None
+        answer.error = openai_bodies.error_in(body) if isinstance(body, dict) else None
+        if answer.error is None:
+            raise fault
+
+    async def _events(self, response: httpx.Response, parser: EventStreamParser) -> AsyncIterator[Event]:
         size = 0
         async for piece in response.aiter_raw():
             size += len(piece)
@@ -182,9 +202,25 @@ class OpenAiClient:
                 raise FaultError(f"the stream is larger than {self._limits.body_bytes} bytes")
             try:
                 for event in parser.feed(piece):
-                    yield event.data
+                    yield event
             except EventStreamError as error:
                 raise FaultError(str(error)) from error
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return the seconds after which a refused request may be sent again; None if the server does not say so.
+
+    `Retry-After` is a number of seconds or a date (RFC 9110, section 10.2.3).
+    """
+    value = response.headers.get("retry-after", "").strip()
+    if response.status_code not in _REFUSALS or not value:
+        return None
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
 
 
 def _reason(error: BaseException) -> str:
@@ -200,10 +236,40 @@ def _reason(error: BaseException) -> str:
     return reason
 
 
-def _take_chunk(body: Mapping[str, Any], answer: Answer) -> None:
-    if body.get("error") is not None:
-        answer.error = openai_bodies.error_of(body, None)
+def _take_body(body: Mapping[str, Any], case: Case, answer: Answer) -> None:
+    if case.protocol == "models":
+        sequence(body.get("data"), "data")
         return
+    if case.protocol == "chat":
+        openai_bodies.check_messages(body, "message")
+    answer.generations = [merged([generation]) for _, generation in openai_bodies.generations(body)]
+
+
+def _take_event(event: Event, case: Case, answer: Answer) -> None:
+    if event.type == event_stream.ERROR:
+        answer.error = openai_bodies.error_of_content(event.data.encode(), None)
+        return
+    body = mapping(decoded(event.data), "an event")
+    answer.error = openai_bodies.error_in(body)
+    if answer.error is None:
+        with _quoting(event.data):
+            if case.protocol == "chat":
+                openai_bodies.check_messages(body, "delta")
+            _take_chunk(body, answer)
+
+
+@contextmanager
+def _quoting(content: bytes | str) -> Iterator[None]:
+    """Add the beginning of what the server sent to a fault that is found in the block, as evidence."""
+    try:
+        yield
+    except FaultError as error:
+        if not content:
+            raise
+        raise FaultError(f"{error}; the server sent {excerpt(content)}") from error
+
+
+def _take_chunk(body: Mapping[str, Any], answer: Answer) -> None:
     usage = openai_bodies.usage_part(body)
     if usage and len(answer.generation_indexes) == 1:
         answer.add(answer.generation_indexes[0], usage, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
@@ -59,6 +60,17 @@ class Sender:
                 self._receive(await self._send(case, stream=stream))
 
     async def _send(self, case: Case, *, stream: bool) -> Answer:
+        """Send a case, and once more each time the server refuses it for now, after the time that the server names."""
+        for refusals in itertools.count():
+            answer = await self._send_once(case, stream=stream)
+            answer.refusals = refusals
+            pause = answer.error.retry_after if answer.error and not answer.fault else None
+            if pause is None or refusals >= case.retries or pause > self._limits.seconds:
+                break
+            await asyncio.wait({self._server_end}, timeout=pause)
+        return answer
+
+    async def _send_once(self, case: Case, *, stream: bool) -> Answer:
         answer = Answer(case=case.name, stream=stream, limits=self._limits)
         reason = self._reason_not_to_send()
         if reason:

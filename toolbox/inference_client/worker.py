@@ -214,7 +214,8 @@ class Worker:
             self._faults += 1
             self._invalid += answer.fault.startswith(INVALID)
         kind = " as a stream" if answer.stream else ""
-        self._say(f"case {answer.case}{kind}: {result} ({answer.seconds:.2f} s)")
+        refused = f", refused before: {answer.refusals}" if answer.refusals else ""
+        self._say(f"case {answer.case}{kind}: {result} ({answer.seconds:.2f} s){refused}")
 
     async def _stop(self) -> None:
         """Close the connections, end the server, and write the report."""

@@ -180,6 +180,7 @@ def _cases(path: Path) -> Sequence[Case]:
             protocol=protocol,
             request=item.take("request", dict, {}),
             stream=item.take("stream", bool, False),
+            retries=item.not_negative("retries", int, 0),
         )
         item.refuse_rest()
         if not name:

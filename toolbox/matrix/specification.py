@@ -391,6 +391,7 @@ class TargetBlock(BaseModel):
 class TargetsBlock(RootModel[dict[str, TargetBlock]]):
     """The targets, by name."""
 
+    is_open: ClassVar[bool] = True
     model_config = ConfigDict(frozen=True)
 
     @model_validator(mode="after")

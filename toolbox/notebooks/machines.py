@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue, RootModel
 
@@ -59,3 +59,5 @@ class Machine(Strict):
 
 class Machines(RootModel[Annotated[dict[Name, Machine], Field(min_length=1)]]):
     """The block `machines`."""
+
+    is_open: ClassVar[bool] = True

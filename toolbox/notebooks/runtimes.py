@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Final, Self
+from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import (
     AfterValidator,
@@ -160,3 +160,5 @@ class Runtime(Strict):
 
 class Runtimes(RootModel[Annotated[dict[Name, Runtime], Field(min_length=1)]]):
     """The block `runtimes`."""
+
+    is_open: ClassVar[bool] = True

@@ -60,7 +60,8 @@ def applied(request: RunRequest, job: str | None, cluster: str | None) -> RunReq
     Raises:
         UsageError: there is no entry of this name, or the rules of several entries match.
     """
-    launch = select(Configuration.load(Request(projects.find(request.project).config)), job, cluster)
+    files = projects.find(request.project)
+    launch = select(Configuration.load(Request(files.config, contracts=files.contracts)), job, cluster)
     return replace(
         request,
         presets=(*launch.presets, *request.presets),

@@ -29,7 +29,11 @@ class HttpRequest:
     body: Any
 
 
-class ResetConnectionError(Exception):
+class EndConnectionError(Exception):
+    """A script raises this to end the connection."""
+
+
+class ResetConnectionError(EndConnectionError):
     """A script raises this to end the connection by a TCP reset."""
 
 
@@ -126,8 +130,10 @@ class HttpServer:
                 connection.sendall(content)
                 if self.stopping.is_set():
                     break
-        except ResetConnectionError:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        except EndConnectionError as end:
+            if isinstance(end, ResetConnectionError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return False
         return True
 
 

@@ -116,6 +116,21 @@ def test_right_answers_pass_and_become_rows(judged: Judged) -> None:
     ]
 
 
+def test_a_request_that_was_refused_before_passes_with_a_remark(judged: Judged) -> None:
+    row = judged.row(CASES, answer(refusals=2))
+    remark = "the server refused 2 requests for now (429 or 503 with Retry-After), and then answered"
+    assert (row.outcome, row.message) == (CaseOutcome.PASSED, remark)
+    judgement = judged.judge()
+    assert (judgement.passed, judgement.message) == (True, "1 passed; 1 case passed with a remark")
+
+
+def test_a_request_that_is_refused_again_and_again_fails(judged: Judged) -> None:
+    error = {"code": "HTTP 503", "message": "busy", "status": 503}
+    row = judged.row(CASES, answer(refusals=2, error=error, generations=[]))
+    assert row.outcome is CaseOutcome.FAILED
+    assert row.message.endswith("busy (sent again 2 times)")
+
+
 def test_a_wrong_token_is_shown_with_its_context(judged: Judged) -> None:
     wrong = {**WHOLE, "text": "Once there", "tokens": [{"text": "Once"}, {"text": " there", "logprob": -0.5}]}
     row = judged.row(CASES, answer(generations=[wrong]))
@@ -581,3 +596,35 @@ def test_errors_fail_the_check_although_only_failures_are_named(judged: Judged) 
     judged.write(CASES, answer(fault="the connection was lost"))
     with pytest.raises(ValueError, match="`error`"):
         judged.judge(fail_on=["failed"])
+
+
+HTTP_ERROR = """
+    - name: long
+      request: {{prompt: a}}
+      error: {{{error}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "in_stream", "outcome"),
+    [
+        ("status: 400, message: too long", {"code": "ERROR", "message": "too long"}, "passed"),
+        ("code: HTTP 400, status: 400, message: too long", {"code": "ERROR", "message": "too long"}, "passed"),
+        ("code: bad, status: 400", {"code": "bad", "message": "x"}, "passed"),
+        ("code: bad, status: 400", {"code": "bad", "message": "x", "status": 400}, "passed"),
+        ("status: 400, message: too long", {"code": "ERROR", "message": "other"}, "failed"),
+        ("status: 400, message: too long", {"code": "HTTP 500", "message": "too long", "status": 500}, "failed"),
+        ("code: bad, status: 400", {"code": "ERROR", "message": "x"}, "failed"),
+        ("status: 400", {"code": "ERROR", "message": "x"}, "failed"),  # else any error would pass
+        ("code: HTTP 400", {"code": "ERROR", "message": "x"}, "failed"),
+    ],
+)
+def test_an_expected_error_may_come_inside_a_stream(
+    judged: Judged, expected: str, in_stream: dict[str, Any], outcome: str
+) -> None:
+    cases = HTTP_ERROR.format(error=expected)
+    record = answer("f/long", error=in_stream, generations=[], stream=True)
+    whole = answer("f/long", error={"code": "HTTP 400", "message": "too long", "status": 400}, generations=[])
+    judged.write(cases, whole, record, streams=True, protocols=("openai",))
+    judged.judge()
+    assert judged.rows()[1].outcome == outcome

@@ -101,3 +101,24 @@ def test_settings_that_the_workload_has_changed_are_not_believed(judged: Any, tm
     changed = Evidence(tmp_path, changed=frozenset({"src/settings.json"}))
     judgement = load.Check(settings="./src/settings.json").judge(changed)
     assert judgement == Judgement(False, "./src/settings.json is not as it was sent: the workload has changed it")
+
+
+def test_refused_requests_are_no_errors_and_need_a_limit_of_their_own(judged: Any) -> None:
+    judgement = judged(step(refused=10), max_error_share=1)
+    message = "rate=4: 10 of 200 requests were refused (5.0%), more than the allowed 0.0%"
+    assert judgement == Judgement(False, message, "files/load.json")
+
+
+def test_allowed_refusals_and_requests_that_were_sent_twice_are_named(judged: Any) -> None:
+    judgement = judged(step(refused=10, resent=1), max_refused_share=0.1)
+    assert judgement.passed
+    assert judgement.message.endswith(
+        "; rate=4: 10 requests refused (429 or 503 with Retry-After)"
+        "; rate=4: 1 request sent twice, because the server had closed the reused connection"
+    )
+
+
+@pytest.mark.parametrize("counts", [{"refused": 200}, {"errors": 200}, {"errors": 100, "refused": 100}])
+def test_a_step_without_an_answer_never_passes(judged: Any, counts: dict[str, int]) -> None:
+    judgement = judged(step(**counts), max_error_share=1, max_refused_share=1)
+    assert (judgement.passed, judgement.message) == (False, "rate=4: no request was answered")

@@ -183,6 +183,21 @@ def test_flags_and_comparators_are_read(cases: dict[str, Case]) -> None:
     assert cases["Completion"].stream is False
 
 
+@pytest.mark.parametrize(
+    ("fields", "retries"),
+    [
+        ("request: {prompt: x}", 2),
+        ("request: {prompt: x}, retries: 0", 0),
+        ("request: {prompt: x}, error: {status: 429}", 0),  # the refusal is the expected answer
+        ("request: {prompt: x}, error: {status: 400}, retries: 3", 3),
+        ("request: {requests: [{text: a}]}", 0),
+    ],
+)
+def test_requests_over_http_are_retried_unless_an_error_is_expected(fields: str, retries: int) -> None:
+    (case,) = case_files.parse(f"- {{name: a, {fields}}}", source="f.yaml", suite="f")
+    assert case.retries == retries
+
+
 def test_an_error_is_expected_in_place_of_a_text(cases: dict[str, Case]) -> None:
     error = ServerError("INVALID_ARGUMENT", "max_new_tokens must be <= 169")
     assert cases["Wrong"].expected == (Generation(error=error),)
@@ -323,6 +338,12 @@ def test_a_file_that_is_no_list_of_cases_is_a_fault(text: str, message: str) -> 
         ("{name: a, request: {}, compare: [{comparator: regex, pattern: '('}]}", "is not an expression of RE2"),
         ("{name: a, request: {}, skip_check: true, compare: [{comparator: exact}]}", "has no effect"),
         ("{name: a, request: {}, response: {responses: [{tokens: [{text: a, logprob: -.inf}]}]}}", "must be finite"),
+        (
+            "{name: a, request: {requests: [{text: a}]}, retries: 1}",
+            "`retries` has an effect only on requests over HTTP",
+        ),
+        ("{name: a, request: {prompt: x}, retries: 11}", "must be less than or equal to 10"),
+        ("{name: a, request: {prompt: x}, retries: -1}", "must be greater than or equal to 0"),
         ("{name: a, request: {}, response: null}", "`response` has no value"),
         ("{name: a, request: {}, error: }", "`error` has no value"),
         ("{name: a, request: {}, compare: [{comparator: error}]}", "compares only an expected `error`"),

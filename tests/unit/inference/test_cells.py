@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import yaml
 from toolbox.config import contract
 from toolbox.config.configuration import Configuration, Request
 from toolbox.inference import cells
-from toolbox.inference.specifications import Config, Framework
+from toolbox.inference.specifications import Config, Framework, Frameworks
+from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError
 
 CASES = "- {name: a, request: {requests: [{text: x}]}, response: {responses: [{text: y}]}}\n"
 BASE = """
 inference: {cells: null}
-matrix: {axes: {model: null, config: null, test: [cases, load]}, zip: []}
+matrix: {axes: {model: null, config: null, test: [cases, load], target: null}, zip: [], target: null, settings: null}
 frameworks:
   tiny:
     command: [serve, "--model={model}", "--shards={num_shard}", "--port={port}", "--grpc={grpc_port}"]
@@ -29,6 +31,12 @@ frameworks:
     shards_share: true
   large: {url: "http://127.0.0.1:1", protocols: [openai]}
 tests:
+"""
+TARGETS = """
+targets:
+  grid: {backend: kubernetes, labels: [pods]}
+  box: {backend: ssh}
+  other: {backend: kubernetes}
 """
 
 
@@ -43,7 +51,7 @@ def configuration(tmp_path: Path) -> Any:
         test = f"- model: org/m\n  cases: [{cases}]\n{more}  configs:\n{''.join(lines)}"
         file = tmp_path / "config" / "p.yaml"
         text = BASE.replace("{cells: null}", yaml.safe_dump({"cells": None, "image_tag": tag}, default_flow_style=True))
-        file.write_text(text.lstrip() + test)
+        file.write_text(text.lstrip() + test + TARGETS)
         return Configuration.load(Request(file, contracts=[Path("projects/inference/contracts").absolute()]))
 
     return load
@@ -179,10 +187,76 @@ def test_two_configs_of_a_name_are_refused(configuration: Any) -> None:
     assert "several configs have the name tiny: give each of them a `name` of its own" in found
 
 
-def test_an_image_that_needs_a_tag_is_refused_without_one(configuration: Any) -> None:
+@pytest.mark.parametrize(
+    "local",
+    [
+        {"matrix.target": "grid"},
+        {"matrix.target": ["local", "pods"]},
+        {"matrix.target": "@cell.config.machine"},
+        {"matrix.settings": [{"when": {"model": "org/m"}, "target": "grid"}]},
+        {"matrix.axes.target": ["own", "local"], "targets": {"own": {"backend": "of_a_workspace"}}},
+    ],
+)
+def test_an_image_that_needs_a_tag_is_refused_without_one(
+    configuration: Any, tmp_path: Path, local: dict[str, Any]
+) -> None:
+    (tmp_path / "config/p.local.yaml").write_text(yaml.safe_dump(local))
     (found,) = faults(configuration("{deployment_framework: tiny}", tag=None))
     assert "the image tiny:{image_tag} needs a tag: `inference run --image_tag=TAG`" in found
     assert cells.derive(configuration("{deployment_framework: large}", tag=None))
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [None, 7], {"local": None}, {"local": {"labels": 7}}])
+@pytest.mark.parametrize("path", ["targets", "matrix.settings", "matrix.target", "matrix.axes.target"])
+def test_a_wrong_block_is_left_to_its_contract(configuration: Any, tmp_path: Path, path: str, value: object) -> None:
+    (tmp_path / "config/p.local.yaml").write_text(yaml.safe_dump({path: value}))
+    assert cells.derive(configuration("{deployment_framework: tiny}", tag=None))
+
+
+@pytest.mark.parametrize("target", [None, "local", "box", ["box", "local"]])
+def test_an_image_needs_no_tag_where_there_are_no_pods(configuration: Any, tmp_path: Path, target: Any) -> None:
+    (tmp_path / "config/p.local.yaml").write_text(yaml.safe_dump({"matrix.target": target}))
+    derived = cells.derive(configuration("{deployment_framework: tiny}", tag=None))
+    (cell,) = derived["inference.cells"]["org/m"]["tiny"].values()  # type: ignore[index]
+    assert cell["pod"] == {"resources": {}}
+
+
+def test_the_local_file_may_add_a_framework(configuration: Any, tmp_path: Path) -> None:
+    framework = {"url": "http://127.0.0.1:{port}", "protocols": ["openai"]}
+    (tmp_path / "config/p.local.yaml").write_text(yaml.safe_dump({"frameworks.mine": framework}))
+    loaded = configuration("{deployment_framework: mine}")
+    assert loaded.location("frameworks.mine").endswith("p.local.yaml:1")
+    (found,) = faults(loaded)
+    assert found.startswith("p.local.yaml:1: `frameworks.mine` ")  # the entry is validated with its line
+
+
+@pytest.mark.parametrize("path", ["frameworks", "targets", "machines", "runtimes"])
+def test_mappings_of_names_are_open(path: str) -> None:
+    projects = [Path(f"projects/{name}/contracts").absolute() for name in ("inference", "notebooks")]
+    assert contract.is_open((path,), [plan.CONTRACTS, *projects])
+    assert not contract.is_open((path, "x"), [plan.CONTRACTS, *projects])
+
+
+@pytest.mark.parametrize("path", ["frameworks.mine.url", "inference.mine", "tests.mine", "mine", "targets.box.mine"])
+def test_the_local_file_creates_no_other_fields(configuration: Any, tmp_path: Path, path: str) -> None:
+    (tmp_path / "config/p.local.yaml").write_text(yaml.safe_dump({path: {"url": "x"}}))
+    with pytest.raises(ConfigurationError, match=r"p\.local\.yaml:1: .*mine"):
+        configuration("{deployment_framework: tiny}")
+
+
+def test_an_entry_whose_name_yaml_reads_as_a_number_is_replaced(configuration: Any, tmp_path: Path) -> None:
+    (tmp_path / "config/p.local.yaml").write_text(
+        "frameworks: {1: {url: 'http://a', protocols: [openai]}}\nframeworks.1: x\n"
+    )
+    assert configuration("{deployment_framework: tiny}").written("frameworks") == {1: "x"}
+
+
+def test_other_layers_create_no_entries(configuration: Any) -> None:
+    loaded = configuration("{deployment_framework: tiny}")
+    contracts = [Path("projects/inference/contracts").absolute()]
+    request = Request(loaded.root / "config/p.yaml", overrides={"frameworks.mine": {}}, contracts=contracts)
+    with pytest.raises(ConfigurationError, match=r"no field `frameworks\.mine`"):
+        Configuration.load(request)
 
 
 def test_the_comparators_of_a_specification_are_validated(configuration: Any) -> None:
@@ -233,3 +307,13 @@ def test_a_framework_whose_parameter_the_config_lacks_is_refused(configuration: 
     (found,) = faults(Configuration.load(Request(file, contracts=[Path("projects/inference/contracts").absolute()])))
     assert found.startswith("p.yaml:18: `tests[0].configs[0]")
     assert found.endswith("`: `tiny` needs the parameter `dtype_str`, which the config does not give")
+
+
+def test_the_page_says_of_each_framework_how_it_was_tested() -> None:
+    page = Path("docs/inference.md").read_text()
+    example = yaml.safe_load(page.partition("```yaml\nframeworks:")[2].partition("```")[0])
+    shipped = yaml.safe_load(Path("config/inference.yaml").read_text())["frameworks"]
+    table = page.partition("| framework | tested |\n")[2].partition("\n\n")[0]
+    named = {name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == {*example, *shipped}
+    assert Frameworks.model_validate(example)

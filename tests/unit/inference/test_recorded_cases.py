@@ -86,7 +86,7 @@ def test_an_answer_becomes_the_response_of_its_case(tmp_path: Path) -> None:
 def test_an_old_response_or_error_is_replaced_at_its_place(tmp_path: Path) -> None:
     old = "- {name: greedy, error: {code: X}, singleShardOnly: true, request: {requests: [{text: a}]}}"
     (entry,) = record(tmp_path, old, answer("greedy", whole())).entries
-    assert list(entry) == ["name", "response", "singleShardOnly", "request"]
+    assert list(entry) == ["name", "response", "singleShardOnly", "request", "stream"]
     old = "- {name: greedy, response: {responses: [{text: x}]}, request: {requests: [{text: a}]}}"
     (entry,) = record(tmp_path, old, error("greedy")).entries
     assert entry["error"] == {"code": "INVALID_ARGUMENT", "message": "too long"}
@@ -163,9 +163,46 @@ def test_a_case_of_another_protocol_is_not_sent(tmp_path: Path) -> None:
         case_file(tmp_path, f"{GREEDY}    {COMPLETION}").requests(["fmaas"])
 
 
-def test_each_case_is_sent_once(tmp_path: Path) -> None:
-    sent = case_file(tmp_path, GREEDY.replace("stream: false", "stream: true")).requests(["fmaas"])
-    assert [(each["name"], each["stream"]) for each in sent["cases"]] == [("f/greedy", False)]
+@pytest.mark.parametrize(("field", "stream"), [("stream: true", True), ("stream: false", False), ("", True)])
+def test_a_case_is_sent_as_a_run_sends_it(tmp_path: Path, field: str, stream: bool) -> None:
+    sent = case_file(tmp_path, GREEDY.replace("stream: false", field)).requests(["fmaas"])
+    assert [(each["name"], each["stream"]) for each in sent["cases"]] == [("f/greedy", stream)]
+
+
+def stream_answer(text: str = "b", **fields: Any) -> AnswerRecord:
+    """Return the answer to `greedy` as a stream."""
+    chunk = {"text": text, "stop_reason": "MAX_TOKENS", "generated_token_count": 1}
+    return answer("greedy", whole(text), stream=True, chunks=[chunk], **{"response": None, **fields})
+
+
+STREAMED = GREEDY.replace("stream: false", "single_shard_only: false")
+
+
+def test_a_stream_that_passes_the_new_case_stays(tmp_path: Path) -> None:
+    new = record(tmp_path, STREAMED, answer("greedy", whole()), stream_answer())
+    assert ([list(entry) for entry in new.entries], new.faults, new.remarks) == (
+        [["name", "single_shard_only", "request", "response"]],
+        [],
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("streams", "reason"),
+    [
+        ([stream_answer("c")], "the text differs at character 1: 'c', expected 'b'"),
+        ([stream_answer(fault="half a stream")], "no complete answer: half a stream"),
+        ([], "there is no answer"),
+    ],
+)
+def test_a_case_whose_stream_does_not_pass_is_recorded_without_it(
+    tmp_path: Path, streams: list[AnswerRecord], reason: str
+) -> None:
+    new = record(tmp_path, STREAMED, answer("greedy", whole()), *streams)
+    assert [entry["stream"] for entry in new.entries] == [False]
+    assert new.remarks == [f"greedy: got `stream: false`, because the stream does not pass: {reason}"]
+    wanted = record(tmp_path, STREAMED.replace("single_shard_only: false", "stream: true"), answer("greedy", whole()))
+    assert wanted.faults == ["greedy: as a stream: there is no answer"]  # the file asks for the stream
 
 
 def test_of_an_answer_of_openai_what_can_be_compared_is_recorded(tmp_path: Path) -> None:

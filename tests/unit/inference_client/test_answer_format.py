@@ -76,6 +76,7 @@ def test_a_whole_answer() -> None:
                 "input_tokens": [{"text": "a", "id": None, "logprob": None, "rank": None, "top": None}],
             }
         ],
+        "refusals": 0,
     }
 
 
@@ -99,7 +100,8 @@ def test_a_stream_has_its_chunks() -> None:
 
 def test_an_error() -> None:
     answer = Answer(case="a", stream=False, error=ServerError(code="INVALID_ARGUMENT", message="no", status=None))
-    assert content(answer)["error"] == {"code": "INVALID_ARGUMENT", "status": None, "message": "no"}
+    fields = {"code": "INVALID_ARGUMENT", "status": None, "message": "no", "retry_after": None}
+    assert content(answer)["error"] == fields
 
 
 def test_a_long_fault_is_cut() -> None:

@@ -42,6 +42,20 @@ def test_the_type_applies_to_one_event() -> None:
     assert parsed(b"event: error\ndata: x\n\ndata: y\n\n") == [Event("x", "error"), Event("y")]
 
 
+def test_a_field_error_is_an_event_of_this_type() -> None:
+    assert parsed(b"error: x\n\ndata: y\n\n") == [Event("x", "error"), Event("y")]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [(b"data: a\n: b\nid: 1\nretry: 2\nevent: c\n\n", ""), (b"Error 500\nx: y\n", "Error 500"), (b"a" * 900, "")],
+)
+def test_the_first_foreign_line_is_kept(content: bytes, line: str) -> None:
+    parser = EventStreamParser(1000)
+    assert list(parser.feed(content)) in ([], [Event("a", "c")])
+    assert parser.foreign_line == line
+
+
 def test_an_event_at_the_end_without_an_empty_line_is_discarded() -> None:
     assert parsed(b"data: whole\n\ndata: half\n") == [Event("whole")]
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Collection, Iterator
 
 import httpx
 import pytest
 
-from tests.servers.inference.http_server import HttpServer, answering, response, serving
-from toolbox.inference_client.http_transport import LoadTransport
+from tests.servers.inference.http_server import (
+    EndConnectionError,
+    HttpRequest,
+    HttpServer,
+    ResetConnectionError,
+    Script,
+    answering,
+    response,
+    serving,
+)
+from toolbox.inference_client.http_transport import IS_RESENT, LoadTransport
 
 WHOLE = response({"a": 1})
 
@@ -134,3 +144,54 @@ def test_a_response_that_is_not_whole_is_an_error(content: bytes, message: str) 
 def test_an_informational_response_precedes_the_response() -> None:
     with serving(answering(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + WHOLE)) as server:
         assert connections(server, 1) == 1
+
+
+def ending(end: type[Exception], *, at: Collection[int], first: bytes = b"") -> Script:
+    """Return a script that ends the connection in place of the answers with some numbers, after some bytes."""
+    numbers = itertools.count(1)
+
+    def script(_: HttpRequest) -> Iterator[bytes]:
+        if next(numbers) not in at:
+            yield WHOLE
+            return
+        yield first
+        raise end
+
+    return script
+
+
+@pytest.mark.parametrize("end", [EndConnectionError, ResetConnectionError])
+def test_a_request_on_a_reused_connection_that_ends_is_sent_once_more(end: type[Exception]) -> None:
+    with serving(ending(end, at=[2]), keeps_connections=True) as server:
+
+        async def work(client: httpx.AsyncClient) -> None:
+            answers = [await client.get(server.url) for _ in range(3)]
+            assert [IS_RESENT in answer.extensions for answer in answers] == [False, True, False]
+
+        use(work)
+        assert (len(server.requests), server.connections) == (4, 2)
+
+
+@pytest.mark.parametrize("end", [EndConnectionError, ResetConnectionError])
+@pytest.mark.parametrize(
+    ("at", "first", "requests"),
+    [
+        ([1], b"", 1),  # a new connection
+        ([2, 3], b"", 3),  # the new connection ends, too
+        ([2], b"HTTP/1.1 ", 2),  # bytes of the answer have arrived
+        ([2], b"HTTP/1.1 103 Early Hints\r\n\r\n", 2),
+    ],
+)
+def test_other_connections_that_end_are_errors(
+    end: type[Exception], at: list[int], first: bytes, requests: int
+) -> None:
+    with serving(ending(end, at=at, first=first), keeps_connections=True) as server:
+
+        async def work(client: httpx.AsyncClient) -> None:
+            for _ in range(at[0] - 1):
+                await client.get(server.url)
+            with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+                await client.get(server.url)
+
+        use(work)
+        assert len(server.requests) == requests

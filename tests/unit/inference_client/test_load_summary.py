@@ -216,3 +216,11 @@ def test_figures_are_those_of_a_simple_calculation(samples: list[Sample], warm_u
         assert distribution_.largest == pytest.approx(max(values, default=None))
         assert distribution_.mean == pytest.approx(statistics.fmean(values) if values else None)
         assert distribution_.percentiles[50] == pytest.approx(statistics.median(values) if len(values) > 1 else None)
+
+
+def test_refused_requests_are_counted_apart_from_errors() -> None:
+    refused = replace(FAILED, error="busy: later", tokens=(), is_refused=True)
+    found = figures([SAMPLE, FAILED, refused, replace(SAMPLE, is_resent=True)])
+    assert (found.requests, found.errors, found.refused, found.resent) == (4, 1, 1, 1)
+    assert found.error_messages == {"half a stream": 1}
+    assert (found.completed_rate, found.end_to_end.samples) == (2 / 8, 2)

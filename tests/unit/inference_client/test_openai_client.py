@@ -396,3 +396,103 @@ def test_a_server_is_ready_at_status_200(status: int, is_ready: bool) -> None:
             with pytest.raises(FaultError, match=f"HTTP status {status}"):
                 asyncio.run(check(server.url))
     assert json.dumps([request.path for request in server.requests]) == '["/health"]'
+
+
+@pytest.mark.parametrize("request_body", [WHOLE, STREAM])
+@pytest.mark.parametrize(
+    ("status", "header", "seconds"),
+    [
+        (429, "Retry-After: 2\r\n", 2.0),
+        (503, "retry-after:  1.5 \r\n", 1.5),
+        (503, "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n", 0.0),
+        (503, "Retry-After: Thu, 01 Jan 99999 00:00:00 GMT\r\n", None),
+        (503, "Retry-After: -1\r\n", None),
+        (503, "Retry-After: \r\n", None),
+        (503, f"Retry-After: {'9' * 400}\r\n", None),
+        (503, "Retry-After: soon\r\n", None),
+        (429, "", None),
+        (500, "Retry-After: 2\r\n", None),
+        (400, "Retry-After: 2\r\n", None),
+    ],
+)
+def test_a_refusal_says_when_the_request_may_be_sent_again(
+    status: int, header: str, seconds: float | None, request_body: dict[str, Any]
+) -> None:
+    answer = ask(answering(response({"error": "busy"}, status=status, headers=header)), request_body)
+    assert answer.error
+    assert (answer.error.status, answer.error.retry_after) == (status, seconds)
+
+
+DETAIL = {"detail": [{"loc": ["body", "n"], "msg": "too large"}]}
+OLD_VLLM = {"object": "error", "message": "too long", "type": "BadRequestError", "param": None, "code": 400}
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "status", "message"),
+    [
+        (event({"error": "`n` must be positive"}), "ERROR", None, "`n` must be positive"),  # transformers
+        (b'error: {"code": 500, "message": "no slot", "type": "server_error"}\n\n', "server_error", 500, "no slot"),
+        (b"error: no slot\n\n", "ERROR", None, "no slot"),
+        (b'event: error\ndata: {"message": "gone", "code": 503}\n\n', "HTTP 503", 503, "gone"),
+        (b"event: error\ndata: gone\n\n", "ERROR", None, "gone"),
+        (event({"detail": "Not Found"}), "ERROR", None, "Not Found"),
+        (event(DETAIL), "ERROR", None, repr(str(DETAIL["detail"]))),
+        (event(OLD_VLLM), "BadRequestError", 400, "too long"),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", event(choice("b"))])
+def test_an_error_inside_a_stream_is_kept(
+    before: bytes, sent: bytes, code: str, status: int | None, message: str
+) -> None:
+    answer = ask(answering(stream_head(), before, sent), STREAM)
+    assert answer.fault is None
+    assert answer.error
+    assert (answer.error.code, answer.error.status, answer.error.message) == (code, status, message)
+
+
+@pytest.mark.parametrize("body", [{"error": "no"}, {"detail": "no"}, {"object": "error", "message": "no"}])
+@pytest.mark.parametrize("request_body", [WHOLE, STREAM])
+def test_an_error_with_the_status_200_is_an_error_also_without_a_stream(
+    body: dict[str, Any], request_body: dict[str, Any]
+) -> None:
+    answer = ask(answering(response(body)), request_body)
+    assert answer.error
+    assert answer.error.message == "no"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "evidence"),
+    [
+        ([b"Internal Server Error\n\n"], "the server sent 'Internal Server Error'"),
+        ([b'{"error": "no slot"}\n'], 'the server sent \'{"error": "no slot"}\''),
+        ([event({"message": "no slot"})], 'the server sent \'{"message": "no slot"}\''),
+        ([event(choice("b", "stop")), b'data: {"error": "no slot"'], 'within an event: \'{"error": "no slot"\''),
+    ],
+)
+def test_the_fault_of_a_stream_quotes_what_the_server_sent(pieces: list[bytes], evidence: str) -> None:
+    assert evidence in fault_of(answering(stream_head(), *pieces), STREAM)
+
+
+def test_an_answer_that_is_no_stream_is_quoted() -> None:
+    assert "has the type 'text/html': '<h1>No</h1>'" in fault_of(
+        answering(response(b"<h1>No</h1>", kind="text/html")), STREAM
+    )
+
+
+def test_an_answer_with_a_detail_is_no_error() -> None:
+    assert ask(answering(response({**choice("b", "stop"), "detail": "x", "object": "error"})), WHOLE).error is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ([stream_head(), event(choice("b", "stop"))], "delta"),
+        ([response(choice("b", "stop"))], "message"),
+    ],
+)
+def test_a_chat_without_a_message_names_its_field(sent: list[bytes], name: str) -> None:
+    request = {"messages": [], "model": "m", "stream": name == "delta"}
+    with serving(answering(*sent)) as server:
+        (answer,) = ask_openai(server.url, request, protocol="chat")
+    assert answer.fault
+    assert answer.fault.startswith(f"choices[0] of the answer to a chat has no field `{name}`; the server sent ")

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from toolbox.inference_client.answer_format import Answer, Case, FaultError, InvalidRequestError, Limits
+from toolbox.inference_client.answer_format import (
+    Answer,
+    Case,
+    FaultError,
+    InvalidRequestError,
+    Limits,
+    ServerError,
+)
 from toolbox.inference_client.sending import Sender, streams
 
 LIMITS = Limits(seconds=0.05)
@@ -25,6 +32,21 @@ class ScriptedClient:
         del answer
         self.sent.append(case.name)
         await self._behaviour(case)
+
+
+class RefusingClient:
+    """Refuses a number of requests for now, and answers the later ones."""
+
+    def __init__(self, refusals: int, retry_after: float | None = 0.001) -> None:
+        self._refusals = refusals
+        self._retry_after = retry_after
+        self.sent: list[bool] = []
+
+    async def send(self, case: Case, answer: Answer) -> None:
+        del case
+        self.sent.append(answer.stream)
+        if len(self.sent) <= self._refusals:
+            answer.error = ServerError(code="busy", message="later", status=503, retry_after=self._retry_after)
 
 
 def cases(*names: str) -> Sequence[Case]:
@@ -172,3 +194,44 @@ def test_a_replay_is_a_second_request(
     protocol: str, request_: dict[str, Any], stream: bool, expected: Sequence[bool]
 ) -> None:
     assert streams(Case(name="a", protocol=protocol, request=request_, stream=stream)) == expected
+
+
+@pytest.mark.parametrize(
+    ("refusals", "retries", "retry_after", "requests", "is_error"),
+    [
+        (2, 2, 0.001, 3, False),
+        (2, 3, 0.0, 3, False),
+        (3, 2, 0.001, 3, True),
+        (1, 0, 0.001, 1, True),
+        (1, 2, None, 1, True),  # no `Retry-After`
+        (1, 2, 3600.0, 1, True),  # longer than the time limit of a request
+    ],
+)
+def test_a_refused_request_is_sent_again(
+    refusals: int, retries: int, retry_after: float | None, requests: int, is_error: bool
+) -> None:
+    client = RefusingClient(refusals, retry_after)
+    answers: list[Answer] = []
+    case = Case(name="a", protocol="completions", request={}, retries=retries)
+
+    async def main() -> None:
+        await Sender({"completions": client}, LIMITS, receive=answers.append).send_all([case])
+
+    asyncio.run(main())
+    assert len(client.sent) == requests
+    assert [(answer.refusals, answer.error is not None) for answer in answers] == [(requests - 1, is_error)]
+
+
+def test_the_end_of_the_server_ends_the_pause_before_a_retry() -> None:
+    async def main() -> list[Answer]:
+        answers: list[Answer] = []
+        end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        sender = Sender(
+            {"completions": RefusingClient(1, 60.0)}, Limits(seconds=60), receive=answers.append, server_end=end
+        )
+        asyncio.get_running_loop().call_later(0.01, end.set_result, "the server ended")
+        await sender.send_all([Case(name="a", protocol="completions", request={}, retries=1)])
+        return answers
+
+    (answer,) = asyncio.run(main())
+    assert answer.fault == "the request was not sent: the server ended"

@@ -76,6 +76,14 @@ def test_the_table_has_the_samples_behind_each_time(tmp_path: Path) -> None:
     assert row.errors == ["3 requests: full"]
 
 
+def test_refused_and_resent_requests_are_named_below_the_table(tmp_path: Path) -> None:
+    (row,) = chart(tmp_path, step(refused=3, resent=1)).rows
+    assert [remark.partition(" (")[0].partition(",")[0] for remark in row.remarks] == [
+        "3 requests refused",
+        "1 request sent twice",
+    ]
+
+
 def test_rates_and_concurrencies_have_charts_of_their_own(tmp_path: Path) -> None:
     shown = chart(tmp_path, step(1), step(2), *(step(None, concurrency=number) for number in (1, 8, 64)))
     assert [group.axis for group in shown.groups] == ["Requests per second", "Requests at the same time (log)"]

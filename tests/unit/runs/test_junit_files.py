@@ -214,3 +214,9 @@ def test_characters_that_xml_does_not_allow_are_replaced(tmp_path: Path) -> None
     junit_files.write(tmp_path / "junit.xml", [CaseResult(hostile, hostile, FAILED, None, hostile, hostile)])
     (case,) = junit_files.read(tmp_path, "junit.xml")
     assert {case.suite, case.name, case.message, case.text} == {"\ufffd" * 4}
+
+
+def test_other_properties_are_no_remarks(tmp_path: Path) -> None:
+    other = '<properties><property name="remark" value="x"/></properties>'
+    content = f'<testsuite>{other}<testcase name="a">{other.replace("remark", "id")}</testcase></testsuite>'
+    assert [case.message for case in read(tmp_path, content)] == [""]

@@ -100,6 +100,7 @@ class Row:
     name: str
     numbers: Sequence[str]
     errors: Sequence[str]
+    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +359,7 @@ def _row(step: StepResult) -> Row:
     for times in (step.first_token, step.between_tokens, step.end_to_end):
         numbers += [_milliseconds(times.p50), _milliseconds(times.p95), str(times.samples)]
     numbers.append(_milliseconds(step.lateness if step.client_delay.samples else None))
-    return Row(step.name, numbers, [str(each) for each in step.error_messages[:3]])
+    return Row(step.name, numbers, [str(each) for each in step.error_messages[:3]], step.remarks)
 
 
 def _milliseconds(seconds: float | None) -> str:

@@ -66,6 +66,7 @@ def _remarks(steps: Sequence[StepResult]) -> Iterator[str]:
             late = f"{_digits(1000 * step.lateness)} ms later than planned"
             yield f"{step.name}: requests were sent {late}: this machine was overloaded, so the figures are not valid"
     for step in steps:
+        yield from (f"{step.name}: {remark}" for remark in step.remarks)
         if step.errors:
             messages = sorted(step.error_messages, key=lambda each: -each.requests)
             yield f"{step.name}: {counted(step.errors, 'error')}"

@@ -57,3 +57,11 @@ def test_the_most_frequent_errors_are_shown_without_control_characters() -> None
     assert first.startswith("  4 requests: error 4xxx")
     assert (first[-3:], len(first) < 230) == ("...", True)
     assert (second[2], third[2], more) == ("3", "2", "  and 1 more")
+
+
+def test_refused_requests_are_shown_apart_from_errors() -> None:
+    lines = shown(step(4, refused=3, resent=1))
+    assert lines[-2:] == [
+        "rate=4: 3 requests refused (429 or 503 with Retry-After)",
+        "rate=4: 1 request sent twice, because the server had closed the reused connection",
+    ]
