@@ -160,7 +160,7 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
 def _variables(call: RoleCall) -> dict[str, Any]:
     """Call the method, and return the variables of the role. A wrong argument is reported before a missing library."""
     returned = with_absolute_paths(call.label, run_body(call.command, call.values), is_remote=bool(call.hosts))
-    _check_cluster_access(call)
+    _check_library(call)
     return {f"{call.role}_{name}": value for name, value in {**call.values, **returned}.items()}
 
 
@@ -177,19 +177,11 @@ def _check_role(call: RoleCall) -> None:
         raise UsageError(f"{call.label}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
 
 
-def _check_cluster_access(call: RoleCall) -> None:
-    """Check that a role for clusters has what it needs on this machine.
-
-    Raises:
-        UsageError: the Kubernetes client is not installed, or the kubeconfig of the arguments does not exist.
-    """
+def _check_library(call: RoleCall) -> None:
+    """Raise a `UsageError` if the role needs the Kubernetes client, which is not installed."""
     tasks = places.find("roles", call.role, "tasks")
-    if tasks is None or not any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml")):
-        return
-    extras.require("kubernetes", call.label)
-    kubeconfig = call.values.get("kubeconfig")
-    if isinstance(kubeconfig, Path) and not kubeconfig.exists():
-        raise UsageError(f"{call.label}: --kubeconfig={kubeconfig} does not exist")
+    if tasks is not None and any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml")):
+        extras.require("kubernetes", call.label)
 
 
 def _write_request(call: RoleCall, step: Step) -> None:

@@ -22,9 +22,14 @@ import yaml
 
 from toolbox.config import paths
 from toolbox.config.paths import Path
+from toolbox.model import yaml_scalars
 from toolbox.model.errors import ConfigurationError
+from toolbox.model.yaml_scalars import AmbiguousScalar
 
 log = logging.getLogger(__name__)
+
+ONCE: Final = {"once": True}
+"""Marks a record of the log that the command line prints once, although a command may read a file several times."""
 
 _DEEPEST: Final = 100  # mappings and lists inside one another
 _LIBYAML_DEPTH: Final = "exceeded maximum nesting depth"  # libyaml 0.2.6 and later, before it returns the first event
@@ -74,14 +79,16 @@ class Document:
     """The values of a configuration with their locations and changes.
 
     Args:
-        source: the name of the file, for messages.
+        source: the name of the file or of the flag, for messages.
         marks: the locations in each container, by the id of the container.
+        ambiguous: the unquoted scalars that a person may have meant as text.
     """
 
     root: dict[Any, Any]
     source: str
     marks: dict[int, _Marks] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    ambiguous: tuple[AmbiguousScalar, ...] = ()
 
     def find(self, path: Path) -> Any:
         """Return the value at a path with unresolved references, or raise a `PathError`."""
@@ -141,6 +148,10 @@ class Document:
         """Return `file:line` of the value at a path, or only the file if the line is unknown."""
         return str(self.location(path) or self.source)
 
+    def ambiguous_lines(self) -> list[str]:
+        """Return a line for each scalar in `ambiguous`, with its place and its quoted form."""
+        return [f"{position(self.source, scalar.line, scalar.column)}: {scalar}" for scalar in self.ambiguous]
+
     def copy(self) -> Document:
         """Return a deep copy. Containers at several paths in this document are also shared in the copy."""
         memo: dict[int, Any] = {}
@@ -153,7 +164,7 @@ class Document:
         changes = [
             dataclasses.replace(change, slot=(id(memo.get(change.slot[0])), change.slot[1])) for change in self.changes
         ]
-        return Document(root, self.source, marks, changes)
+        return Document(root, self.source, marks, changes, self.ambiguous)
 
     def _walk(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
         container: Any = self.root
@@ -234,13 +245,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 line = key.start_mark.line + 1
                 if key.value in seen:
-                    log.warning(
-                        "%s:%d: `%s` is already in line %d: the last value is used",
-                        self.file, line, key.value, seen[key.value],
-                    )  # fmt: skip
+                    place = position(self.file, line, key.start_mark.index + 1)
+                    earlier = "set" if is_flag(self.file) else f"in line {seen[key.value]}"
+                    message = "%s: `%s` is already %s: the last value is used"
+                    log.warning(message, place, key.value, earlier, extra=ONCE)
                 seen[key.value] = line
 
 
+yaml_scalars.read_exponents(_Loader)
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
 _Loader.add_constructor("tag:yaml.org,2002:seq", _Loader.sequence)
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.timestamp)
@@ -284,11 +296,11 @@ def parse(text: str, *, source: str) -> Document:
     Raises:
         ConfigurationError: the text is not YAML, or not a mapping.
     """
-    root, marks = _parse(text, source)
+    root, marks, ambiguous = _parse(text, source)
     if not isinstance(root, dict):
         raise ConfigurationError(f"{source}: the document must be a mapping, not {_kind(root)}")
     _refuse_cycle(root, source, ())
-    return Document(root, source, marks)
+    return Document(root, source, marks, ambiguous=ambiguous)
 
 
 def parse_list(text: str, *, source: str, field: str, most_values: int) -> Document:
@@ -302,7 +314,7 @@ def parse_list(text: str, *, source: str, field: str, most_values: int) -> Docum
         ConfigurationError: the text is not YAML, is neither a list nor a mapping, or has too many values.
     """
     _refuse_depth(text, source)
-    root, marks = _parse(text, source)
+    root, marks, ambiguous = _parse(text, source)
     if not isinstance(root, list | dict):
         raise ConfigurationError(f"{source}: the document must be a list, not {_kind(root)}")
     if sum(1 for _ in itertools.islice(_values(root), most_values + 1)) > most_values:
@@ -313,15 +325,18 @@ def parse_list(text: str, *, source: str, field: str, most_values: int) -> Docum
         lines = marks[id(root)].lines
         marks[id(items)] = _Marks(items, {index: lines[key] for index, key in enumerate(root) if key in lines})
         root = items
-    return Document({field: root}, source, marks)
+    return Document({field: root}, source, marks, ambiguous=ambiguous)
 
 
-def _parse(text: str, source: str) -> tuple[Any, dict[int, _Marks]]:
+def _parse(text: str, source: str) -> tuple[Any, dict[int, _Marks], tuple[AmbiguousScalar, ...]]:
     try:
         loader = _Loader(text, source)
-        return loader.get_single_data(), loader.marks
+        node = loader.get_single_node()
+        ambiguous = tuple(yaml_scalars.ambiguous(node, loader))
+        root = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         raise ConfigurationError(_yaml_fault(error, source)) from None
+    return root, loader.marks, ambiguous
 
 
 def _refuse_repeated_keys(text: str, source: str) -> None:
@@ -357,6 +372,16 @@ def _too_deep(mark: Any, source: str) -> ConfigurationError:
     return ConfigurationError(f"{where}: values are nested more than {_DEEPEST} deep")
 
 
+def is_flag(source: str) -> bool:
+    """Tell whether a text comes from a flag of a command line, and not from a file."""
+    return source.startswith("--")
+
+
+def position(source: str, line: int, column: int) -> str:
+    """Return the place of a value for messages: `FILE:LINE`, or the column in the value of a flag, from 1."""
+    return f"{source}, column {column}" if is_flag(source) else f"{source}:{line}"
+
+
 def _kind(root: object) -> str:
     return "empty" if root is None else f"a {type(root).__name__}"
 
@@ -387,5 +412,8 @@ def _yaml_fault(error: yaml.YAMLError, source: str) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         context = f" ({error.context})" if error.context else ""
-        return f"{source}:{mark.line + 1}:{mark.column + 1}: broken YAML: {error.problem}{context}"
+        place = f"{source}:{mark.line + 1}:{mark.column + 1}"
+        if is_flag(source):
+            place = position(source, mark.line + 1, mark.index + 1)
+        return f"{place}: broken YAML: {error.problem}{context}"
     return f"{source}: broken YAML: {error}"
