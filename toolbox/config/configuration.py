@@ -119,6 +119,7 @@ class Configuration:
             ConfigurationError: a file, a preset or an override is wrong.
         """
         base = document.load(request.file)
+        base.accepts_null = lambda path: contract.accepts_null(path, request.contracts)
         local = request.file.with_suffix(f".local{request.file.suffix}")
         override_files = []
         if local.exists():

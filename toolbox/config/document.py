@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import itertools
 import logging
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -82,6 +82,7 @@ class Document:
         source: the name of the file or of the flag, for messages.
         marks: the locations in each container, by the id of the container.
         ambiguous: the unquoted scalars that a person may have meant as text.
+        accepts_null: tells whether a field may be added to the file with the value null, for hints.
     """
 
     root: dict[Any, Any]
@@ -89,6 +90,7 @@ class Document:
     marks: dict[int, _Marks] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     ambiguous: tuple[AmbiguousScalar, ...] = ()
+    accepts_null: Callable[[Path], bool] = lambda _: True
 
     def find(self, path: Path) -> Any:
         """Return the value at a path with unresolved references, or raise a `PathError`."""
@@ -122,7 +124,7 @@ class Document:
         Raises:
             PathError: a field of `values` does not exist.
         """
-        changed = Document({**self.root, **extra}, self.source, self.marks, self.changes)
+        changed = dataclasses.replace(self, root={**self.root, **extra})
         for path, value in values.items():
             *parents, (_, last, _) = self._walk_to_set(path)
             container: Any = changed.root
@@ -164,7 +166,7 @@ class Document:
         changes = [
             dataclasses.replace(change, slot=(id(memo.get(change.slot[0])), change.slot[1])) for change in self.changes
         ]
-        return Document(root, self.source, marks, changes, self.ambiguous)
+        return dataclasses.replace(self, root=root, marks=marks, changes=changes)
 
     def _walk(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
         container: Any = self.root
@@ -182,10 +184,26 @@ class Document:
             yield from self._walk(path)
         except paths.PathError as error:
             values = [self.root, *(value for _, _, value in self._walk_existing(path))]
-            if not isinstance(values[-1], dict):
+            if not isinstance(values[-1], dict) or isinstance(path[len(values) - 1], int):
                 raise
-            hint = f"only existing fields can be set: add the field to {self.source}, as in `{_placeholder(path)}`"
-            raise paths.PathError(f"{error.detail}\n  {hint}", source=self.source) from None
+            hint = self._hint(path, len(values) - 1)
+            raise paths.PathError(
+                f"{error.detail}\n  only existing fields can be set: {hint}", source=self.source
+            ) from None
+
+    def _hint(self, path: Path, depth: int) -> str:
+        """Return how to add a missing field to the file.
+
+        Args:
+            depth: how many keys of the path exist.
+        """
+        value = "null" if self.accepts_null(path) else "VALUE"
+        if not any(isinstance(key, int) for key in path):
+            return f"add the field to {self.source}, as in `{_placeholder(path, value)}`"
+        missing = tuple(itertools.takewhile(lambda key: isinstance(key, str), path[depth:]))
+        value = value if len(missing) == len(path) - depth else "VALUE"
+        parent = f"`{paths.render(path[:depth])}` in {self.where(path[:depth])}" if depth else self.source
+        return f"add `{_placeholder(missing, value)}` to {parent}"
 
     def _walk_existing(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
         try:
@@ -194,10 +212,10 @@ class Document:
             return
 
 
-def _placeholder(path: Path) -> str:
-    """Return the YAML text of a path whose value is null: `a: {b: null}`."""
+def _placeholder(path: Path, value: str) -> str:
+    """Return the YAML text of a path with a value: `a: {b: null}`."""
     *around, last = path
-    text = f"{last}: null"
+    text = f"{last}: {value}"
     for key in reversed(around):
         text = f"{key}: {{{text}}}"
     return text

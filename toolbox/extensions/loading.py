@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from toolbox.extensions import discovery
 from toolbox.extensions.discovery import Extension
 from toolbox.extensions.protocols import BACKENDS, Extended_co, ExtendingTarget, Kind
+from toolbox.model import null_fields
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated, without_kind
 from toolbox.system import places
@@ -41,7 +42,7 @@ def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
     name = str(spec.get(key))
     model = load(kind, name)
     try:
-        parsed = model.model_validate({field: value for field, value in spec.items() if field != key})
+        parsed = null_fields.validate(model, {field: value for field, value in spec.items() if field != key})
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc']))}: {without_kind(fault['msg'])}".removeprefix(": ")

@@ -330,7 +330,7 @@ class _Planner:
         return {
             index: {key: value for key, value in spec.items() if key != "when"}
             for index, spec in self._members(view, "checks", range(len(self.block.checks)), faults)
-            if axes.matches(spec.get("when", {}), combination)
+            if axes.matches(spec.get("when") or {}, combination)
         }
 
     def _metrics(self, view: Configuration, combination: Combination, faults: _Faults) -> dict[str, Any]:
@@ -338,7 +338,7 @@ class _Planner:
         return {
             name: {key: value for key, value in spec.items() if key != "when"}
             for name, spec in self._members(view, "metrics", self.block.metrics, faults)
-            if axes.matches(spec.get("when", {}), combination)
+            if axes.matches(spec.get("when") or {}, combination)
         }
 
     @staticmethod
