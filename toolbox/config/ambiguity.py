@@ -35,6 +35,11 @@ class _Setting:
     value: Any
     inner: Path
 
+    @property
+    def path(self) -> Path:
+        """The path of the scalar in the configuration."""
+        return (*self.field, *self.inner)
+
 
 def warnings(configuration: Document, overrides: Sequence[Document], contracts: Sequence[FilePath]) -> list[str]:
     """Return a line for each ambiguous scalar of a configuration, with its place and the quoted form.
@@ -45,10 +50,15 @@ def warnings(configuration: Document, overrides: Sequence[Document], contracts: 
         contracts: the folders with the contracts of the project.
     """
     lines = []
+    clear: dict[tuple[object, ...], bool] = {}  # the items of a list have the same contract, which is slow to ask
     for source in (configuration, *overrides):
         for scalar, line in zip(source.ambiguous, source.ambiguous_lines(), strict=True):
             setting = _setting(source, scalar, is_override=source is not configuration)
-            if not _is_clear(scalar, setting, configuration, contracts):
+            fields = tuple(None if isinstance(key, int) else key for key in setting.path) if setting else scalar.keys
+            kind = (fields, type(scalar.value), scalar.is_key, scalar.is_other_number)
+            if kind not in clear:
+                clear[kind] = _is_clear(scalar, setting, configuration, contracts)
+            if not clear[kind]:
                 lines.append(line)
     return list(dict.fromkeys(lines))
 
@@ -70,10 +80,9 @@ def _is_clear(
     """Return whether the value is meant: a contract accepts the value, and refuses the text or reads it as the same."""
     if setting is None or scalar.is_key or scalar.is_other_number:
         return False
-    at = (*setting.field, *setting.inner)
-    if at[-1:] and at[-1] in _BOUNDS and isinstance(scalar.value, float):
+    if setting.path and setting.path[-1] in _BOUNDS and isinstance(scalar.value, float):
         return True
-    for block, file in _contracts_of(at, contracts):
+    for block, file in _contracts_of(setting.path, contracts):
         as_value, as_text, as_other = (
             _outcome(configuration, block, file, setting, value) for value in (scalar.value, scalar.text, _OTHER)
         )

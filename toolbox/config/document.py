@@ -354,6 +354,8 @@ def _parse(text: str, source: str) -> tuple[Any, dict[int, _Marks], tuple[Ambigu
         root = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         raise ConfigurationError(_yaml_fault(error, source)) from None
+    except ValueError as error:  # Python limits the digits of an integer
+        raise ConfigurationError(f"{source}: broken YAML: {error}") from None
     return root, loader.marks, ambiguous
 
 

@@ -31,18 +31,18 @@ def changed(before: Configuration, after: Configuration, plan: Plan | None) -> l
         plan: the cells; None if the project had no matrix when the run began.
     """
     blocks = _BLOCKS if plan is not None else (BLOCK,)
-    paths_ = [path for block in blocks for path in _differences_at(before, after, block)]
-    if not paths_ and plan is not None and _has_chosen_fields(before, after):
+    fields = [path for block in blocks for path in _differences_at(before, after, block)]
+    if not fields and plan is not None and _has_chosen_fields(before, after):
         for cell in plan.cells:
-            views = [planner.configuration_of_cell(each, cell.settings) for each in (before, after)]
-            if paths_ := [path for part in _PARTS for path in _differences_at(*views, part)]:
+            old, new = (planner.configuration_of_cell(each, cell.settings) for each in (before, after))
+            if fields := [path for part in _PARTS for path in _differences_at(old, new, part)]:
                 break
-    return list(dict.fromkeys(paths_))
+    return fields
 
 
 def _differences_at(before: Configuration, after: Configuration, block: str) -> Iterator[str]:
-    values = (each.get(block, default=None) for each in (before, after))
-    return map(paths.render, _differences(*values, paths.parse(block)))
+    old, new = (each.get(block, default=None) for each in (before, after))
+    return map(paths.render, _differences(old, new, paths.parse(block)))
 
 
 def _has_chosen_fields(*configurations: Configuration) -> bool:
@@ -77,6 +77,6 @@ def _are_equal(before: Any, after: Any) -> bool:
     if not isinstance(before, Secret):
         return bool(before == after)
     try:
-        return before == after
+        return bool(before == after)
     except ConfigurationError:  # the file of one of the secrets cannot be read
         return False

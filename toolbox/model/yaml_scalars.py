@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import yaml
 
+from toolbox.model.text import truncate
+
 Key = str | int
 
 _TAG: Final = "tag:yaml.org,2002:"
@@ -26,6 +28,7 @@ _EXPONENT: Final = re.compile(
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9_]")
 _VERSION: Final = re.compile(r"[1-9][0-9]*\.[1-9]0")  # such as Python 3.10, which becomes 3.1
 _COMMIT: Final = re.compile(r"[0-9]+[eE][0-9]+")
+_LONGEST: Final = 60  # characters of a text in a warning
 _SHORTEST_COMMIT: Final = 7  # characters of an abbreviated commit of Git
 _THOUSANDS: Final = re.compile(r"[-+]?[0-9]{1,3}(?:_[0-9]{3})+(?:\.[0-9]*)?")
 
@@ -58,10 +61,13 @@ class AmbiguousScalar:
 
     def __str__(self) -> str:
         """Return what is wrong, and the quoted form."""
+        text = truncate(self.text, _LONGEST)
         if isinstance(self.value, dt.date):
-            return f'`{self.text}` is read as a date: write "{self.text}" for the text'
+            return f'`{text}` is read as a date: write "{text}" for the text'
+        if len(self.text) > _LONGEST:
+            return f'`{text}` is read as another number: write "{text}" for the text'
         value = str(self.value).lower() if isinstance(self.value, bool) else repr(self.value).replace("inf", ".inf")
-        return f'`{self.text}` is read as {value}: write "{self.text}" for the text, or {value}'
+        return f'`{text}` is read as {value}: write "{text}" for the text, or {value}'
 
 
 def read_exponents(cls: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,14 @@ def test_what_a_contract_reads_as_it_is_meant_gives_no_warning(load: Load, contr
 def test_other_ambiguous_scalars_are_named(load: Load, contracts: list[Path], text: str, scalar: str) -> None:
     (line,) = load(text, contracts=contracts).ambiguous_scalars()
     assert f"`{scalar}` is read as" in line
+
+
+def test_many_dates_are_checked_quickly(load: Load, contracts: list[Path]) -> None:
+    entries = ["{when: {n: 5}, reason: r, owner: o, expires: 2027-01-31}"] * 1000
+    configuration = load(f"matrix: {{axes: {{n: [5]}}, quarantine: [{', '.join(entries)}]}}", contracts=contracts)
+    began = time.process_time()
+    assert configuration.ambiguous_scalars() == []
+    assert time.process_time() - began < 5
 
 
 def test_local_files_and_override_files_are_read_too(load: Load, contracts: list[Path], tmp_path: Path) -> None:

@@ -117,5 +117,11 @@ def test_nothing_is_found_in_an_empty_document() -> None:
     assert ambiguous_in("") == []
 
 
+@pytest.mark.parametrize("text", ["0" + "7" * 6000, "1" + ":30" * 6000, "1_" * 3000 + "1"])
+def test_a_long_number_has_a_short_warning(text: str) -> None:
+    (scalar,) = ambiguous_in(f"a: {text}")
+    assert len(str(scalar)) < 250
+
+
 def test_an_infinite_number_is_a_number() -> None:
     assert read(".inf") == math.inf
