@@ -5,7 +5,6 @@ from __future__ import annotations
 import yaml
 
 from tests.functional.grid import Grid
-from tests.functional.test_derived_values import DERIVE
 from toolbox.testing import Workspace
 
 ORCHESTRATION = '''
@@ -38,13 +37,21 @@ ORCHESTRATION = '''
     def post_cleanup():
         _set("via", "last")
 '''
+DERIVE = '''
+
+    def derive(configuration):
+        """Return the axis `n`, and an entry of `skip` in addition to the written ones."""
+        skip = configuration.written("matrix.skip")
+        numbers = list(range(configuration.get("count")))
+        return {"matrix.axes.n": numbers, "matrix.skip": [*skip, {"when": {"n": 9}, "reason": "too slow"}]}
+'''
 BLOCKS = {"p": {"value": "old", "other": 1}, "via": "@p.value", "count": 1}
 
 
 def test_a_cell_gets_what_the_configuration_of_the_run_states(workspace: Workspace) -> None:
     grid = Grid(workspace, ORCHESTRATION + DERIVE)
     workload = {"command": "echo $V >>{@root}/cells", "env": {"V": "@via"}}
-    grid.configure(axes={"x": ["a"], "n": None}, workload=workload, blocks=BLOCKS)
+    grid.configure(axes={"x": ["a"], "n": None}, skip=[], workload=workload, blocks=BLOCKS)
     outcome = grid.run()
     assert outcome.exit_code == 0, str(outcome)
     assert grid.lines == ["old"]

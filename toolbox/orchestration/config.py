@@ -86,10 +86,11 @@ class Project:
 def _planned_fields(current: Session, changed: Configuration) -> list[str]:
     """Return the fields of the planned cells that a change would reach too late, also by `derive` of the project."""
     fields = frozen_fields.changed(current.configuration, changed, current.plan)
-    if not fields and current.plan is not None:
-        derived = projects.derived(projects.find(current.project), changed)
-        fields = frozen_fields.changed(current.configuration, derived, current.plan)
-    return fields
+    if fields or current.plan is None or _cells_are_over(current):
+        return fields
+    files = projects.find(current.project)
+    before, after = (projects.derived_values(files, each) for each in (current.configuration, changed))
+    return [path for path in {**before, **after} if before.get(path) != after.get(path)]
 
 
 def _cells_are_over(current: Session) -> bool:
