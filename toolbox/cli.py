@@ -222,11 +222,29 @@ def _set_up_output(context: Context) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Redacted(context.redactor))
+    handler.addFilter(_Repeated())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if context.debug else logging.INFO)
     for library in ("alembic", "asyncio", "ansible-runner", "urllib3"):
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+class _Repeated(logging.Filter):
+    """Drops a record that is marked with `toolbox.config.document.ONCE` and was already printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._printed: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to print the record."""
+        if not getattr(record, "once", False):
+            return True
+        message = record.getMessage()
+        is_new = message not in self._printed
+        self._printed.add(message)
+        return is_new
 
 
 class _Redacted(logging.Formatter):

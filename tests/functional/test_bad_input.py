@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.functional.grid import Grid
@@ -198,6 +200,13 @@ COMMAND_LINES = {
         ["from_config", "host", "capture_state", "--project=small", "--extra=[1]"],
         "--extra must be ",
     ),
+    "manifests that do not exist": (["cluster", "apply", "nofile.yaml"], "--manifests: "),
+    "manifests of another kind": (["cluster", "apply", "config/small.yaml"], "config/small.yaml: a manifest has no `"),
+    "kubeconfig that does not exist": (["cluster", "wait_ready", "--kubeconfig=nofile"], "nofile does not exist"),
+    "credentials that do not exist": (
+        ["cluster", "prepare_namespace", "x", "--image_pull_secret=pull", "--docker_config_file=nofile"],
+        "--docker_config_file: ",
+    ),
     "comment with an unknown command": (["ci", "parse", "--text=/tset small"], "did you mean /test?"),
     "comment with an unknown project": (["ci", "run", "--text=/test smal"], "did you mean small?"),
     "comment with an unknown preset": (["ci", "run", "--text=/test small lod"], "did you mean loud?"),
@@ -218,6 +227,19 @@ def test_all_wrong_arguments_are_named_at_once(small: Workspace) -> None:
     outcome = refuse(small, "training", "prepare_corpus", "--characters=x", "--carachters=3")
     for part in ("--directory is missing", "--characters must be int, not 'x'", "unknown argument --carachters"):
         assert part in outcome.stderr
+
+
+def test_a_node_pool_of_gke_needs_gcloud(small: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    argv = ("cluster", "set_scale", "--kind=gke", "--name=pool", "--cluster=c", "--replicas=1")
+    outcome = refuse(small, *argv, env={"PATH": str(tmp_path / "empty")})
+    assert "needs the program gcloud, which is not installed on this machine" in outcome.stderr
+
+
+def test_a_role_whose_program_is_missing_on_this_machine_ends_with_2(small: Workspace) -> None:
+    outcome = small.run("training", "prepare_corpus", "corpus", "--python=no-such-python")
+    assert outcome.exit_code == 2, str(outcome)
+    assert "there is no program `no-such-python`: install it, or add its folder to $PATH" in str(outcome)
 
 
 def test_all_faults_of_a_contract_are_named_at_once(workspace: Workspace) -> None:

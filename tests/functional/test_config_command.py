@@ -165,6 +165,22 @@ def test_a_duplicate_key_is_a_warning_on_stderr(workspace: Workspace) -> None:
     assert outcome.stderr == "warning: config.yaml:2: `a` is already in line 1: the last value is used\n"
 
 
+def test_validate_names_each_scalar_that_may_be_text_once(small: Workspace) -> None:
+    configuration = small.directory / "config/small.yaml"
+    versions = "".join(f"- {minor}.10\n" for minor in range(1, 9))
+    configuration.write_text(f"versions:\n{versions}{configuration.read_text()}lr: 1e-4\n")
+    outcome = small.run("config", "validate", "small")
+    assert (outcome.exit_code, outcome.stdout) == (0, "config/small.yaml is valid\n")
+    lines = outcome.stderr.splitlines()
+    assert lines[0] == 'warning: config/small.yaml:2: `1.10` is read as 1.1: write "1.10" for the text, or 1.1'
+    assert len(lines) == 8
+    run = small.run("project", "run", "small")
+    shown = [line for line in run.stderr.splitlines() if line.startswith("warning: ")]
+    assert shown[:5] == lines[:5]
+    assert "3 more scalars without quotes may be meant as text" in shown[5]
+    assert len(shown) == 6
+
+
 def test_explain_also_explains_what_a_reference_refers_to(topsail: Workspace) -> None:
     outcome = topsail.run("config", "explain", "--config_file=config.yaml", "--path=tests.twice", "--presets=light")
     assert outcome.stdout.splitlines() == [

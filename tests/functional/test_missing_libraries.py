@@ -30,7 +30,9 @@ SHARED = "clusters: {sut: {existing: {kubeconfig: none}}}\n"
 @pytest.fixture
 def without(tmp_path: Path) -> dict[str, str]:
     """Return the environment variables with which Python cannot import the optional libraries."""
-    hidden = "import sys\nsys.modules.update(dict.fromkeys(['kubernetes', 'psycopg', 'google.cloud.tpu_v2']))\n"
+    hidden = (
+        "import sys\nsys.modules.update(dict.fromkeys(['kubernetes', 'psycopg', 'google.cloud.tpu_v2', 'httpx']))\n"
+    )
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden/sitecustomize.py").write_text(hidden)
     return {"PYTHONPATH": str(tmp_path / "hidden")}
@@ -68,6 +70,29 @@ def test_a_toolbox_command_is_not_started_without_its_library(
     assert outcome.exit_code == 2, str(outcome)
     assert f"{command[0]} {command[1]} needs kubernetes" in outcome.stderr
     assert list(small.artifacts.glob("toolbox/*__*")) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        (["cluster", "set_scale", "--kind=gke", "--name=x", "--replicas=1"], "--cluster is missing"),
+        (["cluster", "apply", "nofile.yaml"], "nofile.yaml cannot be read"),
+        (["cluster", "wait_ready", "--nods=1"], "unknown argument --nods"),
+        (
+            ["inference", "load", "--url=http://127.0.0.1:1", "--cases=x"],
+            "a load needs --rates, --concurrencies or both",
+        ),
+        (["inference", "record_cases", "--url=nowhere", "--cases=x", "--output=y"], "--url must be http://HOST:PORT"),
+        (["results", "list", "--since=nope", "--database=postgresql://x/y"], "--since=nope is not a time"),
+    ],
+)
+def test_a_wrong_flag_is_named_before_a_missing_library(
+    small: Workspace, without: dict[str, str], command: list[str], fault: str
+) -> None:
+    outcome = small.run(*command, env=without)
+    assert outcome.exit_code == 2, str(outcome)
+    assert fault in outcome.stderr
+    assert "not installed" not in outcome.stderr
 
 
 def test_a_command_for_tpus_needs_its_library(small: Workspace, without: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ ansible-runner defines the events (https://ansible.readthedocs.io/projects/runne
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 from collections import deque
@@ -18,6 +19,7 @@ from toolbox.runs.steps import Step
 from toolbox.system import filesystem
 
 _MOST_LINES: Final = 4
+_NOT_STARTED: Final = ("Error executing command", "[Errno 2]")  # of ansible-core 2.19, and of earlier versions
 _STATUS: Final = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
@@ -35,6 +37,7 @@ class RoleEvents:
         self._events = _open(StepDirectory(step.directory).role_events)
         self._log = _open(StepDirectory(step.directory).role_log)
         self._failures: list[tuple[TaskFinished, str]] = []  # each failed task, and the cause that it reported or ""
+        self._missing: dict[tuple[str, str], str] = {}  # programs that this machine does not have, by host and task
         self._rescued = False
         self._tail: deque[str] = deque(maxlen=_MOST_LINES)
 
@@ -48,6 +51,12 @@ class RoleEvents:
         """The cause that the failed task reported; None if the task did not report a cause."""
         reported = self._failures[self._index][1] if self._failures else ""
         return Cause(reported) if reported in set(Cause) else None
+
+    @property
+    def missing_program(self) -> str:
+        """The program that the failed task could not start because this machine does not have it; empty otherwise."""
+        failed = self.failed
+        return self._missing.get((failed.host, failed.name), "") if failed is not None else ""
 
     @property
     def _index(self) -> int:
@@ -95,6 +104,8 @@ class RoleEvents:
             for text in self._redact.redact_nested((data.get("res") or {}).get("warnings") or []):
                 self._step.recorder.record(Note(self._step.identity, str(text)))
             if finished.status in {"failed", "unreachable"}:
+                if _runs_here(data) and (program := _missing_program(data.get("res") or {})):
+                    self._missing[finished.host, finished.name] = self._redact(program)
                 self._failures.append((finished, str((data.get("res") or {}).get(CAUSE_KEY, ""))))
 
     def _finished(self, kind: str, data: dict[str, Any]) -> TaskFinished:
@@ -141,6 +152,19 @@ def _output(result: dict[str, Any]) -> str:
     return "\n".join(text.rstrip() for text in texts if isinstance(text, str) and text.strip())
 
 
+def _runs_here(data: dict[str, Any]) -> bool:
+    """Return whether a task runs on this machine: on `localhost`, or delegated to it."""
+    delegated = (data.get("res") or {}).get("_ansible_delegated_vars") or {"ansible_host": data.get("host")}
+    return bool(delegated.get("ansible_host") == "localhost")
+
+
+def _missing_program(result: dict[str, Any]) -> str:
+    """Return the program that a module could not start because it does not exist; empty for any other result."""
+    is_missing = result.get("rc") == errno.ENOENT and str(result.get("msg")).startswith(_NOT_STARTED)
+    words = _command(result).split() if is_missing else []
+    return words[0] if words else ""
+
+
 def _failure_text(result: dict[str, Any]) -> str:
     if censored := result.get("censored"):
         return str(censored)
@@ -149,6 +173,8 @@ def _failure_text(result: dict[str, Any]) -> str:
         return _failure_text(items[0])
     message = str(result.get("msg") or "the task failed without a message").strip()
     error = str(result.get("stderr") or result.get("module_stderr") or "").strip().splitlines()
-    if "cmd" in result:
+    if program := _missing_program(result):
+        message = f"there is no program `{program}`: install it, or add its folder to $PATH"
+    elif "cmd" in result:
         message = f"`{_command(result)}` ended with status {result.get('rc')}"
     return "\n".join([message, *error[-_MOST_LINES:]])

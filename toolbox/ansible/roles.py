@@ -29,7 +29,7 @@ from toolbox.ansible.role_variables import plain, run_body, with_absolute_paths
 from toolbox.ansible.unsafe_yaml import untrusted
 from toolbox.interface.registry import HOSTS, Command
 from toolbox.model.addresses import Address
-from toolbox.model.errors import StepError, UsageError
+from toolbox.model.errors import MissingProgram, StepError, UsageError
 from toolbox.model.events import StepKind
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK, Secret, secrets_in
@@ -158,8 +158,9 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
 
 
 def _variables(call: RoleCall) -> dict[str, Any]:
-    """Call the method, and return the variables of the role."""
+    """Call the method, and return the variables of the role. A wrong argument is reported before a missing library."""
     returned = with_absolute_paths(call.label, run_body(call.command, call.values), is_remote=bool(call.hosts))
+    _check_library(call)
     return {f"{call.role}_{name}": value for name, value in {**call.values, **returned}.items()}
 
 
@@ -167,14 +168,19 @@ def _check_role(call: RoleCall) -> None:
     """Check that the role can run.
 
     Raises:
-        UsageError: the role does not exist, or the role needs the Kubernetes client, which is not installed.
+        UsageError: the role does not exist.
     """
     tasks = places.find("roles", call.role, "tasks")
     if tasks is None or not (tasks / "main.yml").exists():
         roles = [path.name for path in places.entries("roles", "*") if (path / "tasks" / "main.yml").is_file()]
         hint = did_you_mean(call.role, roles, label="roles")
         raise UsageError(f"{call.label}: there is no role roles/{call.role}/tasks/main.yml: {hint}")
-    if any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml")):
+
+
+def _check_library(call: RoleCall) -> None:
+    """Raise a `UsageError` if the role needs the Kubernetes client, which is not installed."""
+    tasks = places.find("roles", call.role, "tasks")
+    if tasks is not None and any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml")):
         extras.require("kubernetes", call.label)
 
 
@@ -245,6 +251,8 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
         cause = events.cause
         verdict = Verdict.FAILED if cause in _FAILED_CAUSES else Verdict.ERROR
     message = f"task `{failed.name}` {failed.status} on {', '.join(events.hosts_of(failed))}: {failed.output}"
+    if events.missing_program:
+        return MissingProgram(message, directory=step.directory)
     return StepError(message, verdict=verdict, cause=cause, directory=step.directory)
 
 

@@ -19,6 +19,7 @@ This module knows the names of projects, but reads no configuration: `comment_ru
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -31,9 +32,12 @@ import yaml
 from toolbox.ci import refusals
 from toolbox.ci.refusals import Fault, quoted
 from toolbox.config import outside
+from toolbox.model import yaml_scalars
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean, nearest
 from toolbox.model.text import abbreviated
+
+log = logging.getLogger(__name__)
 
 COMMANDS: Final = ("test", "var", "skip", "only", "cells", "cluster", "quarantine", "retest", "cancel", "help")
 _MATRIX: Final = re.compile(r"\s*matrix\b")  # an override of the matrix may leave out cells
@@ -299,6 +303,8 @@ class _Reader:
         match line.name:
             case "var":
                 values = overrides(line.rest)
+                for scalar in yaml_scalars.ambiguous_in(line.rest):
+                    log.warning("line %d of the comment: /var: %s", line.number, scalar)
                 for path, value in values.items():
                     details.overrides.pop(path, None)  # the last value of a path is also applied last
                     details.overrides[path] = value
@@ -464,7 +470,7 @@ def overrides(text: str) -> dict[str, Any]:
     except (yaml.YAMLError, RecursionError) as error:
         raise _not_yaml(text, error) from None
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=yaml_scalars.Loader)  # noqa: S506  # a safe loader
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # a number or date may be too large
         raise _not_yaml(text, error) from None
     if not isinstance(value, dict) or not value:

@@ -40,7 +40,6 @@ def prepared(
         UsageError: an option is wrong, or a library is missing. The message names every wrong option.
         ConfigurationError: a case file is broken.
     """
-    extras.require("inference", "inference load")
     faults = server.faults()
     if server.url is not None and server.grpc is not None:
         faults.append("write either --url or --grpc: a load measures one protocol")
@@ -53,6 +52,7 @@ def prepared(
         raise UsageError(
             "\n  ".join(["inference load:", *faults]) if len(faults) > 1 else f"inference load: {faults[0]}"
         )
+    extras.require("inference", "inference load")
     return StandaloneLoad.of(server, load, _read(cases), timeout=timeout)
 
 

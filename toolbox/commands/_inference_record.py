@@ -40,11 +40,11 @@ def record(
         UsageError: an option or a request is wrong.
         StepError: a case has no answer that a case file could expect.
     """
-    extras.require("inference", "inference record_cases")
     if faults := server.faults():
         raise UsageError("\n  ".join(["inference record_cases:", *faults]))
     file, target = environ.expanded(cases), environ.expanded(output)
     _refuse_target(target, output, may_replace=may_replace)
+    extras.require("inference", "inference record_cases")
     source = CaseFile.read(file, shown=str(cases), keys=keys)
     requests = source.requests(server.protocols)
     redaction.current().add([server.api_key] if server.api_key is not None else [])

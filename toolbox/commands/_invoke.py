@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from toolbox.interface import signature
 from toolbox.interface.registry import Command
-from toolbox.model.errors import StepError
+from toolbox.model.errors import StepError, UsageError
 from toolbox.model.foreign_text import printable, printable_json
 from toolbox.model.secrets import secrets_in
 from toolbox.model.verdicts import ExitCode
@@ -47,6 +49,7 @@ def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -
     from toolbox.reports.terminal import live_view
     from toolbox.runs import steps
 
+    _refuse_missing_kubeconfig(command, values)
     with warm.opened(), live_view.view() as view, steps.entered(session.step_outside_run([view.show], redactor)) as top:
         try:
             directory = roles.run(command, values)
@@ -55,3 +58,13 @@ def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -
             directory, exit_code = error.directory or top.directory, error.exit_code
         view.line(f"artifacts: {directory}")
     return exit_code
+
+
+def _refuse_missing_kubeconfig(command: Command, values: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` if the file of `--kubeconfig` does not exist.
+
+    In a run, the step of the command fails instead, because the command that should create the cluster may have failed.
+    """
+    kubeconfig = values.get("kubeconfig")
+    if isinstance(kubeconfig, Path) and not environ.expanded(kubeconfig).exists():
+        raise UsageError(f"{command.signature.name}: --kubeconfig={kubeconfig} does not exist")

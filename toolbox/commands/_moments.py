@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -12,7 +12,8 @@ from toolbox.model.errors import UsageError
 
 _ZONE = re.compile(r"(?P<text>.*\d)\s+(?P<zone>[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)", re.DOTALL)
 _DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
-_SLASHES = re.compile(r"\d+[/.]\d+[/.]\d+")  # ambiguous: either of two numbers may be the month
+_THREE_NUMBERS = re.compile(r"\d+(?:[^\w:]|_)+\d+(?:[^\w:]|_)+\d+(?![\d:])")
+_MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.IGNORECASE)
 _NAMED_DAY = re.compile(r"today|yesterday|tomorrow", re.IGNORECASE)
 _FROM_NOW = re.compile(r".*\b(?:now|ago|hours?|minutes?|seconds?)|in\b.*", re.IGNORECASE | re.DOTALL)
 _A_DAY: Final = timedelta(days=1) - timedelta(microseconds=1)
@@ -67,7 +68,7 @@ def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> 
     """Return the time that the words describe in `zone`, by default the local zone; None if they describe no time."""
     import dateparser  # slow to import
 
-    if not words or _SLASHES.search(words):
+    if not words or not _has_clear_month(words):
         return None
     settings = {
         "RELATIVE_BASE": now.astimezone(zone).replace(tzinfo=None),
@@ -83,6 +84,20 @@ def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> 
     if is_end and (_DAY.fullmatch(words) or _NAMED_DAY.fullmatch(words)):
         result += _A_DAY
     return result.astimezone() if zone is None else result.replace(tzinfo=zone)
+
+
+def _has_clear_month(words: str) -> bool:
+    """Return whether a date names its month, or is written as year-month-day.
+
+    `dateparser` tries other orders too: it would read the 13 of `2026-13-01` as the day.
+
+    Raises:
+        ValueError: the month or the day does not exist.
+    """
+    if _THREE_NUMBERS.search(words) is None or _MONTH.search(words) is not None:
+        return True
+    day = _DAY.search(words)
+    return day is not None and bool(date(*map(int, day[0].split("-"))))
 
 
 def _zone(text: str, flag: str) -> tuple[str, tzinfo | None]:

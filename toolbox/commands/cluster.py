@@ -1,5 +1,6 @@
 """Inspect, prepare, share and clean up Kubernetes clusters."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,8 +21,10 @@ from toolbox.interface.options import (
 )
 from toolbox.interface.signature import Help
 from toolbox.kubernetes.api.objects import is_name
+from toolbox.model.errors import ConfigurationError
 from toolbox.model.quantities import SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
+from toolbox.system import environ
 
 LeaseName = Annotated[str, Help("the name of the lease, which must be the same for all users of the cluster.")]
 
@@ -116,6 +119,8 @@ class Cluster:
                 "a Secret for pulling images needs its name, --image_pull_secret, and its content, either as "
                 "--docker_config_file or as --docker_config"
             )
+        if docker_config_file is not None and not environ.expanded(docker_config_file).is_file():
+            raise ValueError(f"--docker_config_file: {docker_config_file} is not a file")
         _namespaces.create(namespace, kubeconfig, context, keep=keep)
 
     @role
@@ -208,6 +213,8 @@ class Cluster:
         for flag, value in {"name": name, "cluster": cluster}.items():
             if value is not None and not is_name(value):  # gcloud would take a leading `-` for a flag
                 raise ValueError(f"--{flag}={value!r}: use only lower-case letters, digits, `.` and `-`")
+        if kind == "gke" and shutil.which("gcloud") is None:
+            raise ValueError("--kind=gke needs the program gcloud, which is not installed on this machine")
 
     @role
     def apply(
@@ -232,6 +239,12 @@ class Cluster:
             timeout: how long to wait until the objects are ready, in seconds.
             force_conflicts: take over the fields that another field manager has set.
         """
+        from toolbox.ansible.modules import cluster_objects  # imports Ansible, which is slow
+
+        try:
+            list(cluster_objects.read(environ.expanded(manifests)))
+        except ConfigurationError as error:
+            raise ValueError(f"--manifests: {error}") from None
 
     @role
     def deploy_server(  # the parameters are flags of a command

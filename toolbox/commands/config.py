@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from toolbox.model.text import with_text_keys
 from toolbox.orchestration import launch_presets, projects
 from toolbox.system import environ, redaction
 from toolbox.system.filesystem import dump_yaml_line
+
+log = logging.getLogger(__name__)
 
 Style = Literal["yaml", "json"]
 Project = Annotated[str | None, Help("the name of the project; may be left out with --config_file.")]
@@ -111,10 +114,15 @@ class Config:
         cluster: ClusterName = None,
         overrides: Overrides = None,
     ) -> str:
-        """Check a configuration against all contracts, check all references and secrets, and report all faults."""
+        """
+        Check a configuration against all contracts, check all references and secrets, and report all faults. Warn about
+        values without quotes that may be meant as text, such as 3.10 and on.
+        """
         configuration = _load(project, config_file, presets, overrides, job, cluster)
         if project is not None:
             configuration = projects.derived(projects.find(project), configuration)
+        for line in configuration.ambiguous_scalars():
+            log.warning("%s", line)
         configuration.check()
         configuration.check_secrets()
         return f"{configuration.source} is valid"

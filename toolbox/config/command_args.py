@@ -16,7 +16,7 @@ import posixpath
 import re
 import secrets
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,10 +32,12 @@ from toolbox.config.configuration import Configuration, View
 from toolbox.config.document import read_text
 from toolbox.config.references import is_reference
 from toolbox.config.template_blocks import Selection
+from toolbox.model import yaml_scalars
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import Secret
 from toolbox.model.text import as_text
+from toolbox.model.yaml_scalars import AmbiguousScalar
 from toolbox.system import environ
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class Template:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._warnings: set[str] = set()  # each is logged once, although a block is rendered for each call
         # With `optimized=True`, Jinja would call `log_warning` on literals at compile time, even in unused branches.
         self._environment = _Environment(undefined=jinja2.StrictUndefined, finalize=_leave_placeholder, optimized=False)
         self._environment.filters |= {
@@ -127,7 +130,10 @@ class Template:
 
     def _parse(self, text: str, table: _Table) -> dict[Any, Any]:
         try:
-            blocks = _Loader(text, table).get_single_data()
+            loader = _Loader(text, table)
+            node = loader.get_single_node()
+            scalars = list(yaml_scalars.ambiguous(node, loader))
+            blocks = loader.construct_document(node) if node is not None else None
         except yaml.composer.ComposerError as error:
             if "undefined alias" in str(error.problem):
                 raise _OtherBlockNeeded(self._not_yaml(error)) from None
@@ -140,7 +146,16 @@ class Template:
         if not isinstance(blocks, dict):
             raise ConfigurationError(f"{self._file}: the template renders to a {type(blocks).__name__}, not a mapping")
         self._raise_fault(list(blocks))
+        self._warn(scalars)
         return blocks
+
+    def _warn(self, scalars: Iterable[AmbiguousScalar]) -> None:
+        """Log each number that may be meant as text. For a boolean or a date, a parameter for text is an error."""
+        for scalar in scalars:
+            warning = f"{self._file}: `{scalar.keys[0] if scalar.keys else ''}`: {scalar}"
+            if scalar.is_number and warning not in self._warnings:
+                self._warnings.add(warning)
+                log.warning("%s", warning)
 
     def _raise_fault(self, value: Any) -> None:
         if (fault := _first_fault(value)) is not None:
@@ -268,6 +283,7 @@ class _Loader(yaml.SafeLoader):
         return self.table.fill(text, typed=node.style is None)
 
 
+yaml_scalars.read_exponents(_Loader)
 _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.text)
 
 

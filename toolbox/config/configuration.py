@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolbox.config import contract, document, outside, paths, presets, references
+from toolbox.config import ambiguity, contract, document, outside, paths, presets, references
 from toolbox.config.contract import Model
 from toolbox.config.document import Change, Document
 from toolbox.config.paths import Path
@@ -95,8 +95,16 @@ class View(Mapping[str, Any]):
 class Configuration:
     """An immutable configuration. The references in a value are resolved when the value is read."""
 
-    def __init__(self, source: Document, *, contracts: Sequence[FilePath] = (), root: FilePath | None = None) -> None:
+    def __init__(
+        self,
+        source: Document,
+        *,
+        contracts: Sequence[FilePath] = (),
+        root: FilePath | None = None,
+        override_files: Sequence[Document] = (),
+    ) -> None:
         self._document = source
+        self._override_files = tuple(override_files)
         # The directory that contains `config/`. Relative paths in the configuration are relative to this directory.
         self.root: Final = root or FilePath.cwd()
         self._resolver = Resolver(source)
@@ -111,13 +119,17 @@ class Configuration:
             ConfigurationError: a file, a preset or an override is wrong.
         """
         base = document.load(request.file)
+        base.accepts_null = lambda path: contract.accepts_null(path, request.contracts)
         local = request.file.with_suffix(f".local{request.file.suffix}")
+        override_files = []
         if local.exists():
-            _override(base, document.load(local, what="the local file"), "local file", open_in=request.contracts)
+            override_files.append(document.load(local, what="the local file"))
+            _override(base, override_files[-1], "local file", open_in=request.contracts)
         for name in [*presets.to_apply(base), *request.presets]:
             presets.apply(base, name, reason=request.preset_reasons.get(name, ""))
         for file in request.override_files:
-            _override(base, document.load(file, what="the override file"), f"override file {file}")
+            override_files.append(document.load(file, what="the override file"))
+            _override(base, override_files[-1], f"override file {file}")
         _override(base, Document(copy.deepcopy(dict(request.trusted_overrides)), _JOBS), _JOBS)
         source = outside.SOURCE if request.is_from_outside else "--overrides"
         overrides = Document(copy.deepcopy(dict(request.overrides)), source)
@@ -125,7 +137,8 @@ class Configuration:
         _override(base, overrides, source)
         if before is not None:
             outside.check(before, base, overrides)
-        return cls(base, contracts=request.contracts, root=request.file.absolute().parent.parent)
+        root = request.file.absolute().parent.parent
+        return cls(base, contracts=request.contracts, root=root, override_files=override_files)
 
     @property
     def source(self) -> str:
@@ -170,7 +183,8 @@ class Configuration:
         """Return a copy of the configuration with a new value for one existing field."""
         changed = self._document.copy()
         changed.set(paths.parse(path), copy.deepcopy(value), layer=layer, location=None)
-        return Configuration(changed, contracts=self._contracts, root=self.root)
+        files = self._override_files
+        return Configuration(changed, contracts=self._contracts, root=self.root, override_files=files)
 
     def overlaid(self, values: Mapping[str, object], cell: Mapping[str, object]) -> Configuration:
         """Return the configuration of one cell of the matrix.
@@ -188,6 +202,10 @@ class Configuration:
     def view(self) -> View:
         """Return the whole configuration as a mapping for templates."""
         return View(self._resolver, self._document.root, ())
+
+    def ambiguous_scalars(self) -> list[str]:
+        """Return a line for each unquoted scalar of the files that may have been meant as text, such as `3.10`."""
+        return ambiguity.warnings(self._document, self._override_files, self._contracts)
 
     def check(self) -> None:
         """Check every contract and every reference.

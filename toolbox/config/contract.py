@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -16,6 +16,7 @@ from toolbox.config import paths
 from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
+from toolbox.model import null_fields
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.nearest import did_you_mean, unread_fields
 from toolbox.model.text import abbreviated, without_kind
@@ -59,7 +60,7 @@ def has_block(document: Document, path: Path, *, or_null: bool = False) -> bool:
 def validated(document: Document, path: Path, model: type[Model], *, or_null: bool = False) -> Model:
     """Return a block of a document as its model, with its references resolved.
 
-    A missing block is validated as an empty mapping.
+    A missing block is validated as an empty mapping. A field that must not be null has its default if it is null.
 
     Args:
         or_null: whether a block that is null is validated as null, and not as an empty mapping.
@@ -71,26 +72,49 @@ def validated(document: Document, path: Path, model: type[Model], *, or_null: bo
         block = Resolver(document).find(path)
     except paths.PathError:
         block = {}
-    return checked(document, path, model, {} if block is None and not or_null else block)
+    block = {} if block is None and not or_null else block
+    return _reported(document, path, model, block, lambda: null_fields.validate(model, block))
 
 
-def checked(document: Document, path: Path, model: type[Model], block: Any) -> Model:
-    """Return the value at a path of a document as its model.
+def checked(document: Document, path: Path, model: type[Model], value: Any) -> Model:
+    """Return a value at a path of a document as its model. Unlike in a block, null is never the default of a field.
 
     Args:
-        block: the value, after its references were resolved.
+        value: the value, after its references were resolved.
 
     Raises:
         ConfigurationError: as for `validated`.
     """
+    return _reported(document, path, model, value, lambda: model.model_validate(value))
+
+
+def _reported(document: Document, path: Path, model: type[Model], block: Any, check: Callable[[], Model]) -> Model:
     from pydantic import ValidationError
 
     if isinstance(block, dict) and (unread := unread_fields(model, block)):
         raise ConfigurationFaults(_unknown_field(document, (*path, name), model, len(path)) for name in unread)
     try:
-        return model.model_validate(block)
+        return check()
     except ValidationError as error:
         raise ConfigurationFaults(_fault(document, path, model, block, detail) for detail in error.errors()) from None
+
+
+def accepts_null(path: Path, folders: Sequence[FilePath]) -> bool:
+    """Tell whether a field may be null in a configuration, as far as the contracts know the field.
+
+    Args:
+        folders: the folders with the contracts of the project.
+
+    Raises:
+        ConfigurationError: a contract is broken.
+    """
+    for folder in (LIBRARY, *folders):
+        for block, file in files(folder).items():
+            inner = path[len(block) :]
+            is_checked = path[: len(block)] == block and (inner or not in_library(folder))
+            if is_checked and not null_fields.accepts_null(load(file), inner):
+                return False
+    return True
 
 
 @functools.cache
@@ -172,13 +196,7 @@ def _fields_at(model: type[BaseModel], keys: Path) -> set[str]:
         names = {each: _ROOT if _ROOT in each.model_fields else str(key) for each in models}
         fields = [each.model_fields[name] for each, name in names.items() if name in each.model_fields]
         models = {each for field in fields for each in _models_in(field.annotation)} or models
-    return {name for each in models for name in _complete(each).model_fields}
-
-
-def _complete(model: type[BaseModel]) -> type[BaseModel]:
-    """Return a model with the fields that extensions add to the model, if it has the class method `complete`."""
-    complete: type[BaseModel] = getattr(model, "complete", lambda: model)()
-    return complete
+    return {name for each in models for name in null_fields.complete(each).model_fields}
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import itertools
 import logging
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -22,9 +22,14 @@ import yaml
 
 from toolbox.config import paths
 from toolbox.config.paths import Path
+from toolbox.model import yaml_scalars
 from toolbox.model.errors import ConfigurationError
+from toolbox.model.yaml_scalars import AmbiguousScalar
 
 log = logging.getLogger(__name__)
+
+ONCE: Final = {"once": True}
+"""Marks a record of the log that the command line prints once, although a command may read a file several times."""
 
 _DEEPEST: Final = 100  # mappings and lists inside one another
 _LIBYAML_DEPTH: Final = "exceeded maximum nesting depth"  # libyaml 0.2.6 and later, before it returns the first event
@@ -74,14 +79,18 @@ class Document:
     """The values of a configuration with their locations and changes.
 
     Args:
-        source: the name of the file, for messages.
+        source: the name of the file or of the flag, for messages.
         marks: the locations in each container, by the id of the container.
+        ambiguous: the unquoted scalars that a person may have meant as text.
+        accepts_null: tells whether a field may be added to the file with the value null, for hints.
     """
 
     root: dict[Any, Any]
     source: str
     marks: dict[int, _Marks] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    ambiguous: tuple[AmbiguousScalar, ...] = ()
+    accepts_null: Callable[[Path], bool] = lambda _: True
 
     def find(self, path: Path) -> Any:
         """Return the value at a path with unresolved references, or raise a `PathError`."""
@@ -129,7 +138,7 @@ class Document:
         Raises:
             PathError: a field of `values` does not exist.
         """
-        changed = Document({**self.root, **extra}, self.source, self.marks, self.changes)
+        changed = dataclasses.replace(self, root={**self.root, **extra})
         for path, value in values.items():
             *parents, (_, last, _) = self._walk_to_set(path)
             container: Any = changed.root
@@ -155,6 +164,10 @@ class Document:
         """Return `file:line` of the value at a path, or only the file if the line is unknown."""
         return str(self.location(path) or self.source)
 
+    def ambiguous_lines(self) -> list[str]:
+        """Return a line for each scalar in `ambiguous`, with its place and its quoted form."""
+        return [f"{position(self.source, scalar.line, scalar.column)}: {scalar}" for scalar in self.ambiguous]
+
     def copy(self) -> Document:
         """Return a deep copy. Containers at several paths in this document are also shared in the copy."""
         memo: dict[int, Any] = {}
@@ -167,7 +180,7 @@ class Document:
         changes = [
             dataclasses.replace(change, slot=(id(memo.get(change.slot[0])), change.slot[1])) for change in self.changes
         ]
-        return Document(root, self.source, marks, changes)
+        return dataclasses.replace(self, root=root, marks=marks, changes=changes)
 
     def _walk(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
         container: Any = self.root
@@ -185,10 +198,26 @@ class Document:
             yield from self._walk(path)
         except paths.PathError as error:
             values = [self.root, *(value for _, _, value in self._walk_existing(path))]
-            if not isinstance(values[-1], dict):
+            if not isinstance(values[-1], dict) or isinstance(path[len(values) - 1], int):
                 raise
-            hint = f"only existing fields can be set: add the field to {self.source}, as in `{_placeholder(path)}`"
-            raise paths.PathError(f"{error.detail}\n  {hint}", source=self.source) from None
+            hint = self._hint(path, len(values) - 1)
+            raise paths.PathError(
+                f"{error.detail}\n  only existing fields can be set: {hint}", source=self.source
+            ) from None
+
+    def _hint(self, path: Path, depth: int) -> str:
+        """Return how to add a missing field to the file.
+
+        Args:
+            depth: how many keys of the path exist.
+        """
+        value = "null" if self.accepts_null(path) else "VALUE"
+        if not any(isinstance(key, int) for key in path):
+            return f"add the field to {self.source}, as in `{_placeholder(path, value)}`"
+        missing = tuple(itertools.takewhile(lambda key: isinstance(key, str), path[depth:]))
+        value = value if len(missing) == len(path) - depth else "VALUE"
+        parent = f"`{paths.render(path[:depth])}` in {self.where(path[:depth])}" if depth else self.source
+        return f"add `{_placeholder(missing, value)}` to {parent}"
 
     def _walk_existing(self, path: Path) -> Iterator[tuple[Any, Hashable, Any]]:
         try:
@@ -197,10 +226,10 @@ class Document:
             return
 
 
-def _placeholder(path: Path) -> str:
-    """Return the YAML text of a path whose value is null: `a: {b: null}`."""
+def _placeholder(path: Path, value: str) -> str:
+    """Return the YAML text of a path with a value: `a: {b: null}`."""
     *around, last = path
-    text = f"{last}: null"
+    text = f"{last}: {value}"
     for key in reversed(around):
         text = f"{key}: {{{text}}}"
     return text
@@ -248,13 +277,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 line = key.start_mark.line + 1
                 if key.value in seen:
-                    log.warning(
-                        "%s:%d: `%s` is already in line %d: the last value is used",
-                        self.file, line, key.value, seen[key.value],
-                    )  # fmt: skip
+                    place = position(self.file, line, key.start_mark.index + 1)
+                    earlier = "set" if is_flag(self.file) else f"in line {seen[key.value]}"
+                    message = "%s: `%s` is already %s: the last value is used"
+                    log.warning(message, place, key.value, earlier, extra=ONCE)
                 seen[key.value] = line
 
 
+yaml_scalars.read_exponents(_Loader)
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
 _Loader.add_constructor("tag:yaml.org,2002:seq", _Loader.sequence)
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.timestamp)
@@ -298,11 +328,11 @@ def parse(text: str, *, source: str) -> Document:
     Raises:
         ConfigurationError: the text is not YAML, or not a mapping.
     """
-    root, marks = _parse(text, source)
+    root, marks, ambiguous = _parse(text, source)
     if not isinstance(root, dict):
         raise ConfigurationError(f"{source}: the document must be a mapping, not {_kind(root)}")
     _refuse_cycle(root, source, ())
-    return Document(root, source, marks)
+    return Document(root, source, marks, ambiguous=ambiguous)
 
 
 def parse_list(text: str, *, source: str, field: str, most_values: int) -> Document:
@@ -316,7 +346,7 @@ def parse_list(text: str, *, source: str, field: str, most_values: int) -> Docum
         ConfigurationError: the text is not YAML, is neither a list nor a mapping, or has too many values.
     """
     _refuse_depth(text, source)
-    root, marks = _parse(text, source)
+    root, marks, ambiguous = _parse(text, source)
     if not isinstance(root, list | dict):
         raise ConfigurationError(f"{source}: the document must be a list, not {_kind(root)}")
     if sum(1 for _ in itertools.islice(_values(root), most_values + 1)) > most_values:
@@ -327,15 +357,20 @@ def parse_list(text: str, *, source: str, field: str, most_values: int) -> Docum
         lines = marks[id(root)].lines
         marks[id(items)] = _Marks(items, {index: lines[key] for index, key in enumerate(root) if key in lines})
         root = items
-    return Document({field: root}, source, marks)
+    return Document({field: root}, source, marks, ambiguous=ambiguous)
 
 
-def _parse(text: str, source: str) -> tuple[Any, dict[int, _Marks]]:
+def _parse(text: str, source: str) -> tuple[Any, dict[int, _Marks], tuple[AmbiguousScalar, ...]]:
     try:
         loader = _Loader(text, source)
-        return loader.get_single_data(), loader.marks
+        node = loader.get_single_node()
+        ambiguous = tuple(yaml_scalars.ambiguous(node, loader))
+        root = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         raise ConfigurationError(_yaml_fault(error, source)) from None
+    except ValueError as error:  # Python limits the digits of an integer
+        raise ConfigurationError(f"{source}: broken YAML: {error}") from None
+    return root, loader.marks, ambiguous
 
 
 def _refuse_repeated_keys(text: str, source: str) -> None:
@@ -371,6 +406,16 @@ def _too_deep(mark: Any, source: str) -> ConfigurationError:
     return ConfigurationError(f"{where}: values are nested more than {_DEEPEST} deep")
 
 
+def is_flag(source: str) -> bool:
+    """Tell whether a text comes from a flag of a command line, and not from a file."""
+    return source.startswith("--")
+
+
+def position(source: str, line: int, column: int) -> str:
+    """Return the place of a value for messages: `FILE:LINE`, or the column in the value of a flag, from 1."""
+    return f"{source}, column {column}" if is_flag(source) else f"{source}:{line}"
+
+
 def _kind(root: object) -> str:
     return "empty" if root is None else f"a {type(root).__name__}"
 
@@ -401,5 +446,8 @@ def _yaml_fault(error: yaml.YAMLError, source: str) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         context = f" ({error.context})" if error.context else ""
-        return f"{source}:{mark.line + 1}:{mark.column + 1}: broken YAML: {error.problem}{context}"
+        place = f"{source}:{mark.line + 1}:{mark.column + 1}"
+        if is_flag(source):
+            place = position(source, mark.line + 1, mark.index + 1)
+        return f"{place}: broken YAML: {error.problem}{context}"
     return f"{source}: broken YAML: {error}"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 from toolbox.config import document
 
+log = logging.getLogger(__name__)
+
 
 def parse(text: str | None) -> tuple[tuple[Path, ...], dict[str, Any]]:
     """Return the files of a text such as `one.yaml,two.yaml`, and the overrides of a text such as `{a.b: 1}`.
+
+    A warning names each unquoted scalar of the overrides that may be meant as text.
 
     Raises:
         ConfigurationError: a text that begins with `{` is not a YAML mapping.
@@ -17,5 +22,8 @@ def parse(text: str | None) -> tuple[tuple[Path, ...], dict[str, Any]]:
     if not text or not text.strip():
         return (), {}
     if text.lstrip().startswith("{"):
-        return (), {str(key): value for key, value in document.parse(text, source="--overrides").root.items()}
+        parsed = document.parse(text, source="--overrides")
+        for line in parsed.ambiguous_lines():
+            log.warning("%s", line)
+        return (), {str(key): value for key, value in parsed.root.items()}
     return tuple(Path(name.strip()) for name in text.split(",") if name.strip()), {}

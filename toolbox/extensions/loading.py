@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from toolbox.extensions import discovery
 from toolbox.extensions.discovery import Extension
 from toolbox.extensions.protocols import BACKENDS, RESOURCES, Extended_co, ExtendingTarget, Kind
+from toolbox.model import null_fields
 from toolbox.model.nearest import did_you_mean, unread_fields
 from toolbox.model.text import abbreviated, without_kind
 from toolbox.system import places
@@ -46,7 +47,7 @@ def parse(kind: Kind[Extended_co], spec: Mapping[str, Any]) -> Extended_co:
         hint = did_you_mean(unread[0], model.model_fields, label="fields")
         raise ValueError(f"{key} `{name}`: {abbreviated(unread[0])} is an unknown field: {hint}")
     try:
-        parsed = model.model_validate(fields)
+        parsed = null_fields.validate(model, fields)
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc']))}: {without_kind(fault['msg'])}".removeprefix(": ")

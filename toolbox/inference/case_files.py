@@ -6,6 +6,7 @@ may also be a mapping whose values are the cases. `wire_models.py` describes req
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ from toolbox.inference_client.answer_format import OPENAI_KINDS
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.model.generations import Generation, ServerError
 from toolbox.model.text import counted
+
+log = logging.getLogger(__name__)
 
 Protocol = Literal["fmaas", "tokenize", "completions", "chat", "model_info", "models"]
 LARGEST: Final = 1 << 22  # bytes of a case file
@@ -226,6 +229,8 @@ def load(file: Path, *, shown: str = "") -> list[Case]:
 def parse(text: str, *, source: str, suite: str) -> list[Case]:
     """Return the cases in the text of a file. Raise the same errors as `load`."""
     parsed = document.parse_list(text, source=source, field=_FIELD, most_values=_MOST_VALUES)
+    for line in parsed.ambiguous_lines():
+        log.warning("%s", line, extra=document.ONCE)
     written = parsed.root[_FIELD]
     if not written:
         raise ConfigurationError(f"{source}: the file has no case")

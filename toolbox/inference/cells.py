@@ -235,7 +235,8 @@ def _time_limit(configuration: Configuration, name: str, values: Mapping[str, st
 
     An entry of `matrix.settings` that names further axes may apply to the cell or not: the longer limit counts.
     """
-    limit = _number(configuration.get(f"matrix.timeouts.{name}", default=_TIMEOUTS[name]))
+    written = configuration.get(f"matrix.timeouts.{name}", default=None)
+    limit = _number(_TIMEOUTS[name] if written is None else written)
     entries = configuration.get("matrix.settings", default=None)
     for entry in entries if isinstance(entries, list) else ():
         try:

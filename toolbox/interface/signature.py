@@ -8,6 +8,7 @@ Arguments on a command line are strings, which are converted to the type of the 
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import re
 import types
@@ -27,6 +28,8 @@ from toolbox.model.text import abbreviated
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+log = logging.getLogger(__name__)
 
 NO_DEFAULT: Final = inspect.Parameter.empty
 _LONGEST_NAME: Final = 255
@@ -229,7 +232,7 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
     if isinstance(value, Secret) and kinds & {str, Secret, Any}:
         return value
     if text and isinstance(value, str):
-        value = _from_text(value, parameter.annotation, kinds)
+        value = _from_text(value, parameter, kinds)
     if parameter.annotation in {NO_DEFAULT, Any}:
         return value
     from pydantic import ValidationError
@@ -271,11 +274,12 @@ def _range(kinds: set[Any]) -> Range | None:
     return next((mark for mark in marks if isinstance(mark, Range)), None)
 
 
-def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
+def _from_text(text: str, parameter: Parameter, kinds: set[Any]) -> Any:
+    annotation = parameter.annotation
     if text in _NULLS and type(None) in kinds:
         return None
     if annotation in {NO_DEFAULT, Any}:
-        return _yaml(text, typed=True)
+        return _typed_yaml(text, parameter.name)
     choices = [choice for member in kinds if get_origin(member) is Literal for choice in get_args(member)]
     if choices or kinds & {str, Path, Secret}:
         return next((choice for choice in choices if str(choice) == text), text)
@@ -283,7 +287,7 @@ def _from_text(text: str, annotation: Any, kinds: set[Any]) -> Any:
     if list in origins and not _is_flow_list(text, kinds):
         return [item.strip() for item in text.split(",")] if text.strip() else []
     if origins & {list, dict}:
-        return _yaml(text, typed=_has_any(annotation))
+        return _typed_yaml(text, parameter.name) if _has_any(annotation) else _yaml(text)
     return text
 
 
@@ -291,16 +295,31 @@ def _is_flow_list(text: str, kinds: set[Any]) -> bool:
     if not text.lstrip().startswith("["):
         return False
     # `[::1]:22` is a host, not a list.
-    return list[Address] not in kinds or isinstance(_yaml(text, typed=False), list)
+    return list[Address] not in kinds or isinstance(_yaml(text), list)
 
 
-def _yaml(text: str, *, typed: bool) -> Any:
-    """Parse a text as YAML. Unless `typed` is set, scalars stay strings, which pydantic converts later."""
+def _typed_yaml(text: str, name: str) -> Any:
+    """Parse the value of an option as YAML. A warning names each unquoted scalar that may be meant as text."""
+    import yaml
+
+    from toolbox.model import yaml_scalars
+
+    try:
+        value = yaml.load(text, Loader=yaml_scalars.Loader)  # noqa: S506  # a safe loader
+        scalars = yaml_scalars.ambiguous_in(text)
+    except yaml.YAMLError:
+        return text
+    for scalar in scalars:
+        log.warning("--%s, column %d: %s", name, scalar.column, scalar)
+    return _join_surrogates(value)
+
+
+def _yaml(text: str) -> Any:
+    """Parse a text as YAML in which all scalars stay strings, which pydantic converts later."""
     import yaml
 
     try:
-        loader = yaml.SafeLoader if typed else yaml.BaseLoader
-        return _join_surrogates(yaml.load(text, Loader=loader))  # noqa: S506  # both loaders are safe
+        return _join_surrogates(yaml.load(text, Loader=yaml.BaseLoader))  # noqa: S506  # a safe loader
     except yaml.YAMLError:
         return text
 

@@ -96,8 +96,8 @@ def unmatched(block: MatrixBlock) -> list[str]:
         ("owners", block.owners),
     ):
         whens += [(f"{name}[{index}]", entry.when, rows) for index, entry in enumerate(entries)]
-    whens += [(f"checks[{index}]", check.get("when", {}), rows) for index, check in enumerate(block.checks)]
-    whens += [(f"metrics.{name}", metric.get("when", {}), rows) for name, metric in block.metrics.items()]
+    whens += [(f"checks[{index}]", check.get("when") or {}, rows) for index, check in enumerate(block.checks)]
+    whens += [(f"metrics.{name}", metric.get("when") or {}, rows) for name, metric in block.metrics.items()]
     return [
         f"`matrix.{path}` matches no combination: {abbreviated(when)}"
         for path, when, candidates in whens

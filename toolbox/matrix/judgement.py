@@ -72,7 +72,7 @@ class NamedSource:
         direction = spec.get("direction")
         if direction is not None and (not isinstance(direction, str) or direction not in set(Direction)):
             raise ValueError(f"`direction` must be `lower` or `higher` (which values are better), not {direction!r}")
-        return cls(source, str(spec.get("unit", "")), Direction(direction) if direction is not None else None)
+        return cls(source, str(spec.get("unit") or ""), Direction(direction) if direction is not None else None)
 
 
 @dataclass(frozen=True, slots=True)

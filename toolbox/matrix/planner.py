@@ -101,6 +101,12 @@ def make(
     )
 
 
+def configuration_of_cell(configuration: Configuration, settings: Mapping[str, Any]) -> Configuration:
+    """Return the configuration of a cell, in which the fields that are axes have the values of the cell."""
+    fields = {axis: value for axis, value in settings.items() if path_of(axis) is not None}
+    return configuration.overlaid(fields, settings)
+
+
 def _check_paths(configuration: Configuration, names: Iterable[str]) -> None:
     """Check that each axis whose name is a path leads to a field: cells replace the value of that field."""
     faults: list[str] = []
@@ -324,7 +330,7 @@ class _Planner:
         return {
             index: {key: value for key, value in spec.items() if key != "when"}
             for index, spec in self._members(view, "checks", range(len(self.block.checks)), faults)
-            if axes.matches(spec.get("when", {}), combination)
+            if axes.matches(spec.get("when") or {}, combination)
         }
 
     def _metrics(self, view: Configuration, combination: Combination, faults: _Faults) -> dict[str, Any]:
@@ -332,7 +338,7 @@ class _Planner:
         return {
             name: {key: value for key, value in spec.items() if key != "when"}
             for name, spec in self._members(view, "metrics", self.block.metrics, faults)
-            if axes.matches(spec.get("when", {}), combination)
+            if axes.matches(spec.get("when") or {}, combination)
         }
 
     @staticmethod
@@ -384,8 +390,7 @@ class _Planner:
                 raise ValueError(f"check `{check.name}`: no axis `{axis}`: {hint}")
 
     def _configuration_of(self, combination: Combination) -> Configuration:
-        fields = {axis: value for axis, value in combination.settings.items() if path_of(axis) is not None}
-        return self.configuration.overlaid(fields, combination.settings)
+        return configuration_of_cell(self.configuration, combination.settings)
 
     def _settings(self, combination: Combination) -> tuple[str | list[str], dict[str, int], Timeouts, Retries]:
         target, resources = self.block.target, dict(self.block.resources)

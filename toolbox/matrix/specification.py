@@ -126,7 +126,7 @@ def _check(spec: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
 
 
 def _when_of(spec: dict[str, Any], info: ValidationInfo) -> None:
-    when = spec.get("when", {})
+    when = {} if spec.get("when") is None else spec["when"]
     if not isinstance(when, dict):
         raise ValueError("`when` must be a mapping from axes to values")  # noqa: TRY004
     _pattern(when, info)

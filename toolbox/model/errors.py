@@ -116,6 +116,18 @@ class StepError(ToolboxError):
         return ExitCode.FAILED if self.verdict is Verdict.FAILED else ExitCode.ERROR
 
 
+class MissingProgram(StepError):
+    """This machine does not have a program that a toolbox command needs."""
+
+    def __init__(self, message: str, *, directory: Path | None = None) -> None:
+        super().__init__(message, cause=Cause.CONFIGURATION, directory=directory)
+
+    @property
+    def exit_code(self) -> ExitCode:  # type: ignore[override]  # as in `StepError`
+        """The exit code of a wrong command line, because a person has to install the program or name another one."""
+        return ExitCode.USAGE
+
+
 class SubmissionUnknown(StepError):
     """The target does not answer, so a workload may be running, and its end is unknown.
 

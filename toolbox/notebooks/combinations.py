@@ -242,7 +242,7 @@ class _Blocks:
         for name, block in written.items() if isinstance(written, Mapping) else ():
             if isinstance(block, Mapping):
                 labels = block.get("labels")
-                targets[str(name)] = (str(block.get("backend", "local")), labels if isinstance(labels, list) else [])
+                targets[str(name)] = (str(block.get("backend") or "local"), labels if isinstance(labels, list) else [])
         return targets
 
     def backends(self, machine: Machine) -> set[str]:

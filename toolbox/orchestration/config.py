@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 import yaml
 
+from toolbox.config.configuration import Configuration
 from toolbox.config.references import MISSING
+from toolbox.matrix import frozen_fields
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ConfigurationChanged
-from toolbox.orchestration import session
+from toolbox.model.text import first_of
+from toolbox.orchestration import projects, session
 from toolbox.orchestration.parallel import region
+from toolbox.orchestration.session import Session
+from toolbox.runs.run_state import CLEANUP
 from toolbox.system import filesystem
+
+_MAX_SHOWN_FIELDS: Final = 3
 
 
 class Project:
@@ -35,8 +43,9 @@ class Project:
         """Replace the value of an existing field for the rest of the run.
 
         Raises:
-            ConfigurationError: the field does not exist; the value breaks a contract or a reference; the caller is not
-                the main thread; or the call is inside a parallel region, where other tasks may be reading the field.
+            ConfigurationError: the field does not exist; the value breaks a contract or a reference; a cell of the
+                matrix has not run, and refers to the field; the caller is not the main thread; or the call is inside
+                a parallel region, where other tasks may be reading the field.
         """
         if (name := region.get()) is not None:
             raise ConfigurationError(
@@ -58,12 +67,43 @@ class Project:
             raise ConfigurationError(f"set_config({path!r}): a configuration cannot hold a {kind}") from None
         changed = current.configuration.replaced(path, value, layer=layer)
         changed.check()
+        if cell_fields := _planned_fields(current, changed):
+            if not _cells_are_over(current):
+                raise ConfigurationError(_refusal(path, cell_fields))
+            current.cells_configuration = current.cells_configuration or current.configuration
+            got = filesystem.dump_yaml_line(current.cells_configuration.get(path))
+            current.late_changes.append(f"{path} was {got} when the cells ran: {layer} replaced it after them")
         current.configuration = changed
         recorder = session.step().recorder
         recorder.redactor.add(changed.secret_values())
         recorder.record(ConfigurationChanged(path, text, layer))
         if current.config_file is not None:
-            session.write_configuration(current.configuration, current.config_file, recorder.redactor)
+            session.write_configuration(
+                current.configuration, current.config_file, recorder.redactor, notes=current.late_changes
+            )
+
+
+def _planned_fields(current: Session, changed: Configuration) -> list[str]:
+    """Return the fields of the planned cells that a change would reach too late, also by `derive` of the project."""
+    fields = frozen_fields.changed(current.configuration, changed, current.plan)
+    if fields or current.plan is None or _cells_are_over(current):
+        return fields
+    files = projects.find(current.project)
+    before, after = (projects.derived_values(files, each) for each in (current.configuration, changed))
+    return [path for path in {**before, **after} if before.get(path) != after.get(path)]
+
+
+def _cells_are_over(current: Session) -> bool:
+    """Return whether no cell of this run can start any more."""
+    return current.matrix_has_run or session.step().key.startswith(f"/{CLEANUP}")
+
+
+def _refusal(path: str, fields: Sequence[str]) -> str:
+    names = ", ".join(first_of([f"`{field}`" for field in fields], _MAX_SHOWN_FIELDS))
+    return (
+        f"set_config({path!r}): the cells of the matrix are planned before the first phase, with the old value in "
+        f"{names}\n  set the field in a preset, with --overrides, or in the function `resolve` of orchestration.py"
+    )
 
 
 project: Final = Project()

@@ -129,12 +129,11 @@ def derived(files: ProjectFiles, configuration: Configuration) -> Configuration:
     Raises:
         ConfigurationError: the configuration is wrong. The message names all faults of its contracts and of `derive`.
     """
-    derive = _hook(files, "derive")
-    if derive is None:
+    if _hook(files, "derive") is None:
         return configuration
     faults: list[str] = []
     try:
-        for path, value in derive(configuration).items():
+        for path, value in derived_values(files, configuration).items():
             configuration = configuration.replaced(path, value, layer=_DERIVED)
     except ConfigurationError as error:
         faults = list(error.faults)
@@ -146,6 +145,16 @@ def derived(files: ProjectFiles, configuration: Configuration) -> Configuration:
     if faults:
         raise ConfigurationFaults(faults)
     return configuration
+
+
+def derived_values(files: ProjectFiles, configuration: Configuration) -> Mapping[str, object]:
+    """Return the values that the function `derive` of a project computes from a configuration, by path.
+
+    Raises:
+        ConfigurationError: the configuration is wrong.
+    """
+    derive = _hook(files, "derive")
+    return {} if derive is None else derive(configuration)
 
 
 def _with_unknown_axes(configuration: Configuration) -> Configuration:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import Any, Final, Self
 import yaml
 
 from toolbox.config.configuration import Configuration, Request
+from toolbox.config.document import ONCE
 from toolbox.matrix import plan, planner, reuse, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.reuse import Reuse
@@ -25,7 +27,10 @@ from toolbox.results import bounds_file
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import environ, filesystem, places
 
+log = logging.getLogger(__name__)
+
 _MAX_SHOWN_CHANGES: Final = 5
+_MAX_SHOWN_SCALARS: Final = 5
 _REUSE: Final = f"{plan.BLOCK}.reuse_results"
 _RESOLVED: Final = "the start of the run"
 
@@ -155,6 +160,8 @@ def load(
         UsageError: the project, a preset, an override, a field or the selection of cells is wrong.
     """
     files, configuration = configure(request)
+    if resumed is None:
+        _warn_of_ambiguous_scalars(configuration, request.project)
     configuration.check()
     if needs_secrets:
         _check_secrets(request, configuration)
@@ -239,6 +246,16 @@ def resolve(request: RunRequest) -> RunRequest:
     configuration.check()
     _check_secrets(request, configuration)
     return replace(request, resolved=dict(function(configuration)))
+
+
+def _warn_of_ambiguous_scalars(configuration: Configuration, project: str) -> None:
+    """Log the first unquoted scalars that may be meant as text. `config validate` lists all of them."""
+    lines = configuration.ambiguous_scalars()
+    for line in lines[:_MAX_SHOWN_SCALARS]:
+        log.warning("%s", line, extra=ONCE)
+    if (more := len(lines) - _MAX_SHOWN_SCALARS) > 0:
+        command = f"{environ.program()} config validate {project}"
+        log.warning("%d more scalars without quotes may be meant as text: `%s` lists them", more, command, extra=ONCE)
 
 
 def _check_secrets(request: RunRequest, configuration: Configuration) -> None:

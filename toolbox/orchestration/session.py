@@ -21,6 +21,7 @@ from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
 from toolbox.model.clusters import Access
 from toolbox.model.errors import UsageError
+from toolbox.model.foreign_text import printable
 from toolbox.runs import ledger, steps
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.steps import Step
@@ -39,6 +40,8 @@ class Session:
         plan: the cells of the matrix; None if the project has no matrix.
         options: how the scheduler runs the cells.
         matrix_has_run: whether `matrix.run` was called.
+        cells_configuration: the configuration that the cells got, if a field of theirs was changed after they had run.
+        late_changes: a line for each such change, for the file with the configuration.
         clusters: how to reach the clusters of the run, by their names in the configuration.
     """
 
@@ -50,6 +53,8 @@ class Session:
     options: Options = field(default_factory=Options)
     matrix_has_run: bool = False
     clusters: Mapping[str, Access] = field(default_factory=dict)
+    cells_configuration: Configuration | None = None
+    late_changes: list[str] = field(default_factory=list)
 
     @cached_property
     def template(self) -> Template:
@@ -67,12 +72,18 @@ class Session:
         return variables
 
 
-def write_configuration(configuration: Configuration, file: Path, redactor: Redactor) -> Path:
+def write_configuration(
+    configuration: Configuration, file: Path, redactor: Redactor, *, notes: Sequence[str] = ()
+) -> Path:
     """Write the resolved configuration with an empty list of presets to apply.
 
     The presets are already applied. If a reader of the file applied them again, they would undo the overrides.
+
+    Args:
+        notes: lines to write as comments at the beginning of the file.
     """
-    return filesystem.write_text(file, resolved_text(configuration, redactor), durable=True)
+    comments = "".join(f"# {printable(' '.join(redactor(note).splitlines()))}\n" for note in notes)
+    return filesystem.write_text(file, comments + resolved_text(configuration, redactor), durable=True)
 
 
 def resolved_text(configuration: Configuration, redactor: Redactor) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import yaml
 
+from toolbox.model import yaml_scalars
 from toolbox.model.secrets import MASK, Secret
 
 PRIVATE_FILE: Final = 0o600
@@ -260,6 +261,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
+yaml_scalars.read_exponents(Dumper)
 Dumper.add_representer(str, _represent_text)
 Dumper.add_multi_representer(str, _represent_text)
 Dumper.add_representer(Secret, lambda dumper, secret: dumper.represent_str(secret.reference or MASK))

@@ -162,6 +162,28 @@ def test_an_unknown_cause_is_none(events: RoleEvents) -> None:
     assert events.cause is None
 
 
+@pytest.mark.parametrize(
+    ("result", "data", "program"),
+    [
+        ({"msg": "Error executing command.", "cmd": "fio --version"}, {}, "fio"),
+        ({"msg": "[Errno 2] No such file or directory: b'fio'", "cmd": ["fio"]}, {}, "fio"),
+        ({"msg": "Error executing command.", "cmd": ["fio"]}, {"host": "gpu-1"}, ""),
+        (
+            {"msg": "Error executing command.", "cmd": "fio", "_ansible_delegated_vars": {"ansible_host": "localhost"}},
+            {"host": "gpu-1"},
+            "fio",
+        ),
+        ({"msg": "non-zero return code", "cmd": ["fio"], "delta": "0:00:01"}, {}, ""),
+        ({"msg": "no"}, {}, ""),
+    ],
+)
+def test_a_missing_program_of_this_machine_is_named(
+    events: RoleEvents, result: dict[str, Any], data: dict[str, Any], program: str
+) -> None:
+    events.handle(task("runner_on_failed", {"rc": 2, **result}, **data))
+    assert events.missing_program == program
+
+
 def test_a_warning_of_a_module_is_a_note(events: RoleEvents, shown: list[Event]) -> None:
     events.handle(task("runner_on_ok", {"changed": False, "warnings": ["there is no namespace tset"]}))
     assert [event.text for event in shown if isinstance(event, Note)] == ["there is no namespace tset"]

@@ -316,3 +316,9 @@ def test_a_comment_with_explosive_yaml_is_refused(text: str) -> None:
 def test_the_help_names_every_command() -> None:
     assert all(f"/{name}" in slash.HELP for name in slash.COMMANDS)
     assert "fenced" not in slash.HELP
+
+
+def test_a_value_that_may_be_text_is_named_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    text = "/test training\n/var versions:\n  - 3.10\n  - '3.20'\n/var lr: 1e-4\n"
+    assert only(text).overrides == {"versions": [3.1, "3.20"], "lr": 1e-4}
+    assert caplog.messages == ['line 2 of the comment: /var: `3.10` is read as 3.1: write "3.10" for the text, or 3.1']

@@ -107,6 +107,25 @@ def test_invalid_and_ambiguous_times_are_refused(text: str) -> None:
         _moments.parse(text, flag="since", now=NOW)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2026-13-01", "2026-13-01 02:00", "2026-13-01T02:00Z", "2026-13-1st", "2026--13-01", "2026 13 01"),
+        *("2026_13_01", "2026\u201313\u201301", "01-11-2026", "26-11-01", "1/2-2026", "2026-02-30", "2026-00-10"),
+    ],
+)
+def test_a_day_and_a_month_are_never_swapped(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--since={text} is not a time"):
+        _moments.parse(text, flag="since", now=NOW)
+    with pytest.raises(UsageError, match=f"--before={text} is not a time"):
+        _moments.parse_period(f"2026-01-01..{text}", flag="before", now=NOW)
+
+
+@pytest.mark.parametrize("text", ["1 Nov 2026", "Nov 1, 2026", "2026-11-1", "Nov 1 2026 00:00", "2026-11-01 00:00"])
+def test_a_date_with_a_clear_month_is_read(text: str) -> None:
+    assert _moments.parse(text, flag="since", now=NOW) == datetime(2026, 11, 1, tzinfo=UTC)
+
+
 def test_an_unknown_time_zone_is_named() -> None:
     with pytest.raises(UsageError, match="unknown time zone Europe/Nowhere"):
         _moments.parse("2026-11-01 12:00 Europe/Nowhere", flag="since", now=NOW)

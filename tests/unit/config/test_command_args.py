@@ -563,3 +563,17 @@ def test_a_fault_in_a_condition_fails_even_if_the_value_is_replaced(arguments: A
 def test_fields_may_have_the_names_of_jinja_globals(arguments: Arguments) -> None:
     text = "group command:\n{% for caller in list %}\n  {{ caller }}: {{ kwargs }} {{ loop.index }}\n{% endfor %}\n"
     assert arguments(text, "{list: [x, y], kwargs: 5}") == {"x": "5 1", "y": "5 2"}
+
+
+def test_a_number_that_may_be_text_is_named_once(
+    template: Callable[[str], Template], caplog: pytest.LogCaptureFixture
+) -> None:
+    text = 'group command:\n  tag: 3.10\n  quoted: "3.10"\n  lr: 1e-4\n  fast: on\n  value: {{ tag }}\n'
+    read = template(text)
+    configuration = Configuration(document.parse("tag: '3.10'\n", source="c.yaml"))
+    for _ in range(2):
+        found = read.arguments(KEY, configuration)
+    assert found == {"tag": 3.1, "quoted": "3.10", "lr": 1e-4, "fast": True, "value": "3.10"}
+    assert caplog.messages == [
+        'args.yaml.j2: `group command`: `3.10` is read as 3.1: write "3.10" for the text, or 3.1'
+    ]

@@ -232,3 +232,8 @@ def test_an_overlay_creates_no_field(path: str) -> None:
     found = document.parse("a: {b: 1}\nlist: [1]\n", source="f")
     with pytest.raises(PathError, match=r"^f: no field"):
         found.overlaid({paths.parse(path): 1}, {})
+
+
+def test_an_integer_with_too_many_digits_is_a_fault_of_the_file() -> None:
+    with pytest.raises(ConfigurationError, match=r"^f: broken YAML: .*4300 digits"):
+        document.parse(f"a: {'9' * 5000}", source="f")

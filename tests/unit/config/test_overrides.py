@@ -31,5 +31,20 @@ def test_overrides_are_a_mapping_or_the_names_of_files(
 
 @pytest.mark.parametrize("text", ["{a: ", "{a: 1} x", "{[1]: 2}", "{a: !!python/name:os.system }", "{a: *b}"])
 def test_a_broken_mapping_names_the_flag(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"^--overrides:\d+:\d+: broken YAML: "):
+    with pytest.raises(ConfigurationError, match=r"^--overrides, column \d+: broken YAML: "):
         overrides.parse(text)
+
+
+def test_the_column_counts_from_the_beginning_of_the_flag() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--overrides, column 14: broken YAML: "):
+        overrides.parse("{a: 'é',\n b: *c}")
+
+
+def test_a_repeated_key_is_named_with_its_column(caplog: pytest.LogCaptureFixture) -> None:
+    assert overrides.parse("{a: 1, a: 2}")[1] == {"a": 2}
+    assert caplog.messages == ["--overrides, column 8: `a` is already set: the last value is used"]
+
+
+def test_a_scalar_that_may_be_text_is_named_with_its_column(caplog: pytest.LogCaptureFixture) -> None:
+    assert overrides.parse("{python: 3.10, lr: 1e-4, fast: 'on'}")[1] == {"python": 3.1, "lr": 1e-4, "fast": "on"}
+    assert caplog.messages == ['--overrides, column 10: `3.10` is read as 3.1: write "3.10" for the text, or 3.1']

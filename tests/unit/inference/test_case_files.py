@@ -451,3 +451,8 @@ def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
 def test_text_that_looks_like_a_reference_is_text() -> None:
     (case,) = parse("- {name: '@x', request: {prompt: '{@y} *$@z'}}")
     assert (case.name, case.request["prompt"]) == ("@x", "{@y} *$@z")
+
+
+def test_a_value_that_may_be_text_is_named_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    parse("- {name: a, request: {prompt: '3.10', temperature: 1e-1}}\n- {name: b, request: {prompt: x, stop: [on]}}")
+    assert caplog.messages == ['f.yaml:2: `on` is read as true: write "on" for the text, or true']

@@ -430,3 +430,25 @@ def test_an_overlong_path_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="which is too long for a path"):
         signature.convert(parameter, text, text=True)
     assert signature.convert(parameter, "x" * 255, text=True) == Path("x" * 255)
+
+
+@pytest.mark.parametrize("annotation", [Any, dict[str, Any], dict[str, Any] | None])
+def test_a_yaml_value_that_may_be_text_is_named_with_its_option(
+    annotation: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    value = convert(annotation, "{a: 3.10, b: 1e-4, c: '1:30', d: on}", text=True)
+    assert value == {"a": 3.1, "b": 1e-4, "c": "1:30", "d": True}
+    assert caplog.messages == [
+        '--x, column 5: `3.10` is read as 3.1: write "3.10" for the text, or 3.1',
+        '--x, column 34: `on` is read as true: write "on" for the text, or true',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"), [(str, "3.10"), (list[str], "[3.10, on]"), (dict[str, float], "{a: 2.40}")]
+)
+def test_a_value_whose_type_is_known_gives_no_warning(
+    annotation: Any, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    convert(annotation, text, text=True)
+    assert caplog.messages == []

@@ -14,7 +14,9 @@ mixed: [1, text]
 8: {hidden: 7}
 nan: .nan
 text: "1"
-no_float: 1e-3
+exponent: 1e-3
+octal: 0123
+minutes: 1:30
 date: 2026-01-01
 """
 LAUGHS = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 60))
@@ -28,7 +30,8 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("path", "value"), [("step.time.median", 0.25), ("again.median", 0.25), ("losses[0]", 9.0), ("8.hidden", 7.0)]
+    ("path", "value"),
+    [("step.time.median", 0.25), ("again.median", 0.25), ("losses[0]", 9.0), ("8.hidden", 7.0), ("exponent", 0.001)],
 )
 def test_a_number_is_found_by_its_path(directory: Path, path: str, value: float) -> None:
     found = Source(file="m.yaml", path=path).read(directory)
@@ -45,7 +48,8 @@ def test_a_list_is_reduced_by_its_aggregate(directory: Path) -> None:
     [
         ("nan", "nan in m.yaml must be a finite number, not nan"),
         ("text", "text in m.yaml must be a finite number, not '1'"),
-        ("no_float", "no_float in m.yaml must be a finite number, not '1e-3'"),
+        ("octal", "octal in m.yaml must be a finite number, not '0123'"),
+        ("minutes", "minutes in m.yaml must be a finite number, not '1:30'"),
         ("date", "date in m.yaml must be a finite number, not datetime.date(2026, 1, 1)"),
         ("step", "step in m.yaml must be a finite number, not a dict"),
         ("losses", "losses in m.yaml must be a finite number, not a list: set `aggregate` to reduce the list"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from toolbox.model import yaml_scalars
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Verdict
 from toolbox.system import filesystem
@@ -79,6 +80,13 @@ def test_appended_text_goes_to_the_end(tmp_path: Path) -> None:
 )
 def test_yaml_text_stays_text(value: str) -> None:
     assert yaml.safe_load(filesystem.dump_yaml({"key": [value]})) == {"key": [value]}
+
+
+@pytest.mark.parametrize("value", ["1e-4", "1e5", "12345e6", ".5e3", "-.5", 1e-5, 1e22, 0.5])
+def test_what_looks_like_a_number_keeps_its_type_for_every_reader(value: str | float) -> None:
+    for text in (filesystem.dump_yaml({"key": value}), f"key: {filesystem.dump_yaml_line(value)}"):
+        for loader in (yaml.SafeLoader, yaml_scalars.Loader):
+            assert yaml.load(text, Loader=loader) == {"key": value}  # both loaders are safe
 
 
 def test_yaml_keeps_its_order_and_writes_no_aliases() -> None:

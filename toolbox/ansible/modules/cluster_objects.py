@@ -44,6 +44,7 @@ from ansible.module_utils.basic import AnsibleModule
 from toolbox.ansible.modules import _entry, _evidence, _settling
 from toolbox.kubernetes.api.connection import ApiError, Json
 from toolbox.kubernetes.api.objects import MANAGED_BY, MANAGER, Kind, Objects
+from toolbox.model import yaml_scalars
 from toolbox.model.errors import ConfigurationError, InfrastructureError
 from toolbox.model.text import abbreviated
 from toolbox.system import environ
@@ -78,6 +79,7 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+yaml_scalars.read_exponents(_Loader)
 
 
 @dataclass(frozen=True, slots=True)
