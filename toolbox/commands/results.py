@@ -515,6 +515,8 @@ class Results:
                         run = run_reader.read(run_directory)
                         if run.damage:
                             log.warning("%s: %s", run_directory, run.damage_warning)
+                        if run.contradiction:
+                            log.warning("%s is an error: %s", run_directory, run.contradiction)
                         location = _results.location(database, run.project)
                         if location not in stores:
                             stores[location] = stack.enter_context(Store(location))

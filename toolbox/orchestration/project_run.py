@@ -286,6 +286,8 @@ def _run(
     state = summary.refresh(directory)
     storing.record(loaded.configuration, state)
     notifying.at_end(loaded.configuration, request, recorder, state)
+    if state.contradiction and state.finished is not None:
+        return state, state.finished.exit_code  # a cell has no verdict, although no phase has failed
     return state, session_end.exit_code
 
 

@@ -189,6 +189,18 @@ def test_a_damaged_journal_is_no_basis_for_a_verdict(tmp_path: Path) -> None:
     assert "journal.jsonl:3" in message(run)
 
 
+@pytest.mark.parametrize("lost", [('"x=b"', '"StepFinished"'), ("__x=b",), ("000__",)], ids=str)
+def test_a_shard_that_says_passed_without_the_end_of_a_cell_is_an_error(tmp_path: Path, lost: Sequence[str]) -> None:
+    directories = [shard.write(tmp_path / "shards") for shard in THREE]
+    lines = (directories[1] / "journal.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not all(text in line for text in lost)]
+    (directories[1] / "journal.jsonl").write_text("".join(kept))
+    run = merge_directories(tmp_path, directories)
+    assert end(run) == ("error", "infrastructure", 3)
+    assert "shard 2/3" in message(run)
+    assert run.open_attempts == []
+
+
 def test_failed_jobs_without_failed_runs_are_an_error(tmp_path: Path) -> None:
     directories = [shard.write(tmp_path / "shards") for shard in THREE]
     run = merge_directories(tmp_path, directories, jobs_fault="a job failed")
