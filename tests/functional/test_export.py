@@ -116,6 +116,19 @@ def test_exported_runs_are_imported_from_a_url(ran: Workspace, s3_server: s3.Ser
     assert ran.run("results", "import", f"s3://exports/back/small/{name}").exit_code == 0
 
 
+def test_a_directory_of_exports_is_imported_like_its_url(ran: Workspace, tmp_path: Path) -> None:
+    name = ran.run_directory().name
+    assert ran.run("ci", "export", str(tmp_path / "out")).exit_code == 0
+    for folder in ("out", "out/small", f"out/small/{name}"):
+        for place in (str(tmp_path / folder), f"file://{tmp_path}/{folder}"):
+            outcome = ran.run("results", "import", place, f"--directory={tmp_path}/back")
+            assert (outcome.exit_code, f"{name} of small: recorded" in outcome.stdout) == (0, True), str(outcome)
+            assert (tmp_path / "back/small" / name / "7.txt").read_text() == "text 7"
+    (tmp_path / "out/small" / name / "export.json").unlink()
+    outcome = ran.run("results", "import", str(tmp_path / "out/small" / name))
+    assert (outcome.exit_code, "has no exported runs" in outcome.stderr) == (2, True), str(outcome)
+
+
 def test_a_damaged_export_is_refused_and_other_runs_are_imported(ran: Workspace, tmp_path: Path) -> None:
     first = ran.run_directory()
     assert ran.run("ci", "export", str(tmp_path / "out")).exit_code == 0
