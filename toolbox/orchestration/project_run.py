@@ -316,7 +316,7 @@ def _refuse_changes(
 
 def _written_configuration(file: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = yaml.safe_load(filesystem.read_record(file))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DamagedFile(file, describe(error)) from None
     if not isinstance(document, dict):

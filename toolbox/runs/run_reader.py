@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -418,11 +417,20 @@ def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Find
 
 
 def _planned_cells(directory: Path) -> dict[str, _Labelled]:
-    """Return the settings and labels of each planned cell, by cell id; empty if the run has no plan."""
-    with contextlib.suppress(KeyError, TypeError):
-        cells = RunDirectory(directory).read_plan()["cells"]
-        return {cell["id"]: (cell["settings"], cell["labels"]) for cell in cells}
-    return {}
+    """Return the settings and labels of each planned cell, by cell id; empty if the run has no plan.
+
+    Cells that are not as a plan describes them are left out: the code under test may have changed the file.
+    """
+    cells = RunDirectory(directory).read_plan().get("cells")
+    labelled = [_labelled(cell) for cell in (cells if isinstance(cells, list) else ()) if isinstance(cell, dict)]
+    return dict(each for each in labelled if each is not None)
+
+
+def _labelled(cell: Mapping[str, Any]) -> tuple[str, _Labelled] | None:
+    id_, settings, labels = cell.get("id"), cell.get("settings"), cell.get("labels")
+    if not isinstance(id_, str) or not isinstance(settings, dict) or not isinstance(labels, dict):
+        return None
+    return (id_, (settings, labels)) if all(isinstance(label, str) for label in labels.values()) else None
 
 
 def _order(step: str) -> list[tuple[int, str]]:
