@@ -275,6 +275,8 @@ class Ci:
             log.warning("the run has not ended, so the files of its steps may contain secrets: they are not exported")
         for file in exported.withheld:
             log.warning("not exported: %s", redaction.current()(clean(file)))
+        for name, original in exported.renamed.items():
+            log.info("exported as %s: %s", *(redaction.current()(clean(text)) for text in (name, original)))
         for fault in exported.faults:
             log.warning("%s", fault)
         for folder in exported.expired:
