@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -119,8 +121,13 @@ def test_a_wrong_field_of_the_request_is_named(ran: Grid, changes: dict[str, obj
 def test_a_record_that_is_a_link_or_a_pipe_is_not_read(ran: Grid, name: str) -> None:
     directory = ran.directory
     file = directory / name
-    for make in (lambda: file.symlink_to("/dev/zero"), lambda: os.mkfifo(file), lambda: file.symlink_to(file)):
+    replacements: list[Callable[[], None]] = [
+        partial(file.symlink_to, "/dev/zero"),
+        partial(file.symlink_to, file),
+        partial(os.mkfifo, file),
+    ]
+    for replace in replacements:
         file.unlink()
-        make()
+        replace()
         assert ran.workspace.run("project", "status", str(directory), timeout=60).exit_code in {0, 2}
         assert "internal" not in ran.workspace.run("project", "resume", str(directory), timeout=60).stderr
