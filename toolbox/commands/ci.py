@@ -252,7 +252,8 @@ class Ci:
         Export a run to a directory or a URL, without symbolic links, if no file has a secret.
 
         The output also gets index.html, a page of all its runs. Repeating an export writes only what is missing or has
-        changed. If a secret is found, nothing is written, and the exit code is 1.
+        changed. If a secret is found, nothing is written, and the exit code is 1. A file whose name an artifact of a CI
+        system cannot have gets another name, which `results import` and `results merge` undo.
 
         Args:
             output: the directory or URL, such as s3://BUCKET/FOLDER, that gets the run in PROJECT/RUN.

@@ -23,6 +23,7 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from toolbox.exports.storage import Storage
@@ -129,6 +130,12 @@ class FileList(_Model):
         if any(portable(original) != name or original == name for name, original in renamed.items()):
             raise ValueError("has a file whose path in the run is not the one from which its path was made")
         return renamed
+
+    @model_validator(mode="after")
+    def _has_each_path_once(self) -> FileList:
+        if not self.renamed.keys() <= self.files.keys() or not self.files.keys().isdisjoint(self.renamed.values()):
+            raise ValueError("has two files with the same path in the run, or a path of no file")
+        return self
 
     def original(self, name: str) -> str:
         """Return the path in the run of an exported file."""

@@ -30,7 +30,7 @@ from toolbox.system import environ, filesystem, places
 _MAX_SHOWN_CHANGES: Final = 5
 _REUSE: Final = f"{plan.BLOCK}.reuse_results"
 _LONGEST_PLACE: Final = 100  # characters
-_LONGEST_DEADLINE: Final = 1e8  # seconds
+_LONGEST_DEADLINE: Final = 1e9  # seconds
 _RESOLVED: Final = "the start of the run"
 
 
@@ -230,17 +230,23 @@ def original_location(directory: Path) -> Iterator[None]:
     try:
         content = RunDirectory(directory).read_request()
         working_directory, root = Path(content["directory"]), Path(content["workspace"] or places.builtin_root())
-        working_directory.is_dir(), root.is_dir()
-    except (OSError, ValueError, KeyError, TypeError):  # `RunRequest.read` will report that the file is damaged
+    except (KeyError, TypeError):  # `RunRequest.read` will report that the file is damaged
         working_directory = root = directory / "unknown"
     if environ.get(environ.WORKSPACE) is not None:
         workspace = places.workspace()
     else:
-        workspace = places.workspace_above(root if root.is_dir() else directory)
-        if workspace is None and not root.is_dir():
+        workspace = places.workspace_above(root if _is_directory(root) else directory)
+        if workspace is None and not _is_directory(root):
             workspace = places.workspace()
-    with places.pinned(workspace), chdir(working_directory if working_directory.is_dir() else Path.cwd()):
+    with places.pinned(workspace), chdir(working_directory if _is_directory(working_directory) else Path.cwd()):
         yield
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # no directory can have this name
+        return False
 
 
 def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:

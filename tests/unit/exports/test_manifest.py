@@ -47,3 +47,9 @@ def test_two_names_never_have_the_same_portable_form(one: list[str], other: list
 def test_a_forged_name_is_refused(renamed: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         FileList.model_validate({"files": dict.fromkeys(renamed, FILE), "renamed": renamed})
+
+
+@pytest.mark.parametrize("files", [["a%3Ab", "a:b"], ["c"]])
+def test_a_path_is_given_to_one_file(files: list[str]) -> None:
+    with pytest.raises(ValidationError, match="the same path in the run, or a path of no file"):
+        FileList.model_validate({"files": dict.fromkeys(files, FILE), "renamed": {"a%3Ab": "a:b"}})
