@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import sys
 import threading
 import time
 import types
@@ -330,7 +331,13 @@ def _reader(hint: Any) -> _Reader:
     if issubclass(hint, Enum):
         reader: _Reader = hint
         return reader
-    return lambda value: value if hint is float and type(value) is int else _of_type(value, hint)
+    return _number if hint is float else lambda value: _of_type(value, hint)
+
+
+def _number(value: Any) -> float:
+    if type(value) is int and abs(value) <= sys.float_info.max:
+        return value
+    return float(_of_type(value, float))
 
 
 def _of_type(value: Any, kind: type[Any]) -> Any:
@@ -354,7 +361,7 @@ def _attempt(value: Any) -> int:
 
 
 def _seconds(value: Any) -> float:
-    if not abs(seconds := float(_reader(float)(value))) <= _MOST_SECONDS:  # also false for a number that is not finite
+    if not abs(seconds := _number(value)) <= _MOST_SECONDS:  # also false for a number that is not finite
         raise ValueError(value)
     return seconds
 
