@@ -11,6 +11,7 @@ import pytest
 
 from tests.functional.grid import Grid
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
+from toolbox.testing import Workspace
 
 CELL_B_ENDED = ('"StepFinished"', '"x=b"')
 
@@ -66,6 +67,49 @@ def test_a_damaged_run_is_resumed_only_with_damaged_ignore(damaged: tuple[Grid, 
     assert grid.resume("--damaged=ignore").exit_code == 1
     assert grid.verdicts == {"a": "passed", "b": "failed", "c": "passed"}
     assert Counter(grid.lines) == Counter(cell_lines), "the end of the attempt is in the journal, so it is not repeated"
+
+
+@pytest.mark.parametrize("lost", [CELL_B_ENDED, ("__x=b",)], ids=["its-end", "all-its-lines"])
+def test_a_run_that_says_passed_without_a_cell_is_an_error_everywhere(grid: Grid, lost: tuple[str, ...]) -> None:
+    grid.run()
+    journal = grid.directory / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(line for line in lines if not all(part in line for part in lost)))
+    directory, fault = str(grid.directory), "has no end of 1 cell: x=b"
+    status = grid.workspace.run("project", "status", directory)
+    assert ("error (infrastructure)" in status.stdout, fault in status.stdout) == (True, True), str(status)
+    assert grid.workspace.run("project", "status", directory, "--format=json").json["verdict"] == "error"
+    assert grid.workspace.run("results", "report", directory).exit_code == 0
+    for name in ("summary.json", "report.html"):
+        assert fault in (grid.directory / name).read_text(), name
+    assert 'errors="1"' in (grid.directory / "junit.xml").read_text()
+    assert fault in grid.workspace.run("results", "report", directory, "--kind=github").stdout
+    store = f"--database={grid.root / 'results.sqlite'}"
+    assert fault in (imported := grid.workspace.run("results", "import", directory, store)).stderr, str(imported)
+    (listed,) = grid.workspace.run("results", "list", store, "--format=json").json
+    assert listed["verdict"] == "error"
+    assert grid.resume().exit_code == 0
+    assert grid.verdicts == {"a": "passed", "b": "passed", "c": "passed"}
+
+
+TAMPERING = """
+    from toolbox.orchestration import env, matrix
+
+
+    def test():
+        matrix.run()
+
+
+    def post_cleanup():
+        journal = env.ARTIFACT_DIR.parent / "journal.jsonl"
+        journal.write_text("".join(line for line in journal.open() if "__x=b" not in line))
+"""
+
+
+def test_a_run_that_loses_the_end_of_a_cell_is_an_error_at_once(workspace: Workspace) -> None:
+    outcome = Grid(workspace, TAMPERING).run()
+    assert (outcome.exit_code, "has no end of 1 cell: x=b" in outcome.stdout) == (3, True), str(outcome)
+    assert workspace.summary()["exit_code"] == 3
 
 
 def test_events_that_occur_twice_count_once(grid: Grid) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,41 @@ def test_exported_runs_are_imported_from_a_url(ran: Workspace, s3_server: s3.Ser
     assert f"{name} of small: recorded" in outcome.stdout
     assert (tmp_path / "back/small" / name / "7.txt").read_text() == "text 7"
     assert ran.run("results", "import", f"s3://exports/back/small/{name}").exit_code == 0
+
+
+def test_files_whose_names_an_artifact_refuses_are_renamed_and_get_their_names_back(
+    ran: Workspace, tmp_path: Path
+) -> None:
+    run = ran.run_directory()
+    names = ("trace 12:30:01.json", 'a"b<c>d|e*f?.txt', "dot.", "a%3Ab", "a:b")
+    for name in names:
+        (run / "odd ").mkdir(exist_ok=True)
+        (run / "odd " / name).write_text(f"text of {name}")
+    exported = ran.run("ci", "export", str(tmp_path / "out"))
+    assert exported.exit_code == 0, str(exported)
+    assert "exported as odd%20/trace 12%3A30%3A01.json: odd /trace 12:30:01.json" in exported.stderr
+    files = [str(file.relative_to(tmp_path)) for file in (tmp_path / "out").rglob("*")]
+    assert not [file for file in files if re.search(r'[":<>|*?\r\n]|[. ](?=/|$)', file)]
+    listed = json.loads((tmp_path / "out/small" / run.name / "export_files.json").read_text())
+    assert listed["renamed"]["odd%20/dot%2E"] == "odd /dot."
+    assert "a%253Ab" in (tmp_path / "out/index.html").read_text()
+    assert ran.run("results", "import", str(tmp_path / "out"), f"--directory={tmp_path}/back").exit_code == 0
+    back = tmp_path / "back/small" / run.name / "odd "
+    assert {file.name: file.read_text() for file in back.iterdir()} == {name: f"text of {name}" for name in names}
+    assert " 0 files written" in f" {ran.run('ci', 'export', str(tmp_path / 'out')).stderr}"
+
+
+def test_a_directory_of_exports_is_imported_like_its_url(ran: Workspace, tmp_path: Path) -> None:
+    name = ran.run_directory().name
+    assert ran.run("ci", "export", str(tmp_path / "out")).exit_code == 0
+    for folder in ("out", "out/small", f"out/small/{name}"):
+        for place in (str(tmp_path / folder), f"file://{tmp_path}/{folder}"):
+            outcome = ran.run("results", "import", place, f"--directory={tmp_path}/back")
+            assert (outcome.exit_code, f"{name} of small: recorded" in outcome.stdout) == (0, True), str(outcome)
+            assert (tmp_path / "back/small" / name / "7.txt").read_text() == "text 7"
+    (tmp_path / "out/small" / name / "export.json").unlink()
+    outcome = ran.run("results", "import", str(tmp_path / "out/small" / name))
+    assert (outcome.exit_code, "has no exported runs" in outcome.stderr) == (2, True), str(outcome)
 
 
 def test_a_damaged_export_is_refused_and_other_runs_are_imported(ran: Workspace, tmp_path: Path) -> None:

@@ -76,6 +76,21 @@ def test_three_shards_become_one_run_that_passes(six: Grid) -> None:
     assert not list(merged.parent.glob(".*"))
 
 
+def test_a_merge_of_exports_gives_files_their_names_back(six: Grid, tmp_path: Path) -> None:
+    exports = []
+    for number in (1, 2):
+        directory, _ = run_shard(six, number, shards=2)
+        (file,) = directory.glob("001__test/000__*/attempt-1/files")
+        (file / "trace 12:30:01.json").write_text(f"of shard {number}")
+        out = tmp_path / f"shard-{number}"
+        assert six.workspace.run("ci", "export", str(out), f"--run_dir={directory}").exit_code == 0
+        exports.append(out)
+    merged = Path(merge(six, *exports).json["directory"])
+    found = {file.read_text() for file in merged.rglob("trace 12:30:01.json")}
+    assert found == {"of shard 1", "of shard 2"}
+    assert not list(merged.rglob("*%3A*"))
+
+
 def test_every_command_reads_a_merged_run(six: Grid) -> None:
     six.mark("fail-e")
     merged = Path(merge(six, *(run_shard(six, number)[0] for number in (1, 2, 3))).json["directory"])
@@ -252,24 +267,37 @@ def test_files_of_hostile_shards_are_left_out(six: Grid) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": "../../etc"}, "no plain path"),
-        ({"step": "001__test/../x"}, "no plain path"),
-        ({"step": "/001__test"}, "no plain path"),
-        ({"step": "001__test/000__\u0007"}, "no plain path"),
+        ({"step": "somewhere/000__x"}, "no plain path"),
         ({"key": "/test/000000000000"}, "not in plan.json"),
     ],
 )
 def test_a_hostile_journal_is_refused(six: Grid, change: dict[str, str], message: str) -> None:
-    shard, _ = run_shard(six, 1)
+    outcome = merge(six, shard_with_cell(six, change))
+    assert outcome.exit_code == 2, str(outcome)
+    assert message in outcome.stderr
+    assert not (six.root / "merged").exists()
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["../../etc", "001__test/../x", "/001__test", "001__test/000__\u0007", "001__test/\ud800", "000__" + "x" * 300],
+    ids=ascii,
+)
+def test_a_step_without_a_plain_path_is_damage(six: Grid, step: str) -> None:
+    outcome = merge(six, shard_with_cell(six, {"step": step}))
+    assert outcome.exit_code == 3, str(outcome)
+    assert "is damaged: journal.jsonl:" in outcome.stdout
+
+
+def shard_with_cell(grid: Grid, change: dict[str, str]) -> Path:
+    """Run a shard, add a changed start of a cell to its journal, and return its directory."""
+    shard, _ = run_shard(grid, 1)
     journal = shard / "journal.jsonl"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     begun = next(line for line in lines if line["event"] == "StepStarted" and line["kind"] == "cell")
     lines.insert(-1, {**begun, **change})
     journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    outcome = merge(six, shard)
-    assert outcome.exit_code == 2, str(outcome)
-    assert message in outcome.stderr
-    assert not (six.root / "merged").exists()
+    return shard
 
 
 def test_cells_that_are_compared_are_in_one_shard(grid: Grid) -> None:

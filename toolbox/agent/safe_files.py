@@ -145,11 +145,22 @@ def remove(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _make_private(path: str) -> None:
+    parent = os.path.dirname(path)
+    if parent and not os.path.isdir(parent):
+        _make_private(parent)  # `os.makedirs` would give the parents the mode that the umask allows
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
 def make_directory(path: str) -> None:
     """Create a directory if it is missing. Replace a link or a file that has the name of the directory."""
     if os.path.islink(path) or not os.path.isdir(path):
         remove(path)
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        _make_private(path)
 
 
 def _write(descriptor: int, content: bytes) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Final
 from toolbox.agent import safe_files
 from toolbox.config.contracts.ci import AllowedFiles
 from toolbox.exports import exported_runs, manifest, run_upload
-from toolbox.exports.manifest import AllowedFile, ExportedFile, FileList, Record
+from toolbox.exports.manifest import AllowedFile, ExportedFile, FileList, Record, RenamedFile
 from toolbox.exports.run_upload import Uploaded
 from toolbox.exports.secret_scan import IN_USE, Finding, Scanner, SearchedFile
 from toolbox.exports.storage import Storage
@@ -48,6 +48,7 @@ class Exported:
         is_complete: whether the files of the steps were exported.
         expired: the folders of the runs that were deleted, because they were too old.
         faults: one message for each run of the output whose record is damaged.
+        renamed: the path in the run of each file that has another path in the export.
     """
 
     address: str
@@ -56,6 +57,7 @@ class Exported:
     is_complete: bool
     expired: Sequence[str]
     faults: Sequence[str]
+    renamed: Mapping[str, str]
 
 
 def parse_keep(text: str) -> timedelta:
@@ -95,14 +97,14 @@ def export(
     is_complete = run.state is State.FINISHED
     searched, withheld = _search(source, run, Scanner(secrets), is_complete=is_complete)
     allowed = _judge([finding for file in searched for finding in file.findings], allow, source)
-    files = FileList(files={file.name: ExportedFile(size=file.size, sha256=file.sha256) for file in searched})
+    files = _listed(searched)
     record = _record(run, source, files, withheld, allowed)
     uploaded = run_upload.upload(storage, source, record, files)
     folder = f"{record.project}/{record.run}"
     expired = _delete_expired(storage, keep, besides=folder)
     faults = _update_index(storage)
     address = storage.below(folder)
-    return Exported(address, uploaded, withheld, is_complete, expired, faults)
+    return Exported(address, uploaded, withheld, is_complete, expired, faults, files.renamed)
 
 
 def _search(
@@ -112,7 +114,8 @@ def _search(
     searched, withheld = [], []
     for file in _files(source, deep=is_complete):
         name = file.relative_to(source).as_posix()
-        if not safe_files.is_regular(str(file)) or name in run.secrets_left or manifest.fault_of_name(name):
+        is_fit = not manifest.fault_of_name(name) and not manifest.fault_of_name(manifest.portable(name))
+        if not safe_files.is_regular(str(file)) or name in run.secrets_left or not is_fit:
             withheld.append(name)
             continue
         try:
@@ -120,6 +123,15 @@ def _search(
         except OSError as error:
             raise InfrastructureError(f"{file} cannot be read, and was not exported: {error.strerror}") from None
     return searched, [name for name in withheld if name not in {manifest.RECORD, manifest.FILES}]
+
+
+def _listed(searched: Sequence[SearchedFile]) -> FileList:
+    """Return the list of the files of an export, with the paths that each storage and artifact accepts."""
+    names = {manifest.portable(file.name): file for file in searched}
+    return FileList(
+        files={name: ExportedFile(size=file.size, sha256=file.sha256) for name, file in names.items()},
+        renamed={name: file.name for name, file in names.items() if name != file.name},
+    )
 
 
 def _unreadable(error: OSError) -> None:
@@ -185,6 +197,11 @@ def _record(
         withheld_count=len(withheld),
         allowed=list(allowed[: manifest.MOST_LISTED]),
         allowed_count=len(allowed),
+        renamed=[
+            RenamedFile(file=_line(file), original=_line(original))
+            for file, original in list(files.renamed.items())[: manifest.MOST_LISTED]
+        ],
+        renamed_count=len(files.renamed),
         reports=[report for report in manifest.REPORTS if report in files.files],
         count=len(files.files),
         bytes=sum(file.size for file in files.files.values()),

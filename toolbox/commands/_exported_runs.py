@@ -7,15 +7,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from toolbox.model.errors import UsageError
 from toolbox.runs import run_reader
+from toolbox.runs.layout import RunDirectory
 
 if TYPE_CHECKING:
     from toolbox.exports.manifest import Record
     from toolbox.exports.storage import Storage
 
+_OF_EXPORTS: Final = ("export.json", "export_files.json")  # `RECORD` and `FILES` of `manifest`, slow to import
 Source = Callable[[], AbstractContextManager[Path]]
 
 
@@ -23,14 +25,23 @@ def sources(places: Iterable[str], directory: Path | None) -> Iterator[Source]:
     """Yield a function for each run, whose context is the directory of the run, or raises `UsageError`.
 
     Args:
-        places: directories of runs, and URLs of exports.
+        places: directories of runs, and directories and URLs of exports.
         directory: the directory that keeps the files of exported runs; None to delete them at the end of the context.
     """
     for place in places:
-        if "://" in place:
+        if "://" in place or _is_export(Path(place)):
             yield from _exported(place, directory)
         else:
             yield partial(_directory, Path(place))
+
+
+def _is_export(directory: Path) -> bool:
+    """Return whether a directory contains exported runs, or is one, also if an export of it was killed."""
+    if any((directory / name).exists() for name in _OF_EXPORTS):
+        return True
+    if RunDirectory(directory).journal.exists():
+        return False
+    return any(next(directory.glob(f"{folders}/{name}"), None) for folders in ("*", "*/*") for name in _OF_EXPORTS)
 
 
 def _exported(url: str, directory: Path | None) -> Iterator[Source]:

@@ -252,7 +252,8 @@ class Ci:
         Export a run to a directory or a URL, without symbolic links, if no file has a secret.
 
         The output also gets index.html, a page of all its runs. Repeating an export writes only what is missing or has
-        changed. If a secret is found, nothing is written, and the exit code is 1.
+        changed. If a secret is found, nothing is written, and the exit code is 1. A file whose name an artifact of a CI
+        system cannot have gets another name, which `results import` and `results merge` undo.
 
         Args:
             output: the directory or URL, such as s3://BUCKET/FOLDER, that gets the run in PROJECT/RUN.
@@ -275,6 +276,8 @@ class Ci:
             log.warning("the run has not ended, so the files of its steps may contain secrets: they are not exported")
         for file in exported.withheld:
             log.warning("not exported: %s", redaction.current()(clean(file)))
+        for name, original in exported.renamed.items():
+            log.info("exported as %s: %s", *(redaction.current()(clean(text)) for text in (name, original)))
         for fault in exported.faults:
             log.warning("%s", fault)
         for folder in exported.expired:

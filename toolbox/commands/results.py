@@ -15,7 +15,7 @@ from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
 from toolbox.model.bounds import Method
-from toolbox.model.errors import ToolboxError, UsageError, describe
+from toolbox.model.errors import InfrastructureError, ToolboxError, UsageError, describe
 from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode, Verdict
@@ -429,23 +429,11 @@ class Results:
                 $GITHUB_STEP_SUMMARY; `comment` prints a comment for a pull request; `annotations` prints commands that
                 show the failures on the page of a workflow of GitHub.
         """
-        from toolbox import reports
-        from toolbox.reports import junit, run_page
-        from toolbox.reports.forge import github, workflow_annotations
-
-        run = summary.write(run_dir or _run_directories.newest())
-        match kind:
-            case "annotations":  # printed here, because `_invoke` makes such commands harmless
-                for line in workflow_annotations.lines(run, _repository_files.of_run(run)):
-                    print(line)
-                return None
-            case "github":
-                return github.step_summary(run)
-            case "comment":
-                return github.comment(run)
-            case "files":
-                return "\n".join(reports.write_all(run))
-        return str(run_page.write(run) if kind == "html" else junit.write(run))
+        directory = run_dir or _run_directories.newest()
+        try:
+            return _report(directory, kind)
+        except OSError as error:
+            raise InfrastructureError(f"the reports in {directory} cannot be written: {describe(error)}") from error
 
     def dashboard(
         self,
@@ -498,8 +486,8 @@ class Results:
         Record runs in the database of results, from their journals. Runs that the database already has are replaced.
 
         Args:
-            run_dirs: the directories of the runs, or URLs of exports, such as s3://BUCKET/FOLDER. A URL may name all
-                exported runs, those of one project (s3://BUCKET/FOLDER/PROJECT), or one run.
+            run_dirs: the directories of the runs, or directories or URLs of exports, such as s3://BUCKET/FOLDER. A URL
+                may name all exported runs, those of one project (s3://BUCKET/FOLDER/PROJECT), or one run.
             directory: the directory in which exported runs are kept after the import, in PROJECT/RUN. When left out,
                 they are deleted, and the dashboard cannot link to their reports.
             database: the database to write to, a file or a URL. When left out: the field `results.database` of the
@@ -515,6 +503,8 @@ class Results:
                         run = run_reader.read(run_directory)
                         if run.damage:
                             log.warning("%s: %s", run_directory, run.damage_warning)
+                        if run.contradiction:
+                            log.warning("%s is an error: %s", run_directory, run.contradiction)
                         location = _results.location(database, run.project)
                         if location not in stores:
                             stores[location] = stack.enter_context(Store(location))
@@ -524,6 +514,26 @@ class Results:
                     faulty_runs += 1
                     log.error("%s", printable(str(error)))  # noqa: TRY400  # a faulty run must not prevent other imports
         return ExitCode.USAGE if faulty_runs else ExitCode.PASSED
+
+
+def _report(directory: Path, kind: str) -> str | None:
+    from toolbox import reports
+    from toolbox.reports import junit, run_page
+    from toolbox.reports.forge import github, workflow_annotations
+
+    run = summary.write(directory)
+    match kind:
+        case "annotations":  # printed here, because `_invoke` makes such commands harmless
+            for line in workflow_annotations.lines(run, _repository_files.of_run(run)):
+                print(line)
+            return None
+        case "github":
+            return github.step_summary(run)
+        case "comment":
+            return github.comment(run)
+        case "files":
+            return "\n".join(reports.write_all(run))
+    return str(run_page.write(run) if kind == "html" else junit.write(run))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from toolbox.exports.storage import Storage
@@ -45,7 +46,16 @@ _LONGEST_PATH: Final = 900  # bytes; an object store allows 1,024 for the whole 
 _LONGEST_PART: Final = 255  # bytes, as file systems allow
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
+# Artifacts of GitHub, and file systems of Windows, refuse these characters and ends. Where a name has an escape, `%` is
+# escaped too, so that each name has another portable name.
+_UNPORTABLE: Final = re.compile(r'[":<>|*?]|%(?=[0-9A-Fa-f]{2})|[. ]\Z')
+
 M = TypeVar("M", bound=BaseModel)
+
+
+def portable(name: str) -> str:
+    """Return the name under which a file of a run is exported: `trace 12%3A30.json` for `trace 12:30.json`."""
+    return "/".join(_UNPORTABLE.sub(lambda found: f"%{ord(found[0]):02X}", part) for part in name.split("/"))
 
 
 def fault_of_name(name: str) -> str:
@@ -97,9 +107,15 @@ class ExportedFile(_Model):
 
 
 class FileList(_Model):
-    """The content of `export_files.json`: the files of the run, by path."""
+    """The content of `export_files.json`.
+
+    Args:
+        files: the exported files, by path.
+        renamed: the path in the run of each file that is exported under another path.
+    """
 
     files: Annotated[dict[Path, ExportedFile], Field(max_length=_MOST_FILES)]
+    renamed: dict[Path, Path] = {}
 
     @field_validator("files")
     @classmethod
@@ -107,6 +123,23 @@ class FileList(_Model):
         if any(str(folder) in files for name in files for folder in PurePosixPath(name).parents):
             raise ValueError("has a file and a folder of the same name")
         return files
+
+    @field_validator("renamed")
+    @classmethod
+    def _is_portable(cls, renamed: dict[str, str]) -> dict[str, str]:
+        if any(portable(original) != name or original == name for name, original in renamed.items()):
+            raise ValueError("has a file whose path in the run is not the one from which its path was made")
+        return renamed
+
+    @model_validator(mode="after")
+    def _has_each_path_once(self) -> FileList:
+        if not self.renamed.keys() <= self.files.keys() or not self.files.keys().isdisjoint(self.renamed.values()):
+            raise ValueError("has two files with the same path in the run, or a path of no file")
+        return self
+
+    def original(self, name: str) -> str:
+        """Return the path in the run of an exported file."""
+        return self.renamed.get(name, name)
 
 
 class AllowedFile(_Model):
@@ -116,12 +149,20 @@ class AllowedFile(_Model):
     reason: Line
 
 
+class RenamedFile(_Model):
+    """A file that is exported under another path than that in the run."""
+
+    file: Line
+    original: Line
+
+
 class Record(_Model):
     """The content of `export.json`.
 
     Args:
         is_complete: whether the files of the steps were exported, and not only the records of the run.
         withheld: the files that were left out.
+        renamed: the files with another path.
         count: the number of exported files.
         list_sha256: the digest of `export_files.json`.
         exported: the time of the export.
@@ -141,6 +182,8 @@ class Record(_Model):
     withheld_count: Bytes
     allowed: Annotated[list[AllowedFile], Field(max_length=MOST_LISTED)]
     allowed_count: Bytes
+    renamed: Annotated[list[RenamedFile], Field(max_length=MOST_LISTED)] = []
+    renamed_count: Bytes = 0
     reports: Annotated[list[Report], Field(max_length=len(REPORTS))]
     count: Bytes
     bytes: Bytes

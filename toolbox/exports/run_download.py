@@ -27,6 +27,8 @@ MOST_BYTES: Final = 20 << 30
 def download(storage: Storage, folder: str, record: Record, output: Path) -> Path:
     """Read a run into `output/PROJECT/RUN`, and return this directory. A directory with the same files is kept.
 
+    The files get the paths that they had in the run.
+
     Raises:
         UsageError: the directory has other files, or the export is damaged, too large, or being replaced.
         InfrastructureError: the storage does not answer, or a file cannot be written.
@@ -43,7 +45,7 @@ def download(storage: Storage, folder: str, record: Record, output: Path) -> Pat
         raise UsageError(f"{storage.below(folder)} has more than {MOST_BYTES >> 30} GiB, which is not allowed")
     try:
         filesystem.make_directory(directory)
-        each(lambda item: _fetch(storage, folder, *item, directory), files.files.items())
+        each(lambda item: _fetch(storage, folder, *item, directory / files.original(item[0])), files.files.items())
     except BaseException as error:
         shutil.rmtree(directory, ignore_errors=True)
         if isinstance(error, OSError):
@@ -54,7 +56,9 @@ def download(storage: Storage, folder: str, record: Record, output: Path) -> Pat
 
 def _has_all(directory: Path, files: FileList) -> bool:
     """Return whether a directory has all files of an export."""
-    return all(_digest(directory, name) == (file.size, file.sha256) for name, file in files.files.items())
+    return all(
+        _digest(directory, files.original(name)) == (file.size, file.sha256) for name, file in files.files.items()
+    )
 
 
 def _digest(directory: Path, name: str) -> tuple[int, str]:
@@ -65,8 +69,8 @@ def _digest(directory: Path, name: str) -> tuple[int, str]:
         return -1, ""
 
 
-def _fetch(storage: Storage, folder: str, name: str, expected: ExportedFile, directory: Path) -> None:
-    filesystem.write_pieces(directory / name, _verified(storage, f"{folder}/{name}".lstrip("/"), expected))
+def _fetch(storage: Storage, folder: str, name: str, expected: ExportedFile, target: Path) -> None:
+    filesystem.write_pieces(target, _verified(storage, f"{folder}/{name}".lstrip("/"), expected))
 
 
 def _verified(storage: Storage, name: str, expected: ExportedFile) -> Iterator[bytes]:

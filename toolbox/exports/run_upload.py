@@ -67,7 +67,10 @@ def upload(storage: Storage, root: Path, record: Record, files: FileList) -> Upl
     each(lambda name: storage.delete(f"{folder}/{name}"), sorted(stale))
     if earlier != files:
         storage.write(f"{folder}/{FILES}", [manifest.content_of(files)])
-    each(lambda name: storage.write(f"{folder}/{name}", _verified(root, name, files.files[name])), missing)
+    each(
+        lambda name: storage.write(f"{folder}/{name}", _verified(root, files.original(name), files.files[name])),
+        missing,
+    )
     storage.write(f"{folder}/{RECORD}", [manifest.content_of(record)])
     return Uploaded(len(missing), len(present), len(stale))
 

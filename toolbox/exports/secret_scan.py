@@ -2,7 +2,7 @@
 
 A file of any size is read once, in blocks, and its SHA-256 is computed from the same blocks, so that exactly the
 searched content is exported. Consecutive blocks overlap, so that a secret across their border is found. The files are
-bytes: text, binary files and tar archives are searched alike. Compressed files are not opened.
+bytes: text, binary files and tar archives are searched alike, and text in UTF-16 too. Compressed files are not opened.
 
 A finding names the file, the line and the kind of secret, and never the secret.
 """
@@ -24,6 +24,7 @@ _BLOCK_BYTES: Final = 1 << 20
 # A shorter form occurs in binary files by chance.
 _SHORTEST_FORM: Final = 6
 _MOST_FINDINGS: Final = 1_000  # in a file
+_ZEROS: Final = bytes(_SHORTEST_FORM)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,7 +75,7 @@ class _Search:
     def add(self, block: bytes) -> None:
         """Search the next block."""
         window = self.tail + block
-        for offset, kind in _secrets(window, self.forms, 1 if self.tail else 0):
+        for offset, kind in _secrets(window, self.forms, secret_formats.BEFORE if self.tail else 0):
             if len(self.found) < _MOST_FINDINGS or (kind == IN_USE and not self.has_secret_in_use):
                 self.has_secret_in_use |= kind == IN_USE
                 self.found.add((self.line + window.count(b"\n", 0, offset), kind))
@@ -93,7 +94,8 @@ class Scanner:
         forms = [form for form in masking.patterns(values) if len(form) >= _SHORTEST_FORM]
         # A form that contains another form is found with the other form.
         self._forms = [form for form in forms if not any(other in form for other in forms if other != form)]
-        self._overlap = max([secret_formats.LONGEST, *map(len, self._forms)])
+        # In UTF-16, a character has two bytes.
+        self._overlap = 2 * (max([secret_formats.LONGEST, *map(len, self._forms)]) + secret_formats.BEFORE)
 
     def search(self, root: Path, name: str) -> SearchedFile:
         """Read a file, and return its digest and the secrets in it.
@@ -120,7 +122,16 @@ def blocks(root: Path, name: str) -> Iterator[bytes]:
 
 
 def _secrets(window: bytes, forms: Sequence[bytes], start: int) -> Iterator[tuple[int, str]]:
-    """Yield the offset and the kind of the secrets in a part of a file."""
+    """Yield the offset and the kind of the secrets in a part of a file, also of those that are written in UTF-16."""
+    yield from _secrets_in(window, forms, start)
+    # Text in UTF-16, in either order of the bytes, has a zero as each second byte if its characters are those of ASCII.
+    for first in (0, 1) if b"\0" in window else ():
+        if _ZEROS in window[1 - first :: 2]:
+            for offset, kind in _secrets_in(window[first::2], forms, start):
+                yield first + 2 * offset, kind
+
+
+def _secrets_in(window: bytes, forms: Sequence[bytes], start: int) -> Iterator[tuple[int, str]]:
     for form in forms:
         offset = -1
         while (offset := window.find(form, offset + 1)) >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,11 +17,13 @@ from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import DamagedFile, describe
 from toolbox.model.prices import Price
+from toolbox.model.text import abbreviated
 from toolbox.model.workloads import Workload
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 
 BLOCK: Final = "matrix"
+_NUMBERS: Final = ("lower", "upper", "mean", "samples", "noise_samples", "confidence", "minimum_detectable_change")
 CONTRACTS: Final = Path(__file__).parent / "contracts"
 
 
@@ -163,11 +166,9 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
     try:
         cells = filesystem.read_json(file)["cells"] if file.exists() else []
         return {
-            (cell["id"], metric): Bound(**{**bound, "method": Method(bound["method"])})
-            for cell in cells
-            for metric, bound in cell.get("bounds", {}).items()
+            (cell["id"], metric): _bound(bound) for cell in cells for metric, bound in cell.get("bounds", {}).items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None
 
 
@@ -183,12 +184,25 @@ def frozen_prices(directory: Path) -> dict[str, Price]:
     try:
         targets = filesystem.read_json(file)["targets"] if file.exists() else {}
         return {
-            name: Price(target["cost_per_hour"], str(target["price"]))
+            name: Price(_number(target["cost_per_hour"]), str(target["price"]))
             for name, target in targets.items()
             if "price" in target
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None
+
+
+def _bound(content: Mapping[str, Any]) -> Bound:
+    for name in _NUMBERS:
+        _number(content.get(name))
+    return Bound(**{**content, "method": Method(content["method"])})
+
+
+def _number(value: Any) -> float | None:
+    """Return a number of `plan.json`, which the code under test may have changed."""
+    if not (value is None or (isinstance(value, int | float) and math.isfinite(value))):
+        raise ValueError(f"{abbreviated(value)} is not a number")
+    return value
 
 
 def _shard_json(combination: Combination, shard: int) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def frozen(directory: Path) -> dict[str, Reuse]:
     try:
         cells = filesystem.read_json(file)["cells"] if file.exists() else []
         return {str(cell["id"]): Reuse.parse(cell["reuse"]) for cell in cells if "reuse" in cell}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None
 
 

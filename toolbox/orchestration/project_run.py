@@ -286,6 +286,8 @@ def _run(
     state = summary.refresh(directory)
     storing.record(loaded.configuration, state)
     notifying.at_end(loaded.configuration, request, recorder, state)
+    if state.contradiction and state.finished is not None:
+        return state, state.finished.exit_code  # a cell has no verdict, although no phase has failed
     return state, session_end.exit_code
 
 
@@ -314,7 +316,7 @@ def _refuse_changes(
 
 def _written_configuration(file: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = yaml.safe_load(filesystem.read_record(file))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DamagedFile(file, describe(error)) from None
     if not isinstance(document, dict):

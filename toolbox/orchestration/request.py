@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import ONCE
@@ -20,7 +21,8 @@ from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
-from toolbox.model.text import abbreviated, first_of
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import abbreviated, first_of, truncate, without_kind
 from toolbox.orchestration import projects, receivers, reused_results
 from toolbox.orchestration.projects import ProjectFiles
 from toolbox.results import bounds_file
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 _MAX_SHOWN_CHANGES: Final = 5
 _MAX_SHOWN_SCALARS: Final = 5
 _REUSE: Final = f"{plan.BLOCK}.reuse_results"
+_LONGEST_PLACE: Final = 100  # characters
+_LONGEST_DEADLINE: Final = 1e9  # seconds
 _RESOLVED: Final = "the start of the run"
 
 
@@ -115,24 +119,61 @@ class RunRequest:
             DamagedFile: the file is missing or damaged.
         """
         try:
-            content = filesystem.read_json(RunDirectory(directory).request)
-            return cls(
-                content["project"],
-                content["presets"],
-                [Path(file) for file in content["override_files"]],
-                yaml.safe_load(content["overrides_text"]),
-                phases=content["phases"],
-                selection=Selection(content["cells"], tuple(content["shard"]) if content["shard"] else None),
-                options=Options(
-                    content["jobs"], content["fail_fast"], content["max_failures"], content.get("max_cost")
-                ),
-                deadline=content["deadline"],
-                resolved=dict(content.get("resolved", {})),
-                position=int(content.get("position", 1)),
-                in_steps=content.get("in_steps", False) is True,
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+            content = _Recorded.model_validate(filesystem.read_json(RunDirectory(directory).request))
+            overrides = _overrides(content.overrides_text)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            where = truncate(clean(".".join(map(str, fault["loc"]))), _LONGEST_PLACE)
+            reason = f"{where}: {without_kind(clean(fault['msg']))}"
+            raise DamagedFile(RunDirectory(directory).request, reason.removeprefix(": ")) from None
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise DamagedFile(RunDirectory(directory).request, describe(error)) from None
+        return cls(
+            content.project,
+            content.presets,
+            [Path(file) for file in content.override_files],
+            overrides,
+            phases=content.phases,
+            selection=Selection(content.cells, content.shard),
+            options=Options(content.jobs, content.fail_fast, content.max_failures, content.max_cost),
+            deadline=content.deadline,
+            resolved=content.resolved,
+            position=content.position,
+            in_steps=content.in_steps,
+        )
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    overrides = yaml.safe_load(text) or {}
+    if not isinstance(overrides, dict) or not all(isinstance(path, str) for path in overrides):
+        raise ValueError("overrides_text: must be a mapping of paths")
+    return overrides
+
+
+_Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+_Positive = Annotated[int, Field(gt=0, le=2**53)]
+
+
+class _Recorded(BaseModel):
+    """The part of `run.json` from which a run is resumed. The code under test may have written the file."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+    project: _Text
+    presets: list[str]
+    override_files: list[_Text]
+    overrides_text: str
+    phases: list[str] | None
+    cells: str | None
+    shard: Annotated[tuple[_Positive, _Positive], Field(strict=False)] | None
+    jobs: _Positive | None
+    fail_fast: bool
+    max_failures: _Positive | None
+    max_cost: Annotated[float, Field(ge=0)] | None = None
+    deadline: Annotated[float, Field(gt=0, le=_LONGEST_DEADLINE)] | None
+    resolved: dict[str, Any] = {}
+    position: _Positive = 1
+    in_steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +242,18 @@ def original_location(directory: Path) -> Iterator[None]:
     if environ.get(environ.WORKSPACE) is not None:
         workspace = places.workspace()
     else:
-        workspace = places.workspace_above(root if root.is_dir() else directory)
-        if workspace is None and not root.is_dir():
+        workspace = places.workspace_above(root if _is_directory(root) else directory)
+        if workspace is None and not _is_directory(root):
             workspace = places.workspace()
-    with places.pinned(workspace), chdir(working_directory if working_directory.is_dir() else Path.cwd()):
+    with places.pinned(workspace), chdir(working_directory if _is_directory(working_directory) else Path.cwd()):
         yield
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # no directory can have this name
+        return False
 
 
 def configure(request: RunRequest) -> tuple[ProjectFiles, Configuration]:
@@ -281,7 +329,7 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
         # A plan of an earlier version of Topgallant may have no digests of files, no sources of prices, and other words
         # in its notes.
         current = {**json.loads(json.dumps(new_plan.as_json(), default=str)), "notes": []}
-        original = {"files": {}, **filesystem.read_json(file), "notes": []}
+        original = _written_plan(file)
         original["targets"] = {
             name: {**current["targets"].get(name, {}), **target} for name, target in original["targets"].items()
         }
@@ -289,6 +337,18 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
         changes = list(_differences(original, current, RunDirectory.plan))
     if changes:
         raise _changes_error("the configuration has changed", directory, changes)
+
+
+def _written_plan(file: Path) -> dict[str, Any]:
+    """Return the content of `plan.json`, whose files and targets are mappings."""
+    try:
+        content = {"files": {}, **filesystem.read_json(file), "notes": []}
+    except (OSError, ValueError, TypeError) as error:
+        raise DamagedFile(file, describe(error)) from None
+    mappings = [content["files"], content.get("targets")]
+    if not all(isinstance(each, dict) for each in (*mappings, *(mappings[1] or {}).values())):
+        raise DamagedFile(file, "`files` and `targets` must be mappings")
+    return content
 
 
 def _refuse_changed_files(directory: Path, was: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """Writes `junit.xml`, which Jenkins, GitLab and GitHub's actions read.
 
 The file has one suite per phase, and one test case per cell or command. If a check has read the JUnit files of a cell,
-a suite with the test cases of the cell follows the cell.
+a suite with the test cases of the cell follows the cell. If the run did not pass although no step failed, a test case
+stands for the run.
 
 The file conforms to the schema of Jenkins' xUnit plugin (junit-10.xsd), which rejects a file with an unknown element or
 attribute. A failed step is a `failure`, a step with an error is an `error`, and a step that was skipped, failed as
@@ -69,6 +70,7 @@ def render(summary: RunState) -> str:
         name = f"{summary.project}.{phase}"
         elements.append(report.suite(name, steps))
         elements += [report.suite_of_cell(name, step) for step in steps if step.cases]
+    elements += report.suite_of_run(elements)
     seconds = _seconds([step for steps in suites.values() for step in steps])
     document = _element("testsuites", {**_sum(f"{summary.project} {summary.run}", elements), "time": seconds})
     document.extend(elements)
@@ -129,6 +131,14 @@ class _Report:
             suite.append(_element("system-out", text=f"{omitted} more test cases are left out here"))
         return suite
 
+    def suite_of_run(self, elements: Sequence[Element]) -> list[Element]:
+        """Return the element of the run itself, if the run did not pass and no other element says so."""
+        end = self._summary.finished
+        if end is None or end.verdict.is_pass or _has_failure(elements):
+            return []
+        run = StepState("", "run", StepKind.PHASE, end.verdict, end.cause, end.message, end.seconds)
+        return [self.suite(self._summary.project, [run])]
+
     def _about(self) -> Element:
         values = {
             "presets": ", ".join(self._summary.presets),
@@ -152,6 +162,10 @@ class _Report:
         if output:
             case.append(_element("system-out", text="\n".join(output)))
         return case
+
+
+def _has_failure(suites: Iterable[Element]) -> bool:
+    return any(int(suite.get(name, "0")) for suite in suites for name in ("failures", "errors"))
 
 
 def _case_of_cell(case: CaseResult, step: StepState, cases: StepCases) -> Element:

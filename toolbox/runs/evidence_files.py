@@ -16,6 +16,7 @@ from typing import Annotated, Final, TextIO
 
 from pydantic import AfterValidator, Field
 
+from toolbox.agent import safe_files
 from toolbox.model.text import truncate
 
 PIECE: Final = 1 << 16  # characters: a longer line is searched in pieces of this length
@@ -126,7 +127,7 @@ def matching(directory: Path, glob: str) -> list[Path]:
 def last_line(file: Path) -> str:
     """Return the last line of a log that may be growing, truncated; empty if the log has no line or cannot be read."""
     try:
-        with file.open("rb") as stream:
+        with os.fdopen(safe_files.open_regular(str(file)), "rb") as stream:
             stream.seek(0, os.SEEK_END)
             stream.seek(max(0, stream.tell() - _TAIL_BYTES))
             lines = stream.read().decode("utf-8", errors="replace").splitlines()

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import sys
 import threading
 import time
 import types
@@ -22,10 +23,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Self, get_args, get_origin
 
+from toolbox.agent import safe_files
 from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.events import JournalEvent, RunStarted
+from toolbox.model.events import CaseFailed, JournalEvent, RunStarted
 from toolbox.model.text import abbreviated
+from toolbox.runs import layout
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 
@@ -34,6 +37,11 @@ _Reader = Callable[[Any], Any]  # converts a JSON value to the type of a field; 
 _LOCK_TRIES: Final = 5
 _LOCK_SECONDS: Final = 0.05
 _LONGEST_LINE: Final = 1 << 26  # bytes: a longer line is not read into memory
+_LARGEST_NUMBER: Final = 2**53  # of a whole number
+_MOST_ATTEMPTS: Final = 1_000_000
+_MOST_SECONDS: Final = 1e10
+_FIRST_TIME: Final = datetime(1970, 1, 2, tzinfo=UTC)  # a time of any later year exists in each time zone
+_LAST_TIME: Final = datetime(9998, 12, 31, tzinfo=UTC)
 _BEGINNING: Final = b'{"time": "'
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -186,7 +194,7 @@ def _line(entry: Entry) -> bytes:
 def is_locked(directory: Path) -> bool:
     """Return whether a process that executes this run is alive."""
     try:
-        descriptor = os.open(RunDirectory(directory).journal, os.O_RDONLY)
+        descriptor = safe_files.open_regular(str(RunDirectory(directory).journal))
     except OSError:
         return False
     try:
@@ -209,10 +217,20 @@ def load(directory: Path) -> Contents:
     A line that a crash tore is incomplete, or contains null bytes where blocks were not written to the disk. Torn lines
     are at the end, or before a `RunStarted` event if an earlier version of Topgallant, which did not cut them off,
     resumed the run.
+
+    Raises:
+        InfrastructureError: the journal cannot be read.
     """
     file = RunDirectory(directory).journal
-    if not file.is_file():
+    if not safe_files.is_regular(str(file)):
         return Contents()
+    try:
+        return _load(file)
+    except OSError as error:
+        raise InfrastructureError(f"the journal {file} cannot be read: {error.strerror}") from error
+
+
+def _load(file: Path) -> Contents:
     entries: dict[bytes, Entry] = {}
     damage: list[Damage] = []
     torn: list[Damage] = []
@@ -237,13 +255,13 @@ def load(directory: Path) -> Contents:
 
 def _lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of a journal. A line that is too long is yielded in pieces."""
-    with file.open("rb") as stream:
+    with os.fdopen(safe_files.open_regular(str(file)), "rb") as stream:
         while line := stream.readline(_LONGEST_LINE):
             yield line
 
 
 def _is_ended(file: Path, size: int) -> bool:
-    with file.open("rb") as stream:
+    with os.fdopen(safe_files.open_regular(str(file)), "rb") as stream:
         stream.seek(max(0, size - 1))
         return size == 0 or stream.read(1) == b"\n"
 
@@ -273,7 +291,7 @@ def _parse(line: bytes) -> Entry | str:
         time = datetime.fromisoformat(moment) if isinstance(moment, str) else None
     except ValueError:
         time = None
-    if time is None or time.tzinfo is None:
+    if time is None or time.tzinfo is None or not _FIRST_TIME < time < _LAST_TIME:
         return f"the time of the event is {abbreviated(moment)}"
     return _event(kind, record, time)
 
@@ -313,16 +331,58 @@ def _reader(hint: Any) -> _Reader:
     if issubclass(hint, Enum):
         reader: _Reader = hint
         return reader
-    return lambda value: value if hint is float and type(value) is int else _of_type(value, hint)
+    return _number if hint is float else lambda value: _of_type(value, hint)
+
+
+def _number(value: Any) -> float:
+    if type(value) is int and abs(value) <= sys.float_info.max:
+        return value
+    return float(_of_type(value, float))
 
 
 def _of_type(value: Any, kind: type[Any]) -> Any:
     if type(value) is not kind:
         raise TypeError(kind)
+    if kind is int and abs(value) > _LARGEST_NUMBER:
+        raise ValueError(kind)
     return value
+
+
+def _step(value: Any) -> str:
+    if not layout.is_plain_path(step := str(_of_type(value, str))):
+        raise ValueError(value)
+    return step
+
+
+def _attempt(value: Any) -> int:
+    if not 0 < (number := int(_of_type(value, int))) <= _MOST_ATTEMPTS:
+        raise ValueError(value)
+    return number
+
+
+def _seconds(value: Any) -> float:
+    if not abs(seconds := _number(value)) <= _MOST_SECONDS:  # also false for a number that is not finite
+        raise ValueError(value)
+    return seconds
+
+
+# Paths and times are computed from these fields of all events, so they must be usable as such.
+_OF_FIELDS: Final[Mapping[str, _Reader]] = {
+    "step": _step,
+    "attempt": _attempt,
+    "seconds": _seconds,
+    "paid_seconds": lambda value: None if value is None else _seconds(value),
+}
+
+
+def _reader_of_field(kind: type[Any], name: str, hint: Any) -> _Reader:
+    if name == "seconds" and kind is CaseFailed:
+        return _OF_FIELDS["paid_seconds"]
+    return _OF_FIELDS.get(name) or _reader(hint)
 
 
 # The readers are made only once, because a journal has many lines.
 _READERS: Final = {
-    kind: {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()} for kind in _KINDS.values()
+    kind: {name: _reader_of_field(kind, name, hint) for name, hint in typing.get_type_hints(kind).items()}
+    for kind in _KINDS.values()
 }

@@ -187,6 +187,9 @@ _DIGEST: Final = 16  # hexadecimal digits at the end of the file name of an owne
 _WITH_DIGEST = re.compile(r"-[0-9a-fA-F]{16}$")
 _STEM: Final = 40  # characters before such a digest
 _LONGEST_NAME: Final = 120  # bytes, of the 255 that a file system allows
+_LONGEST_PART: Final = 255  # bytes
+_LONGEST_PATH: Final = 2000  # characters of the path of a step, of the 4,096 bytes that a system call takes
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _ATTEMPT = re.compile(r"attempt-\d+")
 # `Recorder.sweep` must not change these files: programs read them, and a secret may be equal to a name in them. Their
 # texts are already masked when they are written.
@@ -308,6 +311,16 @@ def is_record(file: Path) -> bool:
 def is_step(identity: str) -> bool:
     """Return whether a text is a path that consists of numbered directories, as the identity of a step does."""
     return all(_DIRECTORY.fullmatch(part) for part in identity.split("/"))
+
+
+def is_plain_path(path: str) -> bool:
+    """Return whether a text can be the path of a step: relative, without `..`, and possible on a file system."""
+    parts = path.split("/")
+    return (
+        len(path) <= _LONGEST_PATH
+        and not _UNFIT.search(path)
+        and all(part and part != ".." and len(part.encode()) <= _LONGEST_PART for part in parts)
+    )
 
 
 def renumbered(name: str, number: int) -> str:

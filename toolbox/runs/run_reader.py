@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -46,7 +45,7 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.verdicts import Verdict
-from toolbox.runs import attribution, failures, journal, ledger
+from toolbox.runs import attribution, failures, journal, ledger, run_verdict
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.journal import Entry
 from toolbox.runs.layout import RunDirectory
@@ -109,6 +108,8 @@ def read(directory: Path) -> RunState:
 def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str, _Labelled] = _NO_CELLS) -> RunState:
     """Return the state of a run after these events. A run without an end is returned as dead.
 
+    A run that has ended with a pass that contradicts its steps is returned with an error as its end.
+
     Args:
         cells: the settings and labels of each planned cell, by cell id.
     """
@@ -121,6 +122,7 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
     }
     run_started = events.run_started or RunStarted("", "", "", ())
     steps = {name: step for name, step in all_steps.items() if name not in events.replaced}
+    end = _end(events, steps, cells)
     return RunState(
         run_started.run,
         run_started.project,
@@ -128,7 +130,7 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         _state_after(events),
         run_started.presets,
         events.started,
-        events.finished,
+        end,
         steps,
         events.planned_cells,
         _attribution(
@@ -147,7 +149,21 @@ def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str,
         shards=tuple(events.shards),
         paused=events.paused,
         phase_changes={name: tuple(changes) for name, changes in events.phase_changes.items()},
+        contradiction=end.message if end is not None and end is not events.finished else "",
     )
+
+
+def _end(events: _Fold, steps: Mapping[str, StepState], cells: Mapping[str, _Labelled]) -> RunFinished | None:
+    """Return the end of a run; None if it has not ended."""
+    if events.finished is None:
+        return None
+    planned = sum(events.planned.values())
+    has_matrix = planned > 0 or any(step.kind is StepKind.CELL for step in steps.values())
+    labels = {id_: labels for id_, (_, labels) in cells.items()} if has_matrix else {}
+    unbegun = run_verdict.unbegun_cells(steps.values(), labels)
+    # The steps of a merged run are those of several sessions, which were compared before they were merged.
+    session = () if events.shards else events.session
+    return run_verdict.derived_end(events.finished, steps, planned=planned, unbegun=unbegun, session=session)
 
 
 def _state_after(events: _Fold) -> State:
@@ -186,6 +202,7 @@ class _Fold:
         self.undone: set[str] = set()
         self.changed: set[str] = set()  # the directories of the steps during which the configuration changed
         self.unfinished: dict[str, None] = {}  # the directories of unfinished steps other than cells
+        self.session: set[str] = set()  # the directories of the steps that began in the latest session
         self.planned: dict[str, int] = {}
         self.planned_cells: int | None = None
         self.changes: list[ConfigurationChanged] = []
@@ -239,6 +256,7 @@ class _Fold:
             self.run_started, self.started = self.run_started or event, self.started or time
             self.finished, self.paused, self.revision, self.updated = None, None, event.revision, time
             self.earlier_changes = len(self.changes)
+            self.session.clear()
 
     def _add_of_step(self, event: _OfStep, time: datetime) -> None:
         if isinstance(event, StepStarted):
@@ -258,6 +276,7 @@ class _Fold:
         # After both, what earlier steps have created may be gone, so a resumed run repeats these steps.
         if (event.kind is StepKind.PHASE and event.name == CLEANUP) or _is_deletion(event):
             self.undone.update(self.latest.values())
+        self.session.add(event.step)
         key = event.key or event.step
         if (earlier := self.latest.get(key, event.step)) != event.step:
             self.replaced.update(step for step in self.steps if step == earlier or step.startswith(f"{earlier}/"))
@@ -398,11 +417,20 @@ def _attribution(cells: Iterable[StepState], flaky: Container[str]) -> list[Find
 
 
 def _planned_cells(directory: Path) -> dict[str, _Labelled]:
-    """Return the settings and labels of each planned cell, by cell id; empty if the run has no plan."""
-    with contextlib.suppress(KeyError, TypeError):
-        cells = RunDirectory(directory).read_plan()["cells"]
-        return {cell["id"]: (cell["settings"], cell["labels"]) for cell in cells}
-    return {}
+    """Return the settings and labels of each planned cell, by cell id; empty if the run has no plan.
+
+    Cells that are not as a plan describes them are left out: the code under test may have changed the file.
+    """
+    cells = RunDirectory(directory).read_plan().get("cells")
+    labelled = [_labelled(cell) for cell in (cells if isinstance(cells, list) else ()) if isinstance(cell, dict)]
+    return dict(each for each in labelled if each is not None)
+
+
+def _labelled(cell: Mapping[str, Any]) -> tuple[str, _Labelled] | None:
+    id_, settings, labels = cell.get("id"), cell.get("settings"), cell.get("labels")
+    if not isinstance(id_, str) or not isinstance(settings, dict) or not isinstance(labels, dict):
+        return None
+    return (id_, (settings, labels)) if all(isinstance(label, str) for label in labels.values()) else None
 
 
 def _order(step: str) -> list[tuple[int, str]]:

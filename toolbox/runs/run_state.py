@@ -236,6 +236,8 @@ class RunState:
             goes on, or ended the run.
         phase_changes: the fields that the orchestration replaced in the latest execution of each phase, by its name.
         missing_phases: the phases of a run in steps that have not run, while the run has not ended.
+        contradiction: why `finished` is an error, and not the pass that the journal records; empty if it is the
+            recorded end.
     """
 
     run: str = ""
@@ -264,6 +266,7 @@ class RunState:
     paused: RunPaused | None = None
     phase_changes: Mapping[str, Sequence[ConfigurationChanged]] = field(default_factory=dict)
     missing_phases: Sequence[str] = ()
+    contradiction: str = ""
 
     @property
     def cells(self) -> list[StepState]:

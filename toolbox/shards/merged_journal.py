@@ -142,8 +142,6 @@ def _of_shard(run: ShardRun, places: Mapping[str, str], number: int) -> Iterator
     if fault:
         end = _End(_name(request.number, request.shards), ExitCode.ERROR, Verdict.ERROR, Cause.INFRASTRUCTURE, fault)
         yield from _fault_step(step, end, run.ended, without_plan)
-    elif without_plan:
-        yield Entry(run.ended, MatrixPlanned(step, len(without_plan), 1))
 
 
 def _fault_step(step: str, fault: _End, time: datetime, cells: Sequence[PlannedCell]) -> Iterator[Entry]:
@@ -178,8 +176,8 @@ def _place(path: str, places: Mapping[str, str]) -> str:
 
 
 def _ends_of_open_steps(run: ShardRun, fault: str) -> Iterator[JournalEvent]:
-    """Yield the ends of the attempts and the steps that have none, because the run has not ended. Inner steps first."""
-    if run.state.finished is not None:
+    """Yield the ends of the attempts and the steps that have none, because of a fault. Inner steps first."""
+    if not fault:
         return
     for step in reversed(list(run.state.steps.values())):
         if step.verdict is not None:
@@ -202,12 +200,20 @@ def _end_of_attempt(step: StepState, message: str, ended: datetime) -> AttemptEn
 
 def _fault(run: ShardRun) -> str:
     """Return why the record of a shard is no basis for a verdict; empty if it is one."""
-    name = _name(run.request.number, run.request.shards)
+    of_shard = f"of {_name(run.request.number, run.request.shards)}"
+    ended = {step.identity for step in run.state.cells if step.verdict is not None}
+    without_end = [cell for cell in run.cells if cell.id not in ended]
     if run.state.finished is None:
-        text = f"the run {run.state.run} of {name} has not ended: it was killed, or its machine was lost"
-        ended = {step.identity for step in run.state.cells if step.verdict is not None}
-        return _with_cells(text, [cell for cell in run.cells if cell.id not in ended])
-    return f"the journal of the run {run.state.run} of {name} is damaged: {run.damage}" if run.damage else ""
+        text = f"the run {run.state.run} {of_shard} has not ended: it was killed, or its machine was lost"
+        return _with_cells(text, without_end)
+    if run.damage:
+        return f"the journal of the run {run.state.run} {of_shard} is damaged: {run.damage}"
+    if run.state.contradiction:
+        return f"the run {run.state.run} {of_shard} has no verdict: {run.state.contradiction}"
+    if run.state.finished.verdict.is_pass and without_end and run.request.has_tests:
+        text = f"the run {run.state.run} {of_shard} is `{run.state.finished.verdict}` without its cells"
+        return _with_cells(text, without_end)
+    return ""
 
 
 def _missing(number: int, shards: int, cells: Sequence[PlannedCell]) -> _End:

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 from toolbox.agent import safe_files
 from toolbox.exports import manifest, run_download
+from toolbox.exports.manifest import FileList
+from toolbox.exports.storage import LocalStorage
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.runs import journal, layout, run_reader
 from toolbox.runs.layout import RunDirectory
@@ -119,10 +121,12 @@ def _copy_files(merged: MergedRun, directory: Path) -> int:
     """Copy the files of the steps of all shards, and return the number of files that were left out."""
     budget = _Budget()
     for run in merged.runs:
+        # A run that comes from an artifact has other names for files whose names an artifact cannot have.
+        exported = manifest.read_files(LocalStorage(run.directory), "") or FileList(files={})
         for name, place in merged.journal.places[run.request.number].items():
             # Of a run that was killed, only the records are exported, and not the directories of its steps.
             if (run.directory / name).is_dir() and not (run.directory / name).is_symlink():
-                _copy_tree(run.directory / name, directory, place, budget)
+                _copy_tree(run.directory, name, directory / place, budget, exported)
     for name in _RECORDS:
         source = merged.runs[0].directory / name
         if safe_files.is_regular(str(source)) and source.lstat().st_size <= _MOST_RECORD:
@@ -146,19 +150,19 @@ class _Budget:
             raise UsageError(f"the shards have more than {most}, which is not allowed")
 
 
-def _copy_tree(source: Path, directory: Path, place: str, budget: _Budget) -> None:
-    for folder, folders, files in os.walk(source, onerror=_unreadable):
+def _copy_tree(root: Path, name: str, target: Path, budget: _Budget, exported: FileList) -> None:
+    """Copy a folder of a run, and give the files the names that they had before the run was exported."""
+    for folder, folders, files in os.walk(root / name, onerror=_unreadable):
         folders.sort()
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in sorted([*files, *links]):
-            file = Path(folder) / name
-            new = (place / file.relative_to(source)).as_posix()
+        links = [link for link in folders if (Path(folder) / link).is_symlink()]
+        for file in (Path(folder) / each for each in sorted([*files, *links])):
+            original = exported.original(file.relative_to(root).as_posix())
             status = file.lstat()
-            if not stat.S_ISREG(status.st_mode) or manifest.fault_of_name(new):
+            if not stat.S_ISREG(status.st_mode) or manifest.fault_of_name(original):
                 budget.left_out += 1
                 continue
             budget.spend(status.st_size)
-            _copy(file, directory / new)
+            _copy(file, target.joinpath(*original.split("/")[1:]))
 
 
 def _unreadable(error: OSError) -> None:

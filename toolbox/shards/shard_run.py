@@ -69,6 +69,11 @@ class Request(_Model):
         return self
 
     @property
+    def has_tests(self) -> bool:
+        """Whether the shard was asked to run its cells."""
+        return self.phases is None or "test" in self.phases
+
+    @property
     def number(self) -> int:
         """The number of the shard, from 1."""
         return self.shard[0]

@@ -17,16 +17,22 @@ from typing import Any, Final
 
 import yaml
 
+from toolbox.agent import safe_files
 from toolbox.model import yaml_scalars
 from toolbox.model.secrets import MASK, Secret
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
+_MOST_RECORD: Final = 1 << 28  # bytes
 
 
 def make_directory(path: Path) -> Path:
-    """Create a private directory and its missing parents, and return it."""
-    path.mkdir(parents=True, exist_ok=True, mode=PRIVATE_DIRECTORY)
+    """Create a private directory and its missing parents, which are private too, and return it."""
+    try:
+        path.mkdir(exist_ok=True, mode=PRIVATE_DIRECTORY)
+    except FileNotFoundError:  # the option `parents` of `mkdir` would give the parents the mode that the umask allows
+        make_directory(path.parent)
+        path.mkdir(exist_ok=True, mode=PRIVATE_DIRECTORY)
     return path
 
 
@@ -223,14 +229,27 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file that Topgallant wrote.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is not valid JSON, or is nested too deeply.
+        OSError: the file cannot be read, or is not a regular file.
+        ValueError: the file is not valid JSON, is nested too deeply, or is too large.
     """
     try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        value: dict[str, Any] = json.loads(read_record(path))
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply") from None
     return value
+
+
+def read_record(path: Path) -> str:
+    """Return the text of a file that Topgallant wrote. The file may have been replaced, so links are not followed.
+
+    Raises:
+        OSError: the file cannot be read, or is not a regular file.
+        ValueError: the file is not UTF-8, or is too large.
+    """
+    content = safe_files.read(str(path), _MOST_RECORD + 1)
+    if len(content) > _MOST_RECORD:
+        raise ValueError(f"{path} has more than {_MOST_RECORD} bytes")
+    return content.decode()
 
 
 def write_yaml(path: Path, value: object, *, durable: bool = False) -> Path:

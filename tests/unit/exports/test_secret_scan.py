@@ -65,9 +65,26 @@ def test_a_token_in_a_tar_archive_is_found_and_a_compressed_one_is_not(tmp_path:
     assert search(tmp_path, gzip.compress(archive.getvalue())) == []
 
 
-def test_the_end_of_a_word_at_a_border_is_no_token(tmp_path: Path) -> None:
-    word = b"x" + TOKEN.encode()
-    assert search(tmp_path, b" " * (BLOCK - 8_301) + word + b" " * BLOCK) == []
+@pytest.mark.parametrize("begin", range(8_301, 8_320))
+def test_the_end_of_a_long_word_at_a_border_is_no_token(tmp_path: Path, begin: int) -> None:
+    word = 12 * b"x" + b"AI" + b"za" + 35 * b"a"
+    assert search(tmp_path, b" " * (BLOCK - 2 * begin) + word + b" " * BLOCK) == []
+    assert search(tmp_path, b" " * (BLOCK - 2 * begin) + word[1:] + b" " * BLOCK) == [(1, "a key of Google")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("before", ["", "x" * (BLOCK // 2 - 20)])
+@pytest.mark.parametrize("shift", [b"", b"z"])
+@pytest.mark.parametrize(("secret", "kind"), [(SECRET, IN_USE), (TOKEN, "a token of GitHub")])
+def test_a_secret_in_utf_16_is_found_with_its_line(
+    tmp_path: Path, encoding: str, before: str, shift: bytes, secret: str, kind: str
+) -> None:
+    text = f"one\ntwo\n{before} password: {secret}\nfour"
+    assert search(tmp_path, shift + text.encode(encoding), SECRET) == [(3, kind)]
+
+
+def test_zeros_are_not_text(tmp_path: Path) -> None:
+    assert search(tmp_path, bytes(BLOCK + 9) + b"x" * 9 + bytes(BLOCK), SECRET) == []
 
 
 def test_very_short_values_are_not_searched(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def cell(name: str, verdict: Verdict | None, message: str = "", cause: Cause | N
 
 def summary(*steps: StepState, **fields: Any) -> RunState:
     """Return a run with a phase that contains these steps."""
-    phase = StepState("000__test", "test", StepKind.PHASE, Verdict.FAILED)
-    end = RunFinished(Verdict.FAILED, None, 1, "", 3.0)
+    phase = StepState("000__test", "test", StepKind.PHASE, Verdict.PASSED)
+    end = RunFinished(Verdict.PASSED, None, 0, "", 3.0)
     found = {step.step: step for step in (phase, *steps)}
     run = RunState("r-1", "training", Path("/runs/r-1"), State.FINISHED, finished=end, steps=found)
     return replace(run, **fields)
@@ -108,6 +108,15 @@ def test_invalid_xml_characters_are_replaced_and_markup_is_text() -> None:
 def test_phases_and_uncounted_steps_are_not_cases() -> None:
     ignored = cell("a", Verdict.FAILED, kind=StepKind.COMMAND, counts=False)
     assert len(read(ignored)) == 0
+
+
+@pytest.mark.parametrize(("verdict", "tag"), [(Verdict.ERROR, "error"), (Verdict.CANCELLED, "error")])
+def test_a_run_that_did_not_pass_is_a_case_if_none_of_its_steps_failed(verdict: Verdict, tag: str) -> None:
+    end = RunFinished(verdict, Cause.INFRASTRUCTURE, 3, "no cluster is free", 3.0)
+    run = summary(cell("a", Verdict.PASSED), finished=end)
+    names = [(case.get("name"), [child.tag for child in case]) for case in valid(run).iter("testcase")]
+    assert names == [("a", []), ("run", [tag])]
+    assert len(list(valid(summary(cell("a", Verdict.FAILED), finished=end)).iter("testcase"))) == 1
 
 
 def test_a_cell_in_quarantine_is_a_case_that_cannot_fail() -> None:

@@ -287,3 +287,28 @@ def test_after_a_full_disk_the_next_line_is_whole(tmp_path: Path) -> None:
     done = subprocess.run(args, capture_output=True, text=True, check=True, timeout=60)
     assert "cannot be written" in done.stdout
     assert read(tmp_path) == [ConfigurationChanged(name, "", "") for name in ("before", "after")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("step", path) for path in ("", "/etc", "a/../b", "a//b", "a\0b", "\ud800", 256 * "x", "x/" * 1001 + "x")),
+        *(("attempt", number) for number in (0, -1, 10**7, 10**400)),
+        *(("seconds", number) for number in (10**400, 1e300, float("inf"), float("nan"))),
+    ],
+    ids=ascii,
+)
+def test_a_field_that_is_no_possible_path_or_number_is_damage(tmp_path: Path, name: str, value: object) -> None:
+    event = {"time": "2026-11-21T01:02:03+00:00", "event": "AttemptEnded", "step": "000__x", "attempt": 1}
+    event |= {"target": "t", "verdict": "passed", "cause": None, "message": "", "seconds": 1}
+    (tmp_path / "journal.jsonl").write_text(f"{json.dumps(event)}\n{json.dumps(event | {name: value})}\n")
+    contents = journal.load(tmp_path)
+    assert (len(contents.entries), [damage.line for damage in contents.damage]) == (1, [2])
+
+
+def test_a_value_that_no_number_of_a_computer_can_be_is_damage(tmp_path: Path) -> None:
+    event = {"time": "2026-11-21T01:02:03+00:00", "event": "MetricMeasured", "step": "000__x", "metric": "m"}
+    lines = [json.dumps(event | {"value": value}) for value in (10**20, float("nan"), 10**400)]
+    (tmp_path / "journal.jsonl").write_text("\n".join(lines) + "\n")
+    contents = journal.load(tmp_path)
+    assert (len(contents.entries), [damage.line for damage in contents.damage]) == (2, [3])

@@ -69,7 +69,7 @@ def test_each_cell_is_in_the_merged_run_once(tmp_path: Path) -> None:
 def test_a_retest_repeats_the_cells_of_a_lost_shard(tmp_path: Path) -> None:
     run = merge(tmp_path, Shard(1), Shard(3))
     passed = {cell.identity for cell in run.cells}
-    flags = dict.fromkeys(("phases", "cells", "jobs", "fail_fast", "max_failures", "deadline"))
+    flags = {**dict.fromkeys(("phases", "cells", "jobs", "max_failures", "deadline")), "fail_fast": False}
     change(
         RunDirectory(run.directory).request, lambda content: content.update(flags, override_files=[], overrides_text="")
     )
@@ -187,6 +187,18 @@ def test_a_damaged_journal_is_no_basis_for_a_verdict(tmp_path: Path) -> None:
     assert end(run) == ("error", "infrastructure", 3)
     assert "the journal of the run" in message(run)
     assert "journal.jsonl:3" in message(run)
+
+
+@pytest.mark.parametrize("lost", [('"x=b"', '"StepFinished"'), ("__x=b",), ("000__",)], ids=str)
+def test_a_shard_that_says_passed_without_the_end_of_a_cell_is_an_error(tmp_path: Path, lost: Sequence[str]) -> None:
+    directories = [shard.write(tmp_path / "shards") for shard in THREE]
+    lines = (directories[1] / "journal.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not all(text in line for text in lost)]
+    (directories[1] / "journal.jsonl").write_text("".join(kept))
+    run = merge_directories(tmp_path, directories)
+    assert end(run) == ("error", "infrastructure", 3)
+    assert "shard 2/3" in message(run)
+    assert run.open_attempts == []
 
 
 def test_failed_jobs_without_failed_runs_are_an_error(tmp_path: Path) -> None:

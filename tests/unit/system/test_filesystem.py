@@ -3,12 +3,14 @@
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from toolbox.agent import safe_files
 from toolbox.model import yaml_scalars
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Verdict
@@ -149,3 +151,10 @@ def test_a_value_on_one_line_of_yaml_is_read_as_it_was(value: Any) -> None:
 def test_a_value_on_one_line_of_yaml_never_shows_a_secret() -> None:
     line = filesystem.dump_yaml_line({"given": Secret("hunter2"), "written": Secret("hunter2", reference="*$@a.b")})
     assert yaml.safe_load(line) == {"given": "***", "written": "*$@a.b"}
+
+
+@pytest.mark.parametrize("make", [filesystem.make_directory, lambda path: safe_files.make_directory(str(path))])
+def test_all_new_directories_of_a_path_are_private(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path / "a/b/c")
+    make(tmp_path / "a/b/c")
+    assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/c")] == [0o700] * 3

@@ -6,6 +6,7 @@ error of this process. This module only reads the journal and the logs.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
+from toolbox.agent import safe_files
 from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import clean, printable
@@ -22,6 +24,8 @@ from toolbox.runs import journal, run_reader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State, StepState
 from toolbox.system import environ, filesystem
+
+log = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.2
 _PAUSE_FACTOR: Final = 4  # a pause takes at least this many times as long as reading the journal
@@ -37,6 +41,7 @@ class _Log:
         offset: how many bytes of the log have been read.
         partial: the beginning of a line that is not complete yet.
         inode: the inode of the file that was shown last. On Kubernetes, the exact log finally replaces the live copy.
+        is_unreadable: whether the user knows that the file cannot be read: the workload may have replaced it.
     """
 
     file: Path
@@ -45,19 +50,22 @@ class _Log:
     offset: int = 0
     partial: bytes = b""
     inode: int = 0
+    is_unreadable: bool = False
 
     def show_new(self) -> None:
         """Show the lines that are new since the last call; all lines if another file has replaced the log."""
         try:
-            with self.file.open("rb") as stream:
+            with os.fdopen(safe_files.open_regular(str(self.file)), "rb") as stream:
                 if (inode := os.fstat(stream.fileno()).st_ino) != self.inode:
                     self.inode, self.offset, self.partial = inode, 0, b""
                 stream.seek(self.offset)
                 while piece := stream.read(_PIECE_BYTES):
                     self.offset += len(piece)
                     self._show_lines(piece)
-        except FileNotFoundError:
-            return
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError) and not self.is_unreadable:
+                self.is_unreadable = True
+                log.warning("%s cannot be read: %s", self.file, error.strerror)
 
     def show_rest(self) -> None:
         """Show the text after the last line break."""

@@ -1,0 +1,99 @@
+"""A run has not passed if its steps say something else, whatever its journal records as its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.history import Past, Tried
+from toolbox.model.events import RunFinished
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import run_reader
+from toolbox.runs.layout import RunDirectory
+from toolbox.runs.run_state import RunState
+
+CELLS = {"x=a": [Tried()], "x=b": [Tried(Verdict.FAILED, Cause.PRODUCT), Tried()], "x=c": [Tried(Verdict.XFAILED)]}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return Past(CELLS).write(tmp_path)
+
+
+def lines_of(directory: Path) -> list[str]:
+    return RunDirectory(directory).journal.read_text().splitlines(keepends=True)
+
+
+def read(directory: Path, lines: Sequence[str]) -> RunState:
+    RunDirectory(directory).journal.write_text("".join(lines))
+    return run_reader.read(directory)
+
+
+def end(run: RunState) -> RunFinished:
+    assert run.finished is not None
+    return run.finished
+
+
+def is_whole(run: RunState) -> bool:
+    """Return whether each cell of the plan has an end, and each attempt too."""
+    attempts = [attempt for cell in run.cells for attempt in cell.attempts[-1:]]
+    return len([cell for cell in run.cells if cell.verdict]) == len(CELLS) and all(each.verdict for each in attempts)
+
+
+def test_no_lost_line_leaves_a_pass_with_a_cell_that_has_no_end(directory: Path) -> None:
+    whole = lines_of(directory)
+    assert end(read(directory, whole)).verdict is Verdict.XFAILED
+    for number in range(1, len(whole) - 1):  # without the first or the last line, the run has not begun or not ended
+        run = read(directory, whole[:number] + whole[number + 1 :])
+        assert is_whole(run) or (end(run).verdict, end(run).exit_code) == (Verdict.ERROR, 3), whole[number]
+
+
+def test_no_two_swapped_lines_leave_a_pass_with_a_cell_that_has_no_end(directory: Path) -> None:
+    whole = lines_of(directory)
+    for one, other in combinations(range(1, len(whole)), 2):
+        lines = list(whole)
+        lines[one], lines[other] = lines[other], lines[one]
+        run = read(directory, lines)
+        assert run.finished is None or is_whole(run) or run.finished.verdict is Verdict.ERROR, (one, other)
+
+
+def test_the_message_names_the_cells_and_what_to_do(directory: Path) -> None:
+    run = read(directory, [line for line in lines_of(directory) if "x=a" not in line and "x=b" not in line])
+    assert end(run).message.splitlines() == [
+        "the journal says that the run is `xfailed`, but has no end of 2 cells: x=a, x=b",
+        "lines of its journal are lost or in the wrong place: `project resume` repeats what has no end",
+    ]
+    assert (end(run).cause, end(run).exit_code) == (Cause.INFRASTRUCTURE, 3)
+
+
+def test_cells_are_counted_without_a_plan(directory: Path) -> None:
+    RunDirectory(directory).plan.unlink()
+    run = read(directory, [line for line in lines_of(directory) if "x=a" not in line])
+    assert "has no end of 1 cell\n" in end(run).message
+
+
+@pytest.mark.parametrize("recorded", [Verdict.PASSED, Verdict.SKIPPED, Verdict.XFAILED])
+def test_a_step_that_counts_and_failed_cannot_be_in_a_run_that_passed(tmp_path: Path, recorded: Verdict) -> None:
+    broken = replace(Past({**CELLS, "x=b": [Tried(Verdict.FAILED, Cause.CHECK)]}), message="it broke")
+    directory = broken.write(tmp_path)
+    *lines, last = lines_of(directory)
+    run = read(directory, [*lines, json.dumps({**json.loads(last), "verdict": recorded}) + "\n"])
+    assert end(run).verdict is Verdict.ERROR
+    assert "did not pass: test, x=b" in end(run).message
+
+
+def test_what_does_not_count_may_fail(tmp_path: Path) -> None:
+    cells = {**CELLS, "x=b": [Tried(Verdict.FAILED, Cause.CHECK)]}
+    directory = Past(cells, quarantined=["x=b"]).write(tmp_path)
+    assert end(run_reader.read(directory)).verdict is Verdict.XFAILED
+
+
+def test_a_recorded_failure_stays_as_it_is(tmp_path: Path) -> None:
+    directory = Past({**CELLS, "x=b": [Tried(Verdict.FAILED, Cause.CHECK)]}).write(tmp_path)
+    run = read(directory, [line for line in lines_of(directory) if "x=a" not in line])
+    assert end(run).verdict is Verdict.FAILED
