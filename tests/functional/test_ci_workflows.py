@@ -355,6 +355,19 @@ def test_the_description_of_a_pull_request_is_read_only_if_the_configuration_say
     assert (yaml.safe_load((run / "config.yaml").read_text())["greeting"] == "hello") == is_read
     names = {status.context for status in runner.server.statuses(head(runner))}
     assert names == ({"small on_demand (partial)"} if is_read else {"small on_demand"})
+    (text,) = comments(runner)
+    assert ("<pre>phases left out: post_cleanup&#10;fields with other values: greeting</pre>" in text) == is_read
+
+
+@pytest.mark.parametrize("path", ["greeting", "$.greeting", '"$[\\"greeting\\"]"'])
+def test_a_run_with_other_values_never_fulfils_the_required_status(
+    project: Workspace, runner: Runner, path: str
+) -> None:
+    jobs = run_comment(project, runner, f"/test small\n/var {path}: hi\n")
+    assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
+    statuses = [(status.context, status.state) for status in runner.server.statuses(head(runner))]
+    assert statuses == [("small on_demand (partial)", "pending"), ("small on_demand (partial)", "success")]
+    assert "fields with other values: greeting" in comments(runner)[0]
 
 
 def test_the_comment_shows_the_plan_before_anything_runs(project: Workspace, runner: Runner) -> None:

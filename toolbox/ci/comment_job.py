@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from toolbox.ci import addressed_commands, comment_files, run_comment, slash
+from toolbox.ci import addressed_commands, comment_files, partial_runs, run_comment, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.refusals import Fault
@@ -41,6 +41,7 @@ class Job:
         part: the workflow that answers the comment.
         artifact_dir: the directory of the runs; None for the default directory.
         shard: the part of the cells that the job runs; None for all cells.
+        override_files: files with overrides, which may change any field.
     """
 
     forge: Forge
@@ -48,6 +49,7 @@ class Job:
     part: WorkflowPart
     artifact_dir: Path | None = None
     shard: tuple[int, int] | None = None
+    override_files: Sequence[Path] = ()
 
     @cached_property
     def pull_requests(self) -> PullRequests:
@@ -95,22 +97,21 @@ class Job:
         """
         return slash.read(self.text, places.projects(), self.description)
 
-    @property
-    def status_part(self) -> WorkflowPart:
-        """The workflow, with what its commit status must say."""
-        return replace(self.part, is_partial=self.request[0].is_partial)
+    def status_part(self, revision: str | None) -> WorkflowPart:
+        """Return the workflow with what the runs leave out or change, compared with its full run.
+
+        Args:
+            revision: the tested revision; None to keep the value of the configuration.
+        """
+        comment, faults = self.request
+        return replace(self.part, differences=partial_runs.differences(comment, self.settings(revision), faults))
 
     @property
     def description(self) -> str:
         """The description of the pull request; empty if the configuration does not say that it is read."""
         return self.event.description if self.block.read_description else ""
 
-    def settings(
-        self,
-        revision: str | None,
-        override_files: Sequence[Path] = (),
-        earlier: Sequence[EarlierRun] | None = None,
-    ) -> Settings:
+    def settings(self, revision: str | None, earlier: Sequence[EarlierRun] | None = None) -> Settings:
         """Return what the configuration decides about the runs of the comment.
 
         Args:
@@ -126,7 +127,7 @@ class Job:
         trusted = {field: revision} if field is not None and revision is not None else {}
         presets, choices = self.workflow.presets, self.workflow.comment_presets
         places_and_parts = (self.artifact_dir, earlier, self.shard, self.event.created)
-        return Settings(self.part.project, presets, choices, override_files, trusted, *places_and_parts)
+        return Settings(self.part.project, presets, choices, self.override_files, trusted, *places_and_parts)
 
     def is_allowed(self) -> bool:
         """Return whether the author of the comment may start runs. The CI system decides about jobs started by hand.
@@ -149,14 +150,17 @@ class Job:
             return str(comment_files.write(self.part, text, self.artifact_dir))
         return run_comment.publish(self.pull_requests, self.event.pull_request, self.part, text)
 
-    def set_status(self, revision: str | None, state: CommitState, description: str) -> None:
+    def set_status(self, part: WorkflowPart, revision: str | None, state: CommitState, description: str) -> None:
         """Show the state of the workflow on the tested commit.
+
+        Args:
+            part: the result of `status_part`.
 
         Raises:
             InfrastructureError: the forge refused the request.
         """
         if self.event.pull_request is not None and revision is not None:
-            run_comment.set_status(self.pull_requests, revision, self.status_part, state, description)
+            run_comment.set_status(self.pull_requests, revision, part, state, description)
 
 
 def of_events(

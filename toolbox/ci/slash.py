@@ -36,7 +36,6 @@ from toolbox.model.nearest import did_you_mean, nearest
 from toolbox.model.text import abbreviated
 
 COMMANDS: Final = ("test", "var", "skip", "only", "cells", "cluster", "quarantine", "retest", "cancel", "help")
-_MATRIX: Final = re.compile(r"\s*matrix\b")  # an override of the matrix may leave out cells
 _DESCRIBED: Final = frozenset({"var", "skip", "only", "cells", "cluster"})
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nEach")[0]
 _LONGEST: Final = 1 << 16  # the largest number of characters in a comment
@@ -128,14 +127,6 @@ class CommentRequest:
     retest: tuple[RetestRequest, ...] = ()
     cancel: bool = False
     help: bool = False
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether a run may leave out phases or cells, or not count the verdicts of some cells."""
-        return bool(self.retest) or any(
-            test.skip or test.only or test.cells or test.quarantine or any(map(_MATRIX.match, test.overrides))
-            for test in self.tests
-        )
 
 
 def parse(text: str, projects: Collection[str]) -> CommentRequest:

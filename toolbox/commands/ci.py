@@ -120,9 +120,9 @@ class Ci:
                 )
             if presets is not None or (text is not None and forge is not None):
                 raise UsageError("ci run: --presets cannot be used with --workflow, and --forge not with --text")
-            flags = _pull_requests.RunFlags(revision, retest, files, deadline, format == "json")
+            flags = _pull_requests.RunFlags(revision, retest, deadline, format == "json")
             with refusals.short():
-                job = replace(_job(project, workflow, forge, text, artifact_dir), shard=part)
+                job = replace(_job(project, workflow, forge, text, artifact_dir), shard=part, override_files=files)
                 return _pull_requests.run(job, flags)
         if revision is not None or retest is not None or forge is not None:
             raise UsageError("ci run: --revision, --retest and --forge need --project and --workflow")

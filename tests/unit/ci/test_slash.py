@@ -175,23 +175,6 @@ def test_a_fault_of_the_description_is_named() -> None:
         slash.read("/test p", ["p"], "x" * 70_000)
 
 
-@pytest.mark.parametrize(
-    ("text", "is_partial"),
-    [
-        ("/test p\n/var a: 1", False),
-        ("/test p\n/skip test", True),
-        ("/test p\n/only test", True),
-        ("/cells x\n/test p", True),
-        ("/test p\n/quarantine x broken", True),
-        ("/retest p", True),
-        ("/test p\n/var matrix.axes.x: [1]", True),
-        ("/test p\n/var matrix: {}", True),
-    ],
-)
-def test_a_comment_may_request_a_part_of_the_tests(text: str, *, is_partial: bool) -> None:
-    assert slash.parse(text, ["p"]).is_partial == is_partial
-
-
 @pytest.mark.parametrize("mark", ["    ```", "\u00a0```", "\v```"])
 def test_a_line_that_markdown_does_not_read_as_a_fence_closes_no_block(mark: str) -> None:
     assert not slash.parse(f"```\n{mark}\n/test p\n```", ["p"]).tests
