@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -18,7 +18,7 @@ from toolbox.ci.comment_runs import CommentRun, Settings
 from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.refusals import Fault
 from toolbox.ci.run_comment import WorkflowPart
-from toolbox.ci.slash import CommentRequest
+from toolbox.ci.slash import CommentRequest, Line
 from toolbox.model.errors import InfrastructureError, UsageError, describe
 from toolbox.model.foreign_text import clean
 from toolbox.model.forge_data import CommentAction
@@ -77,7 +77,7 @@ def admit(job: Job) -> Admission:
         log.info("the comment was %s: nothing runs", job.event.action.value)
         return Admission(Decision.IGNORE)
     comment, faults = job.request
-    if not _concerns(comment, job.part.project, job.text, has_faults=bool(faults)):
+    if not _concerns(comment, job.part.project, job.commands(), has_faults=bool(faults)):
         log.info("the comment does not request the project %s", job.part.project)
         return Admission(Decision.IGNORE)
     if not _may_start(job):
@@ -112,9 +112,10 @@ def _may_start(job: Job) -> bool:
     return is_allowed
 
 
-def _concerns(comment: CommentRequest, project: str, text: str, *, has_faults: bool) -> bool:
+def _concerns(comment: CommentRequest, project: str, commands: Iterable[Line], *, has_faults: bool) -> bool:
     """Return whether a comment is for a project. Other comments may contain commands of other programs."""
-    names_project = re.search(rf"^/test\b.*(?<![\w.-]){re.escape(project)}(?![\w.-])", text, re.MULTILINE) is not None
+    name = re.compile(rf"(?<![\w.-]){re.escape(project)}(?![\w.-])")
+    names_project = any(line.name == "test" and name.search(line.rest) for line in commands)
     is_requested = any(test.project == project for test in comment.tests)
     is_retest = any(retest.project in (None, project) for retest in comment.retest)
     is_common = comment.cancel or comment.help

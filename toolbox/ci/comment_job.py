@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from toolbox.ci.comment_runs import Settings
 from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.refusals import Fault
 from toolbox.ci.run_comment import WorkflowPart
-from toolbox.ci.slash import CommentRequest
+from toolbox.ci.slash import CommentRequest, Line
 from toolbox.config.contracts.ci import Contract, Workflow
 from toolbox.extensions.protocols import Forge, PullRequests
 from toolbox.model.errors import UsageError
@@ -82,11 +82,10 @@ class Job:
             )
         return workflows[self.part.workflow]
 
-    @cached_property
-    def text(self) -> str:
-        """The text of the comment, without commands for other jobs."""
-        event = self.event
-        return event.text if event.job is None else addressed_commands.for_job(event.text, event.job)
+    def commands(self) -> Iterator[Line]:
+        """Yield the commands of the comment, without those for other jobs."""
+        commands = slash.lines(self.event.text)
+        return commands if self.event.job is None else addressed_commands.for_job(commands, self.event.job)
 
     @cached_property
     def request(self) -> tuple[CommentRequest, list[Fault]]:
@@ -95,7 +94,7 @@ class Job:
         Raises:
             UsageError: the comment or the description is too large.
         """
-        return slash.read(self.text, places.projects(), self.description)
+        return slash.read(self.event.text, places.projects(), self.description, commands=self.commands())
 
     def status_part(self, revision: str | None) -> WorkflowPart:
         """Return the workflow with what the runs leave out or change, compared with its full run.

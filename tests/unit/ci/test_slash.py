@@ -144,6 +144,93 @@ def test_fenced_blocks_are_ignored(text: str) -> None:
     assert parse(text) == CommentRequest()
 
 
+RUN = "/test training"
+HIDDEN = [
+    f"<!--\n{RUN}\n-->",
+    f"<!-- {RUN}\n{RUN}\n{RUN} -->",
+    f"<!--\n\n```\n{RUN}",  # a fence is no fence in a comment, and the comment is not closed
+    f"   <!--\n{RUN}\n -->",
+    f"text <!-- hidden\n{RUN}\n--> text",
+    f"<!-- a --> <!-- b\n{RUN}\n-->\n{RUN}",  # Markdown ends the block, but HTML does not end the second comment
+    f"<!-- a\n--> <!-- b\n{RUN}",
+    f"- <!--\n{RUN}\n-->\n{RUN}",  # the list ends, but not the comment
+    f"> <!--\n{RUN}\n-->\n{RUN}",
+    f"1. a\n\n    <!-- b\n\n{RUN}",
+    f"<div> <!--\n\n{RUN}",
+    f"<p>\ntext <!--\n\n{RUN}",
+    f"<?php\n{RUN}\n?>",
+    f"<!X\n{RUN}\n>",
+    f"<![CDATA[\n{RUN}\n>\n{RUN}\n]]>",
+    f"text <?\n{RUN}\n?>",
+    f"<!--\r\n{RUN}\r\n-->\r\n",
+    f"<!--\n-- >\n{RUN}",
+    "<!--\n/retest\n/cancel\n/help\n/var a: 1\n-->",
+]
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_text_that_a_forge_does_not_show_is_ignored(text: str) -> None:
+    assert parse(text) == CommentRequest()
+    assert slash.read("/test training", ["training"], text.replace(RUN, "/var a: 1"))[0].tests[0].overrides == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<!-- a -->\n{RUN}",
+        f"<!-- a --> <!-- b -->\n{RUN}",
+        f"<!--\na\n-->\n{RUN}",
+        f"<!-->\n{RUN}",
+        f"<!--->\n{RUN}",
+        f"text <!-- a\nb --> text\n{RUN}",
+        f"the text `<!--` begins a comment\n\n{RUN}",  # Markdown shows it, because the paragraph ends
+        f"a <!--\n```\n-->\n```\n{RUN}",
+        f"```\n<!--\n```\n{RUN}",
+        f"~~~\n<!-- a\n~~~\n{RUN}\n<!--",
+        f"> <!-- a\n> b -->\n{RUN}",
+        f"- <!-- a\n  b -->\n{RUN}",
+        f"- [ ] <!-- a\n  b -->\n{RUN}",
+        f"<?xml version='1.0'?>\n{RUN}",
+        f"a --> b\n{RUN}",
+        f"<details>\n\n{RUN}",
+    ],
+)
+def test_commands_beside_hidden_text_are_read(text: str) -> None:
+    assert [test.project for test in parse(text).tests] == ["training"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/test training <!-- smoke -->",
+        "/var a: 1 # <!--\n  b: 2 # -->",
+        "/var a: 1\n  # <!-- b",
+        "/cells x=1 <!-- y -->",
+        "/quarantine x <!-- hidden -->",
+        "/var a: '<?x?>'",
+    ],
+)
+def test_a_command_of_which_a_part_is_hidden_is_refused(command: str) -> None:
+    with pytest.raises(UsageError, match=r"a forge does not show the text after `<[!?]"):
+        parse(f"/test training\n{command}")
+    if command.startswith(("/var", "/cells")):
+        _, faults = slash.read("/test training", ["training"], command)
+        assert "does not show the text" in str(faults[0])
+
+
+def test_many_openings_take_little_time() -> None:
+    for text in (
+        "a <!--\n" * 9_000,
+        "<!-- --> " * 7_000,
+        "a <?\n" * 10_000,
+        "- " * 30_000 + "<!--",
+        "a <!--\n\n" * 8_000,
+    ):
+        began = time.process_time()
+        parse(text[:65_000])
+        assert time.process_time() - began < 1
+
+
 DESCRIPTION = "Faster kernels.\n/var a: 1\n/cells x=1\n/test q\n/cancel\n/quarantine y broken"
 
 
