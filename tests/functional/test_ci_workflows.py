@@ -21,6 +21,7 @@ from tests.functional.conftest import SMALL
 from tests.servers import github
 from tests.servers.github import events
 from tests.servers.github.state import Issue
+from toolbox.system import places
 from toolbox.testing import Workspace
 
 PULL_REQUEST = 1
@@ -161,14 +162,37 @@ def test_generating_again_changes_nothing(project: Workspace) -> None:
 
 @pytest.mark.parametrize("name", ["tpu_ci"])
 def test_the_workflows_of_the_shipped_projects_can_be_generated(workspace: Workspace, name: str) -> None:
-    outcome = workspace.run("ci", "workflows", name)
+    folder = workspace.directory / ".github/workflows"
+    command = ["ci", "workflows", name, f"--output={folder}"]
+    outcome = workspace.run(*command, cwd=places.builtin_root())
     assert outcome.exit_code == 0, str(outcome)
-    files = sorted((workspace.directory / ".github/workflows").iterdir())
+    files = sorted(folder.iterdir())
     checker = Path(sys.executable).with_name("check-jsonschema")
-    command = [str(checker), "--builtin-schema", "vendor.github-workflows", *map(str, files)]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    checking = [str(checker), "--builtin-schema", "vendor.github-workflows", *map(str, files)]
+    checked = subprocess.run(checking, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
-    assert workspace.run("ci", "workflows", name, "--check").exit_code == 0
+    assert workspace.run(*command, "--check", cwd=places.builtin_root()).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("github", "missing"),
+    [
+        ("{}", "`ci.github.install` and `ci.github.command`"),
+        ("{install: [pip install topgallant]}", "`ci.github.command`"),
+        ("{command: topgallant}", "`ci.github.install`"),
+    ],
+)
+def test_a_workspace_must_say_how_to_install_and_start_topgallant(
+    project: Workspace, github: str, missing: str
+) -> None:
+    file = project.directory / "config/small.yaml"
+    file.write_text(file.read_text().replace('{command: ./toolbox, install: ["test -x toolbox"]}', github))
+    before = workflow(project, "nightly").read_text()
+    for flags in ([], ["--check"]):
+        outcome = project.run("ci", "workflows", "small", *flags)
+        assert outcome.exit_code == 2, str(outcome)
+        assert f"set {missing}\n" in outcome.stderr
+    assert workflow(project, "nightly").read_text() == before
 
 
 def test_check_prints_the_differences_and_fails(project: Workspace) -> None:

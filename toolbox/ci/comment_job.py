@@ -171,12 +171,16 @@ def of_events(
         events: the comments that may have started the job, the newest first.
 
     Raises:
-        UsageError: there is no comment or no such project, or the name of the workflow is wrong.
+        UsageError: there is no comment, no such project or no such workflow.
         InfrastructureError: the forge refused a request.
     """
-    if not events:
-        raise UsageError("no comment on a pull request started this job: pass the text of a comment with --text")
     part = part_of(project, workflow, forge)
+    if not events:
+        _ = Job(forge, CommentEvent(""), part).workflow  # raises if there is no such workflow
+        raise UsageError(
+            "no comment on a pull request started this job. To try a comment without a forge, use\n"
+            f"  ci run --project={part.project} --workflow={part.workflow} --text='/test {part.project}'"
+        )
     jobs = [Job(forge, event, part, artifact_dir) for event in events[:_MOST_EVENTS]]
     return jobs[0] if len(jobs) == 1 else next((job for job in jobs if job.is_allowed()), jobs[0])
 
