@@ -527,7 +527,7 @@ def test_help_is_answered_on_the_pull_request(project: Workspace, runner: Runner
 
 def test_retest_repeats_what_failed_in_the_newest_run(project: Workspace, runner: Runner) -> None:
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/test small"), run_id=75)
-    text = "/test small failing\n/var greeting: <!-- --> hi\n/only test\n/test small\n"
+    text = "/test small failing\n/var greeting: --> hi\n/only test\n/test small\n"
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, text), run_id=76)
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/help"), run_id=78)
     runner.server.push("topic", {"model.py": "steps = 2"}, by="alice")
@@ -537,7 +537,7 @@ def test_retest_repeats_what_failed_in_the_newest_run(project: Workspace, runner
     request = json.loads((run / "run.json").read_text())
     assert (request["presets"], request["phases"]) == (["loud", "failing"], ["test"])
     settings = yaml.safe_load((run / "config.yaml").read_text())
-    assert (settings["greeting"], settings["revision"]) == ("<!-- --> hi", head(runner))
+    assert (settings["greeting"], settings["revision"]) == ("--> hi", head(runner))
 
 
 def test_retest_of_a_run_that_passed_is_refused(project: Workspace, runner: Runner) -> None:
