@@ -39,20 +39,23 @@ def opening_in(text: str) -> str | None:
 
 
 class HiddenText:
-    """Tells for the lines of a text, one after the other, whether a forge hides them."""
+    """Tells for the lines of a text, one after the other, whether a forge hides them.
+
+    `is_html` tells whether the last line may be part of a block of HTML, which a blank line ends.
+    """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._kind = _Kind.NOTHING
         self._closing = ""
-        self._is_html = False
+        self.is_html = False
         self._absent: dict[str, int] = {}  # the line up to which a closing text does not occur
 
     def hides(self, index: int) -> bool:
-        """Return whether the beginning of a line is hidden. Call this for each line outside fenced blocks, in order."""
+        """Return whether the beginning of a line is hidden. Call this in order, except for lines in fenced blocks."""
         line = self._lines[index]
         is_hidden, is_block, position = self._kind is not _Kind.NOTHING, False, 0
-        self._is_html = bool(line.strip()) and (self._is_html or _TAG.match(line) is not None)
+        self.is_html = bool(line.strip()) and (self.is_html or _TAG.match(line) is not None)
         if self._kind is _Kind.NESTED and line.strip() and line[0] not in " \t>":
             self._kind = _Kind.EVERYTHING  # the block has ended, but not the HTML comment
         if self._kind is _Kind.EVERYTHING:
@@ -80,13 +83,13 @@ class HiddenText:
             has_ended_block, block = has_ended_block or block is not None, None
 
     def _kind_of(self, index: int, closing: str, block: re.Match[str] | None, has_ended_block: bool) -> _Kind:
-        if block is not None:
-            return _Kind.BLOCK if _PLAIN.fullmatch(block["containers"]) else _Kind.NESTED
         if has_ended_block:
             return _Kind.EVERYTHING
+        if block is not None and not self.is_html:
+            return _Kind.BLOCK if _PLAIN.fullmatch(block["containers"]) else _Kind.NESTED
         if self._closes_in_paragraph(index + 1, closing):
             return _Kind.INLINE
-        return _Kind.EVERYTHING if self._is_html else _Kind.NOTHING
+        return _Kind.EVERYTHING if self.is_html else _Kind.NOTHING
 
     def _closes_in_paragraph(self, begin: int, closing: str) -> bool:
         """Return whether a closing text is before the next blank line or fence. Each line is searched once."""

@@ -350,7 +350,8 @@ def lines(text: str) -> Iterator[Line]:
     all_lines = text.replace("\r\n", "\n").split("\n")
     hidden = HiddenText(all_lines)
     for index, line in enumerate(all_lines, start=1):
-        is_hidden = not fence and hidden.hides(index - 1)
+        # In a block of HTML, a fence is a text, which does not end or hide an HTML comment.
+        is_hidden = (not fence or hidden.is_html) and hidden.hides(index - 1)
         if parts and not is_hidden and _continues(parts, line):
             parts.append(line if line.strip() else "")
             continue

@@ -158,6 +158,9 @@ HIDDEN = [
     f"1. a\n\n    <!-- b\n\n{RUN}",
     f"<div> <!--\n\n{RUN}",
     f"<p>\ntext <!--\n\n{RUN}",
+    f"<div>\n<!--\n\na\n-->\n{RUN}",  # a blank line ends the block of HTML, and Markdown escapes the end of the comment
+    f"<div>\n```\n<!--\n```\n\n{RUN}",
+    f"<details>\n```\n{RUN}\n```",
     f"<?php\n{RUN}\n?>",
     f"<!X\n{RUN}\n>",
     f"<![CDATA[\n{RUN}\n>\n{RUN}\n]]>",
@@ -193,6 +196,8 @@ def test_text_that_a_forge_does_not_show_is_ignored(text: str) -> None:
         f"<?xml version='1.0'?>\n{RUN}",
         f"a --> b\n{RUN}",
         f"<details>\n\n{RUN}",
+        f"<details>\n<!-- a\nb -->\n{RUN}",
+        f"<details>\n\n```\n<!--\n```\n{RUN}",
     ],
 )
 def test_commands_beside_hidden_text_are_read(text: str) -> None:
