@@ -21,6 +21,7 @@ from tests.functional.conftest import SMALL
 from tests.servers import github
 from tests.servers.github import events
 from tests.servers.github.state import Issue
+from toolbox.system import places
 from toolbox.testing import Workspace
 
 PULL_REQUEST = 1
@@ -161,14 +162,37 @@ def test_generating_again_changes_nothing(project: Workspace) -> None:
 
 @pytest.mark.parametrize("name", ["tpu_ci"])
 def test_the_workflows_of_the_shipped_projects_can_be_generated(workspace: Workspace, name: str) -> None:
-    outcome = workspace.run("ci", "workflows", name)
+    folder = workspace.directory / ".github/workflows"
+    command = ["ci", "workflows", name, f"--output={folder}"]
+    outcome = workspace.run(*command, cwd=places.builtin_root())
     assert outcome.exit_code == 0, str(outcome)
-    files = sorted((workspace.directory / ".github/workflows").iterdir())
+    files = sorted(folder.iterdir())
     checker = Path(sys.executable).with_name("check-jsonschema")
-    command = [str(checker), "--builtin-schema", "vendor.github-workflows", *map(str, files)]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    checking = [str(checker), "--builtin-schema", "vendor.github-workflows", *map(str, files)]
+    checked = subprocess.run(checking, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
-    assert workspace.run("ci", "workflows", name, "--check").exit_code == 0
+    assert workspace.run(*command, "--check", cwd=places.builtin_root()).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("github", "missing"),
+    [
+        ("{}", "`ci.github.install` and `ci.github.command`"),
+        ("{install: [pip install topgallant]}", "`ci.github.command`"),
+        ("{command: topgallant}", "`ci.github.install`"),
+    ],
+)
+def test_a_workspace_must_say_how_to_install_and_start_topgallant(
+    project: Workspace, github: str, missing: str
+) -> None:
+    file = project.directory / "config/small.yaml"
+    file.write_text(file.read_text().replace('{command: ./toolbox, install: ["test -x toolbox"]}', github))
+    before = workflow(project, "nightly").read_text()
+    for flags in ([], ["--check"]):
+        outcome = project.run("ci", "workflows", "small", *flags)
+        assert outcome.exit_code == 2, str(outcome)
+        assert f"set {missing}\n" in outcome.stderr
+    assert workflow(project, "nightly").read_text() == before
 
 
 def test_check_prints_the_differences_and_fails(project: Workspace) -> None:
@@ -355,6 +379,19 @@ def test_the_description_of_a_pull_request_is_read_only_if_the_configuration_say
     assert (yaml.safe_load((run / "config.yaml").read_text())["greeting"] == "hello") == is_read
     names = {status.context for status in runner.server.statuses(head(runner))}
     assert names == ({"small on_demand (partial)"} if is_read else {"small on_demand"})
+    (text,) = comments(runner)
+    assert ("<pre>phases left out: post_cleanup&#10;fields with other values: greeting</pre>" in text) == is_read
+
+
+@pytest.mark.parametrize("path", ["greeting", "$.greeting", '"$[\\"greeting\\"]"'])
+def test_a_run_with_other_values_never_fulfils_the_required_status(
+    project: Workspace, runner: Runner, path: str
+) -> None:
+    jobs = run_comment(project, runner, f"/test small\n/var {path}: hi\n")
+    assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
+    statuses = [(status.context, status.state) for status in runner.server.statuses(head(runner))]
+    assert statuses == [("small on_demand (partial)", "pending"), ("small on_demand (partial)", "success")]
+    assert "fields with other values: greeting" in comments(runner)[0]
 
 
 def test_the_comment_shows_the_plan_before_anything_runs(project: Workspace, runner: Runner) -> None:
@@ -490,7 +527,7 @@ def test_help_is_answered_on_the_pull_request(project: Workspace, runner: Runner
 
 def test_retest_repeats_what_failed_in_the_newest_run(project: Workspace, runner: Runner) -> None:
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/test small"), run_id=75)
-    text = "/test small failing\n/var greeting: <!-- --> hi\n/only test\n/test small\n"
+    text = "/test small failing\n/var greeting: --> hi\n/only test\n/test small\n"
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, text), run_id=76)
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/help"), run_id=78)
     runner.server.push("topic", {"model.py": "steps = 2"}, by="alice")
@@ -500,7 +537,7 @@ def test_retest_repeats_what_failed_in_the_newest_run(project: Workspace, runner
     request = json.loads((run / "run.json").read_text())
     assert (request["presets"], request["phases"]) == (["loud", "failing"], ["test"])
     settings = yaml.safe_load((run / "config.yaml").read_text())
-    assert (settings["greeting"], settings["revision"]) == ("<!-- --> hi", head(runner))
+    assert (settings["greeting"], settings["revision"]) == ("--> hi", head(runner))
 
 
 def test_retest_of_a_run_that_passed_is_refused(project: Workspace, runner: Runner) -> None:

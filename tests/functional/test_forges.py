@@ -566,6 +566,7 @@ def test_a_comment_cannot_change_the_pinned_revision(project: Workspace) -> None
         (["--text=/test training_e2e", "--revision=x"], "need --project and --workflow"),
         (["--project=training_e2e", "--workflow=on_comment"], "no comment on a pull request started this job"),
         (["--project=training_e2e", "--workflow=on_coment", "--text=/test training_e2e"], "did you mean on_comment?"),
+        (["--project=training_e2e", "--workflow=on_coment"], "did you mean on_comment?"),
         (
             ["--project=training_e2e", "--workflow=on_comment", "--revision=main", "--text=/help"],
             "is not a full commit",
@@ -578,6 +579,20 @@ def test_a_wrong_combination_of_flags_is_refused(project: Workspace, flags: list
     assert outcome.exit_code == 2, str(outcome)
     assert message in outcome.stderr
     assert not project.runs()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["pin", "training_e2e", "on_coment"], "did you mean on_comment?"),
+        (["pin", "training_e2e", "on_comment"], "ci run --project=training_e2e --workflow=on_comment --text="),
+        (["comment", "training_e2e", "on_comment", "--result=success", "--revision=x"], "use\n  ci run --project="),
+    ],
+)
+def test_a_command_of_a_job_says_in_a_terminal_what_to_use(project: Workspace, flags: list[str], message: str) -> None:
+    outcome = project.run("ci", *flags)
+    assert outcome.exit_code == 2, str(outcome)
+    assert message in outcome.stderr
 
 
 def test_a_forge_that_fails_after_the_run_does_not_change_the_verdict(

@@ -46,7 +46,7 @@ def configure(grid: Grid, backend: str = "elsewhere") -> Grid:
     blocks: dict[str, Any] = {
         "targets": {"far": {"backend": backend}},
         "revision": None,
-        "ci": {"workflows": WORKFLOWS},
+        "ci": {"github": {"install": ["true"], "command": "toolbox"}, "workflows": WORKFLOWS},
         "results": {"record": False},
     }
     return grid.configure("abcd", blocks=blocks, workload=WORKLOAD, target="far", jobs=1)

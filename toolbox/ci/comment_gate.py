@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 
 from toolbox.ci import comment_runs, comment_texts, refusals, retest_records, run_comment
 from toolbox.ci.comment_job import Job
 from toolbox.ci.comment_runs import CommentRun, Settings
 from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.refusals import Fault
-from toolbox.ci.slash import CommentRequest
+from toolbox.ci.run_comment import WorkflowPart
+from toolbox.ci.slash import CommentRequest, Line
 from toolbox.model.errors import InfrastructureError, UsageError, describe
 from toolbox.model.foreign_text import clean
 from toolbox.model.forge_data import CommentAction
@@ -43,12 +43,15 @@ class Admission:
         revision: the pinned revision; None if the comment is not on a pull request.
         runs: the runs to start.
         earlier: what `/retest` repeats; None without `/retest`.
+        part: the workflow with what the runs leave out; None if nothing starts. It is determined before the runs, whose
+            programs might change the configuration.
     """
 
     decision: Decision
     revision: str | None = None
     runs: Sequence[CommentRun] = ()
     earlier: Sequence[EarlierRun] | None = None
+    part: WorkflowPart | None = None
 
 
 def requested(job: Job, settings: Settings) -> list[CommentRun]:
@@ -63,7 +66,7 @@ def requested(job: Job, settings: Settings) -> list[CommentRun]:
     return comment_runs.of(comment, settings, faults)
 
 
-def admit(job: Job, override_files: Sequence[Path] = ()) -> Admission:
+def admit(job: Job) -> Admission:
     """Decide about the comment of a job, and answer the comment: with the plan, or with the reason of a refusal.
 
     Raises:
@@ -74,14 +77,14 @@ def admit(job: Job, override_files: Sequence[Path] = ()) -> Admission:
         log.info("the comment was %s: nothing runs", job.event.action.value)
         return Admission(Decision.IGNORE)
     comment, faults = job.request
-    if not _concerns(comment, job.part.project, job.text, has_faults=bool(faults)):
+    if not _concerns(comment, job.part.project, job.commands(), has_faults=bool(faults)):
         log.info("the comment does not request the project %s", job.part.project)
         return Admission(Decision.IGNORE)
     if not _may_start(job):
         return Admission(Decision.IGNORE)
     try:
         with refusals.short():
-            return _admit(job, comment, faults, override_files)
+            return _admit(job, comment, faults)
     except UsageError as refusal:
         with not_fatal("the refusal could not be written into a comment"):
             job.publish(comment_texts.refused(job.part, str(refusal)))
@@ -109,16 +112,17 @@ def _may_start(job: Job) -> bool:
     return is_allowed
 
 
-def _concerns(comment: CommentRequest, project: str, text: str, *, has_faults: bool) -> bool:
+def _concerns(comment: CommentRequest, project: str, commands: Iterable[Line], *, has_faults: bool) -> bool:
     """Return whether a comment is for a project. Other comments may contain commands of other programs."""
-    names_project = re.search(rf"^/test\b.*(?<![\w.-]){re.escape(project)}(?![\w.-])", text, re.MULTILINE) is not None
+    name = re.compile(rf"(?<![\w.-]){re.escape(project)}(?![\w.-])")
+    names_project = any(line.name == "test" and name.search(line.rest) for line in commands)
     is_requested = any(test.project == project for test in comment.tests)
     is_retest = any(retest.project in (None, project) for retest in comment.retest)
     is_common = comment.cancel or comment.help
     return is_common or is_requested or is_retest or (has_faults and names_project)
 
 
-def _admit(job: Job, comment: CommentRequest, faults: list[Fault], override_files: Sequence[Path]) -> Admission:
+def _admit(job: Job, comment: CommentRequest, faults: list[Fault]) -> Admission:
     refusals.raise_for(faults)
     if job.event.pull_request is not None:
         job.pull_requests.verify(job.event)
@@ -129,10 +133,10 @@ def _admit(job: Job, comment: CommentRequest, faults: list[Fault], override_file
         job.settings(None)  # raises if there is no such workflow
         log.info("the answer is %s", job.publish(comment_texts.helped(job.part, job.block)))
         return Admission(Decision.ANSWERED)
-    return _start(job, comment, override_files)
+    return _start(job, comment)
 
 
-def _start(job: Job, comment: CommentRequest, override_files: Sequence[Path]) -> Admission:
+def _start(job: Job, comment: CommentRequest) -> Admission:
     """Pin the revision, check a comment, and show what will run.
 
     Raises:
@@ -140,12 +144,13 @@ def _start(job: Job, comment: CommentRequest, override_files: Sequence[Path]) ->
     """
     revision = _pinned(job)
     earlier = _earlier(job) if comment.retest else None
-    runs = comment_runs.of(comment, job.settings(revision, override_files, earlier))
-    text = comment_texts.pending(job.part, runs)
+    runs = comment_runs.of(comment, job.settings(revision, earlier))
+    part = job.status_part(revision)
+    text = comment_texts.pending(part, runs)
     with not_fatal("the plan could not be written into a comment"):
         job.publish(text)
-        job.set_status(revision, *comment_texts.status("pending"))
-    return Admission(Decision.START, revision, runs, earlier)
+        job.set_status(part, revision, *comment_texts.status("pending"))
+    return Admission(Decision.START, revision, runs, earlier, part)
 
 
 def _earlier(job: Job) -> list[EarlierRun] | None:

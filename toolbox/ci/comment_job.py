@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from toolbox.ci import addressed_commands, comment_files, run_comment, slash
+from toolbox.ci import addressed_commands, comment_files, partial_runs, run_comment, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.refusals import Fault
 from toolbox.ci.run_comment import WorkflowPart
-from toolbox.ci.slash import CommentRequest
+from toolbox.ci.slash import CommentRequest, Line
 from toolbox.config.contracts.ci import Contract, Workflow
 from toolbox.extensions.protocols import Forge, PullRequests
 from toolbox.model.errors import UsageError
@@ -41,6 +41,7 @@ class Job:
         part: the workflow that answers the comment.
         artifact_dir: the directory of the runs; None for the default directory.
         shard: the part of the cells that the job runs; None for all cells.
+        override_files: files with overrides, which may change any field.
     """
 
     forge: Forge
@@ -48,6 +49,7 @@ class Job:
     part: WorkflowPart
     artifact_dir: Path | None = None
     shard: tuple[int, int] | None = None
+    override_files: Sequence[Path] = ()
 
     @cached_property
     def pull_requests(self) -> PullRequests:
@@ -80,11 +82,10 @@ class Job:
             )
         return workflows[self.part.workflow]
 
-    @cached_property
-    def text(self) -> str:
-        """The text of the comment, without commands for other jobs."""
-        event = self.event
-        return event.text if event.job is None else addressed_commands.for_job(event.text, event.job)
+    def commands(self) -> Iterator[Line]:
+        """Yield the commands of the comment, without those for other jobs."""
+        commands = slash.lines(self.event.text)
+        return commands if self.event.job is None else addressed_commands.for_job(commands, self.event.job)
 
     @cached_property
     def request(self) -> tuple[CommentRequest, list[Fault]]:
@@ -93,24 +94,23 @@ class Job:
         Raises:
             UsageError: the comment or the description is too large.
         """
-        return slash.read(self.text, places.projects(), self.description)
+        return slash.read(self.event.text, places.projects(), self.description, commands=self.commands())
 
-    @property
-    def status_part(self) -> WorkflowPart:
-        """The workflow, with what its commit status must say."""
-        return replace(self.part, is_partial=self.request[0].is_partial)
+    def status_part(self, revision: str | None) -> WorkflowPart:
+        """Return the workflow with what the runs leave out or change, compared with its full run.
+
+        Args:
+            revision: the tested revision; None to keep the value of the configuration.
+        """
+        comment, faults = self.request
+        return replace(self.part, differences=partial_runs.differences(comment, self.settings(revision), faults))
 
     @property
     def description(self) -> str:
         """The description of the pull request; empty if the configuration does not say that it is read."""
         return self.event.description if self.block.read_description else ""
 
-    def settings(
-        self,
-        revision: str | None,
-        override_files: Sequence[Path] = (),
-        earlier: Sequence[EarlierRun] | None = None,
-    ) -> Settings:
+    def settings(self, revision: str | None, earlier: Sequence[EarlierRun] | None = None) -> Settings:
         """Return what the configuration decides about the runs of the comment.
 
         Args:
@@ -126,7 +126,7 @@ class Job:
         trusted = {field: revision} if field is not None and revision is not None else {}
         presets, choices = self.workflow.presets, self.workflow.comment_presets
         places_and_parts = (self.artifact_dir, earlier, self.shard, self.event.created)
-        return Settings(self.part.project, presets, choices, override_files, trusted, *places_and_parts)
+        return Settings(self.part.project, presets, choices, self.override_files, trusted, *places_and_parts)
 
     def is_allowed(self) -> bool:
         """Return whether the author of the comment may start runs. The CI system decides about jobs started by hand.
@@ -149,14 +149,17 @@ class Job:
             return str(comment_files.write(self.part, text, self.artifact_dir))
         return run_comment.publish(self.pull_requests, self.event.pull_request, self.part, text)
 
-    def set_status(self, revision: str | None, state: CommitState, description: str) -> None:
+    def set_status(self, part: WorkflowPart, revision: str | None, state: CommitState, description: str) -> None:
         """Show the state of the workflow on the tested commit.
+
+        Args:
+            part: the result of `status_part`.
 
         Raises:
             InfrastructureError: the forge refused the request.
         """
         if self.event.pull_request is not None and revision is not None:
-            run_comment.set_status(self.pull_requests, revision, self.status_part, state, description)
+            run_comment.set_status(self.pull_requests, revision, part, state, description)
 
 
 def of_events(
@@ -168,12 +171,16 @@ def of_events(
         events: the comments that may have started the job, the newest first.
 
     Raises:
-        UsageError: there is no comment or no such project, or the name of the workflow is wrong.
+        UsageError: there is no comment, no such project or no such workflow.
         InfrastructureError: the forge refused a request.
     """
-    if not events:
-        raise UsageError("no comment on a pull request started this job: pass the text of a comment with --text")
     part = part_of(project, workflow, forge)
+    if not events:
+        _ = Job(forge, CommentEvent(""), part).workflow  # raises if there is no such workflow
+        raise UsageError(
+            "no comment on a pull request started this job. To try a comment without a forge, use\n"
+            f"  ci run --project={part.project} --workflow={part.workflow} --text='/test {part.project}'"
+        )
     jobs = [Job(forge, event, part, artifact_dir) for event in events[:_MOST_EVENTS]]
     return jobs[0] if len(jobs) == 1 else next((job for job in jobs if job.is_allowed()), jobs[0])
 

@@ -11,9 +11,14 @@ from toolbox.ci.earlier_runs import EarlierRun
 from toolbox.ci.run_comment import LONGEST, WorkflowPart
 from toolbox.config.contracts.ci import Contract
 from toolbox.model.forge_data import CommitState
+from toolbox.model.text import first_of
 from toolbox.reports.forge import markup
 
-_ROOM: Final = retest_records.LONGEST + 1000  # characters for the marker, the record, the heading and the link
+_MOST_DIFFERENCES: Final = 6
+_LONGEST_DIFFERENCE: Final = 160
+_PARTIAL: Final = "This is not the full run of the workflow, so its commit status is named"
+# The room in characters for the marker, the record, the heading, the link, and what makes a run partial.
+_ROOM: Final = retest_records.LONGEST + 1000 + 7000
 MOST_DETAILS: Final = LONGEST - _ROOM
 """The largest size of a report."""
 _MOST_LINES: Final = 30
@@ -91,4 +96,13 @@ def ended(part: WorkflowPart, result: str, report: str, unpassed: Sequence[Earli
 def _page(what: str, part: WorkflowPart, content: str) -> str:
     workflow = f"workflow `{part.workflow}`"
     head = f"**Topgallant**: `{part.project}` {what} ({f'[{workflow}]({part.url})' if part.url else workflow})"
-    return "\n\n".join([head, content] if content and len(content) <= LONGEST - _ROOM else [head])
+    parts = [head, *_partial_note(part), *([content] if content and len(content) <= LONGEST - _ROOM else [])]
+    return "\n\n".join(parts)
+
+
+def _partial_note(part: WorkflowPart) -> list[str]:
+    """Return the paragraphs that say why a run is partial; none for a full run."""
+    if not part.is_partial:
+        return []
+    lines = [" ".join(text.split()) for text in first_of(part.differences, _MOST_DIFFERENCES)]
+    return [f"{_PARTIAL} `{part.status_name}`:", markup.preformatted(lines, _MOST_LINES, _LONGEST_DIFFERENCE)]

@@ -40,15 +40,25 @@ class WorkflowPart:
         workflow: the name of the workflow in the configuration.
         run: the id of the run of the CI system, which is the same in all its attempts.
         url: the page of the run; empty if there is none.
-        is_partial: whether the run leaves out a part of the tests. Its commit status has another name, so that a
-            partial run never fulfils a required check.
+        differences: what the runs leave out or change, compared with the full run of the workflow. With differences,
+            the commit status has another name, so that a partial run never fulfils a required check.
     """
 
     project: str
     workflow: str
     run: str
     url: str
-    is_partial: bool = False
+    differences: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a run leaves out or changes something."""
+        return bool(self.differences)
+
+    @property
+    def status_name(self) -> str:
+        """The name of the commit status."""
+        return f"{self.project} {self.workflow}{' (partial)' if self.is_partial else ''}"
 
     @property
     def marker(self) -> str:
@@ -127,8 +137,7 @@ def set_status(
 
 def status_of(part: WorkflowPart, state: CommitState, description: str) -> CommitStatus:
     """Return the commit status of a workflow."""
-    name = f"{part.project} {part.workflow}{' (partial)' if part.is_partial else ''}"
-    return CommitStatus(state, name, description, part.url)
+    return CommitStatus(state, part.status_name, description, part.url)
 
 
 def marker_of(comment: PostedComment) -> str:

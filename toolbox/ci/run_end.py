@@ -91,7 +91,9 @@ def publish(job: Job, end: RunEnd) -> str:
         UsageError: the forge needs something that the environment does not have.
         InfrastructureError: the forge refused the status or the comment.
     """
-    job.set_status(end.revision, *comment_texts.status(end.result))  # first, because a branch may require the status
+    job.set_status(
+        end.part, end.revision, *comment_texts.status(end.result)
+    )  # first, because a branch may require the status
     address = job.publish(end.comment)
     number = job.event.pull_request
     if number is None or not isinstance(pull_requests := job.pull_requests, ReportingPullRequests):

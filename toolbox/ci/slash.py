@@ -12,7 +12,7 @@
     /help                             list the commands
 
 Each command from /var to /quarantine applies to the `/test` above it; before the first `/test`, to every `/test`. Lines
-that do not begin with a slash are ignored, and so are fenced blocks and quotations.
+that do not begin with a slash are ignored, and so are fenced blocks, quotations, and text that a forge does not show.
 
 This module knows the names of projects, but reads no configuration: `comment_runs` checks all other names.
 """
@@ -22,14 +22,15 @@ from __future__ import annotations
 import logging
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
 import yaml
 
-from toolbox.ci import refusals
+from toolbox.ci import hidden_text, refusals
+from toolbox.ci.hidden_text import HiddenText
 from toolbox.ci.refusals import Fault, quoted
 from toolbox.config import outside
 from toolbox.model import yaml_scalars
@@ -40,7 +41,6 @@ from toolbox.model.text import abbreviated
 log = logging.getLogger(__name__)
 
 COMMANDS: Final = ("test", "var", "skip", "only", "cells", "cluster", "quarantine", "retest", "cancel", "help")
-_MATRIX: Final = re.compile(r"\s*matrix\b")  # an override of the matrix may leave out cells
 _DESCRIBED: Final = frozenset({"var", "skip", "only", "cells", "cluster"})
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nEach")[0]
 _LONGEST: Final = 1 << 16  # the largest number of characters in a comment
@@ -133,14 +133,6 @@ class CommentRequest:
     cancel: bool = False
     help: bool = False
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether a run may leave out phases or cells, or not count the verdicts of some cells."""
-        return bool(self.retest) or any(
-            test.skip or test.only or test.cells or test.quarantine or any(map(_MATRIX.match, test.overrides))
-            for test in self.tests
-        )
-
 
 def parse(text: str, projects: Collection[str]) -> CommentRequest:
     """Parse the slash commands of a comment.
@@ -156,12 +148,15 @@ def parse(text: str, projects: Collection[str]) -> CommentRequest:
     return request
 
 
-def read(text: str, projects: Collection[str], description: str = "") -> tuple[CommentRequest, list[Fault]]:
+def read(
+    text: str, projects: Collection[str], description: str = "", *, commands: Iterable[Line] | None = None
+) -> tuple[CommentRequest, list[Fault]]:
     """Return the slash commands of a comment without the wrong ones, and the faults of the wrong ones.
 
     Args:
         description: the description of the pull request. Its commands from /var to /cluster apply to every test of the
             comment, unless the comment says something else. Its other commands are ignored.
+        commands: the commands of the text to read; None for all commands.
 
     Raises:
         UsageError: the comment or the description is too large.
@@ -171,7 +166,7 @@ def read(text: str, projects: Collection[str], description: str = "") -> tuple[C
             raise UsageError(f"the {name} has {len(content)} characters, but at most {_LONGEST} are allowed")
     reader = _Reader(projects)
     reader.read_description(description)
-    for count, line in enumerate(_lines(text), start=1):
+    for count, line in enumerate(lines(text) if commands is None else commands, start=1):
         if count > _MOST_COMMANDS:
             raise UsageError(f"the comment has more than {_MOST_COMMANDS} commands: write several comments")
         try:
@@ -232,9 +227,10 @@ class _Reader:
     def read_description(self, text: str) -> None:
         """Read the commands of the description of a pull request. Their faults belong to no line of the comment."""
         self._current = self._described
-        for line in islice(_lines(text), _MOST_COMMANDS):
+        for line in islice(lines(text), _MOST_COMMANDS):
             if line.name in _DESCRIBED:
                 try:
+                    _refuse_hidden(line)
                     self._read_detail(replace(line, number=0))
                 except ValueError as error:
                     self._faults_of_description.append(Fault(0, f"the description of the pull request: {error}"))
@@ -242,6 +238,7 @@ class _Reader:
 
     def read(self, line: Line) -> None:
         """Read one command, or raise a `ValueError` that says what is wrong with it."""
+        _refuse_hidden(line)
         match line.name:
             case "test":
                 self._read_test(line)
@@ -353,16 +350,22 @@ class _Reader:
         )
 
 
-def _lines(text: str) -> Iterator[Line]:
-    """Yield the slash commands, each with its continuation lines."""
+def lines(text: str) -> Iterator[Line]:
+    """Yield the slash commands of a text, each with its continuation lines."""
     number, parts, fence = 0, list[str](), ""
-    for index, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
-        if parts and _continues(parts, line):
+    all_lines = text.replace("\r\n", "\n").split("\n")
+    hidden = HiddenText(all_lines)
+    for index, line in enumerate(all_lines, start=1):
+        # In a block of HTML, a fence is a text, which does not end or hide an HTML comment.
+        is_hidden = (not fence or hidden.is_html) and hidden.hides(index - 1)
+        if parts and not is_hidden and _continues(parts, line):
             parts.append(line if line.strip() else "")
             continue
         if parts:
             yield _line(number, parts)
             parts = []
+        if is_hidden:
+            continue
         fence = _fence_after(line, fence)
         if line.startswith("/") and not fence:
             number, parts = index, [line]
@@ -401,6 +404,14 @@ def _fence_after(line: str, fence: str) -> str:
 def _line(number: int, parts: list[str]) -> Line:
     match = _COMMAND.fullmatch("\n".join(parts).rstrip())
     return Line(number, match["name"], match["rest"] or "") if match else Line(number, parts[0].strip("/ "), "")
+
+
+def _refuse_hidden(line: Line) -> None:
+    """Raise if the readers of a comment do not see a part of a command."""
+    if opening := hidden_text.opening_in(line.rest):
+        raise ValueError(
+            f"/{line.name}: a forge does not show the text after `{opening}`: write it outside of the command"
+        )
 
 
 def _words(line: Line, expected: str, *, least: int = 1, most: int | None = None) -> list[str]:

@@ -305,15 +305,21 @@ def _checkout(workflow: Workflow) -> tuple[str, str]:
     if workflow.label:
         return (
             _base(workflow),
-            "The base branch of the pull request. The code of the pull request gets no credentials.",
+            "The default branch as it is now. No code of the pull request, old or new, gets credentials.",
         )
     why = "The default branch. The code of the pull request gets no credentials." if workflow.comment else ""
     return "github.sha", why
 
 
 def _base(workflow: Workflow) -> str:
-    """Return the expression of a revision that has no code of a pull request."""
-    return "github.event.pull_request.base.sha || github.sha" if workflow.label else "github.sha"
+    """Return the expression of a revision that has no code of a pull request.
+
+    The base of a pull request may be as old as the pull request, so an old pull request would run an old configuration
+    with credentials. The author of the pull request also chooses the base branch.
+    """
+    if not workflow.label:
+        return "github.sha"
+    return "github.event_name == 'pull_request' && github.event.repository.default_branch || github.sha"
 
 
 def _flags(workflow: Workflow, shards: int) -> Iterator[str]:

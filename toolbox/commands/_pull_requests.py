@@ -13,6 +13,7 @@ from toolbox.ci import comment_gate, comment_texts, retest_records, run_end
 from toolbox.ci.comment_gate import Decision
 from toolbox.ci.comment_job import Job
 from toolbox.ci.comment_runs import CommentRun
+from toolbox.ci.run_comment import WorkflowPart
 from toolbox.ci.run_end import RunEnd
 from toolbox.commands import _comment_runs, _ended_runs, _progress, _repository_files
 from toolbox.extensions.protocols import ReportingPullRequests
@@ -47,7 +48,6 @@ class RunFlags:
 
     revision: str | None
     retest: str | None
-    override_files: Sequence[Path]
     deadline: float | None
     as_json: bool
 
@@ -77,22 +77,22 @@ def run(job: Job, flags: RunFlags) -> int:
     """
     if flags.revision is not None:
         earlier = retest_records.decoded(flags.retest) if flags.retest else None
-        runs = comment_gate.requested(job, job.settings(flags.revision, flags.override_files, earlier))
+        runs = comment_gate.requested(job, job.settings(flags.revision, earlier))
         return _run_all(job, runs, flags).exit_code
-    admission = comment_gate.admit(job, flags.override_files)
-    if admission.decision is not Decision.START:
+    admission = comment_gate.admit(job)
+    if (part := admission.part) is None:
         return ExitCode.PASSED if admission.decision is Decision.ANSWERED else ExitCode.NOTHING_RAN
     try:
         outcome = _run_all(job, admission.runs, flags)
     except ToolboxError as error:
         reason = describe(error)
         with _never_fatal():
-            job.set_status(admission.revision, *comment_texts.status("failure"))
-            job.publish(comment_texts.refused(job.part, reason))
+            job.set_status(part, admission.revision, *comment_texts.status("failure"))
+            job.publish(comment_texts.refused(part, reason))
         raise
     with _never_fatal():
         result = _RESULTS.get(ExitCode(outcome.exit_code), "failure")
-        log.info("the report is %s", _show_end(job, result, admission.revision, outcome.directories))
+        log.info("the report is %s", _show_end(job, part, result, admission.revision, outcome.directories))
     return outcome.exit_code
 
 
@@ -121,8 +121,7 @@ def show_end(job: Job, result: str, revision: str) -> str:
         UsageError: the revision is not a commit.
         InfrastructureError: the forge refused a request.
     """
-    job.settings(revision)
-    return _show_end(job, result, revision, _ended_runs.newest())
+    return _show_end(job, job.status_part(revision), result, revision, _ended_runs.newest())
 
 
 @contextmanager
@@ -134,13 +133,13 @@ def _never_fatal() -> Iterator[None]:
         log.warning("the result could not be shown on the pull request: %s", describe(error))
 
 
-def _show_end(job: Job, result: str, revision: str | None, directories: Sequence[Path]) -> str:
+def _show_end(job: Job, part: WorkflowPart, result: str, revision: str | None, directories: Sequence[Path]) -> str:
     runs = _ended_runs.read(directories)
     unpassed = _ended_runs.unpassed(runs) if len(runs) == len(directories) else None
     unpassed = unpassed or None if result != "success" else unpassed  # a run that never began has no directory
     report, labels = _ended_runs.markdown(runs), job.workflow.result_labels
     lines = _ended_runs.named_lines(runs, _files(job, revision))
-    end = RunEnd(job.status_part, result, revision, report, lines, labels, unpassed)
+    end = RunEnd(part, result, revision, report, lines, labels, unpassed)
     try:
         return run_end.publish(job, end)
     except MissingToken as error:

@@ -30,7 +30,7 @@ from toolbox.system import environ, places, redaction
 
 if TYPE_CHECKING:
     from toolbox.ci.comment_job import Job
-    from toolbox.config.contracts.ci import Contract
+    from toolbox.config.contracts.ci import Contract, GitHub
     from toolbox.config.contracts.ci import Workflow as WorkflowBlock
 
 log = logging.getLogger(__name__)
@@ -120,9 +120,9 @@ class Ci:
                 )
             if presets is not None or (text is not None and forge is not None):
                 raise UsageError("ci run: --presets cannot be used with --workflow, and --forge not with --text")
-            flags = _pull_requests.RunFlags(revision, retest, files, deadline, format == "json")
+            flags = _pull_requests.RunFlags(revision, retest, deadline, format == "json")
             with refusals.short():
-                job = replace(_job(project, workflow, forge, text, artifact_dir), shard=part)
+                job = replace(_job(project, workflow, forge, text, artifact_dir), shard=part, override_files=files)
                 return _pull_requests.run(job, flags)
         if revision is not None or retest is not None or forge is not None:
             raise UsageError("ci run: --revision, --retest and --forge need --project and --workflow")
@@ -160,6 +160,7 @@ class Ci:
 
         files, configuration = request.configure(RunRequest(project))
         block = configuration.block("ci", Contract)
+        _check_installation(configuration.source, block.github)
         for job in (*block.jobs, *block.named_jobs.values(), *block.clusters.values()):
             request.configure(RunRequest(project, job.presets))  # raises if a preset does not exist
         for name, item in block.workflows.items():
@@ -328,6 +329,18 @@ def _as_json(comment: CommentRequest) -> dict[str, Any]:
     content["tests"] = list(content["tests"])
     content["retest"] = [retest.project for retest in comment.retest]
     return {**content, "help": slash.HELP} if comment.help else content
+
+
+def _check_installation(source: str, github: GitHub) -> None:
+    """Raise if a workspace has no commands that install and start Topgallant: the defaults need its own checkout."""
+    missing = [f"`ci.github.{name}`" for name in ("install", "command") if name not in github.model_fields_set]
+    root = places.builtin_root()
+    is_checkout = places.workspace() is None and (root / "run_toolbox.py").is_file()
+    if missing and not is_checkout:
+        raise UsageError(
+            f"{source}: the steps of the workflows would fail in this workspace: set {' and '.join(missing)}\n"
+            "  install: the commands that install Topgallant on the runner; command: how to start Topgallant there"
+        )
 
 
 def _check_matrix(project: str, presets: list[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,12 +21,15 @@ from urllib.parse import unquote, urlsplit
 from toolbox.agent import safe_files
 from toolbox.model.errors import ConfigurationError, InfrastructureError, ToolboxError, UsageError, describe
 from toolbox.model.foreign_text import clean
+from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import truncate
 from toolbox.system import extras, filesystem
 
 _PIECE_BYTES: Final = 1 << 20
 _PART_BYTES: Final = 50 << 20  # a larger file is uploaded in parts; S3 allows 10,000 of them
 _LONGEST_MESSAGE: Final = 300
+_SCHEMES_OF_EXTRA: Final = ("s3", "s3a", "gs", "gcs")
+_LIKE_A_URL = re.compile(r"[A-Za-z][\w+.-]*:")  # in the first part of a path: a mistyped URL, or a path on another host
 
 
 class TooLarge(UsageError):
@@ -78,6 +82,11 @@ def opened(address: str) -> Storage:
     except ValueError:
         raise UsageError(f"{_shown(address)} is not a URL. Examples: s3://BUCKET/FOLDER, gs://...") from None
     if "://" not in address:
+        if match := _LIKE_A_URL.match(address):
+            name = f"{match[0]}..."  # without the rest, which may contain a password
+            raise UsageError(
+                f"{name} is neither a URL nor a path: write a URL as s3://BUCKET/FOLDER, and the path as ./{name}"
+            )
         return LocalStorage(Path(address))
     if parts.scheme in {"file", "local"}:
         if parts.netloc not in {"", "localhost"}:
@@ -93,8 +102,15 @@ def _remote(address: str) -> Storage:
         raise UsageError(f"{scheme}://...: give one URL without `::` and `@`, and so without a user and a password")
     if scheme == "memory":
         raise UsageError(f"{shown}: files in memory are lost when the command ends")
-    extras.require("storage", f"the URL {shown}")
-    import fsspec
+    if scheme in _SCHEMES_OF_EXTRA:
+        extras.require("storage", f"the URL {shown}")
+    try:
+        import fsspec
+    except ImportError:
+        hint = did_you_mean(scheme, _SCHEMES_OF_EXTRA, label="schemes")
+        raise UsageError(
+            f"{shown}: unknown scheme `{scheme}`: {hint}\n  another scheme needs the library fsspec, and its own driver"
+        ) from None
 
     try:
         driver, root = fsspec.core.url_to_fs(address, use_listings_cache=False, skip_instance_cache=True)

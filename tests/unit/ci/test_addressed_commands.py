@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolbox.ci import addressed_commands
+from toolbox.ci import addressed_commands, slash
 
 COMMENT = """/lgtm
 /var greeting: common
@@ -20,28 +20,25 @@ COMMENT = """/lgtm
 /cells x=*
 text
 """
-EXPECTED = """
-/var greeting: common
 
 
-
-/test nightly small
-/var greeting:
-  a: 1
-
-  b: 2
-
-/cells x=*
-text"""
+def names(text: str, job: str = "nightly") -> list[str]:
+    return [f"{line.name} {line.rest}" for line in addressed_commands.for_job(slash.lines(text), job)]
 
 
-def test_commands_for_other_jobs_and_programs_become_empty_lines() -> None:
-    assert addressed_commands.for_job(COMMENT, "nightly") == EXPECTED
+def test_commands_for_other_jobs_and_programs_are_left_out() -> None:
+    kept = ["var greeting: common", "test nightly small", "var greeting:\n  a: 1\n\n  b: 2", "cells x=*"]
+    assert names(COMMENT) == kept
+
+
+@pytest.mark.parametrize("hidden", ["```\n/test nightly small\n```", "<!--\n/test nightly small\n-->"])
+def test_a_hidden_command_after_one_of_another_job_is_not_for_the_job(hidden: str) -> None:
+    assert names(f"/test unit\n{hidden}\n") == []
 
 
 @pytest.mark.parametrize("line", ["/cell x", "/clusters metal", "/quarentine x y"])
 def test_a_misspelled_command_remains_so_that_it_is_refused(line: str) -> None:
-    assert addressed_commands.for_job(f"/test nightly small\n{line}", "nightly").endswith(line)
+    assert names(f"/test nightly small\n{line}")[1] == line[1:]
 
 
 PROW = """
@@ -52,5 +49,4 @@ kind area priority cherry-pick close reopen milestone retitle lifecycle meow pay
 
 @pytest.mark.parametrize("command", PROW.split())
 def test_the_commands_of_prow_are_ignored(command: str) -> None:
-    kept = addressed_commands.for_job(f"/test nightly small\n/{command} x", "nightly")
-    assert kept == "/test nightly small\n"
+    assert names(f"/test nightly small\n/{command} x") == ["test nightly small"]

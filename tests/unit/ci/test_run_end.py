@@ -110,7 +110,7 @@ def test_without_labels_there_is_no_file_for_them(server: github.Server, tmp_pat
 
 
 def test_a_partial_run_that_passed_has_no_label_and_a_report_with_another_name(server: github.Server) -> None:
-    part = replace(PART, is_partial=True)
+    part = replace(PART, differences=("phases left out: prepare",))
     end = replace(ended(server), part=part, result="success")
     assert end.label is None
     assert end.commit_report is not None

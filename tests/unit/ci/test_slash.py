@@ -144,6 +144,98 @@ def test_fenced_blocks_are_ignored(text: str) -> None:
     assert parse(text) == CommentRequest()
 
 
+RUN = "/test training"
+HIDDEN = [
+    f"<!--\n{RUN}\n-->",
+    f"<!-- {RUN}\n{RUN}\n{RUN} -->",
+    f"<!--\n\n```\n{RUN}",  # a fence is no fence in a comment, and the comment is not closed
+    f"   <!--\n{RUN}\n -->",
+    f"text <!-- hidden\n{RUN}\n--> text",
+    f"<!-- a --> <!-- b\n{RUN}\n-->\n{RUN}",  # Markdown ends the block, but HTML does not end the second comment
+    f"<!-- a\n--> <!-- b\n{RUN}",
+    f"- <!--\n{RUN}\n-->\n{RUN}",  # the list ends, but not the comment
+    f"> <!--\n{RUN}\n-->\n{RUN}",
+    f"1. a\n\n    <!-- b\n\n{RUN}",
+    f"<div> <!--\n\n{RUN}",
+    f"<p>\ntext <!--\n\n{RUN}",
+    f"<div>\n<!--\n\na\n-->\n{RUN}",  # a blank line ends the block of HTML, and Markdown escapes the end of the comment
+    f"<div>\n```\n<!--\n```\n\n{RUN}",
+    f"<details>\n```\n{RUN}\n```",
+    f"<?php\n{RUN}\n?>",
+    f"<!X\n{RUN}\n>",
+    f"<![CDATA[\n{RUN}\n>\n{RUN}\n]]>",
+    f"text <?\n{RUN}\n?>",
+    f"<!--\r\n{RUN}\r\n-->\r\n",
+    f"<!--\n-- >\n{RUN}",
+    "<!--\n/retest\n/cancel\n/help\n/var a: 1\n-->",
+]
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_text_that_a_forge_does_not_show_is_ignored(text: str) -> None:
+    assert parse(text) == CommentRequest()
+    assert slash.read("/test training", ["training"], text.replace(RUN, "/var a: 1"))[0].tests[0].overrides == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<!-- a -->\n{RUN}",
+        f"<!-- a --> <!-- b -->\n{RUN}",
+        f"<!--\na\n-->\n{RUN}",
+        f"<!-->\n{RUN}",
+        f"<!--->\n{RUN}",
+        f"text <!-- a\nb --> text\n{RUN}",
+        f"the text `<!--` begins a comment\n\n{RUN}",  # Markdown shows it, because the paragraph ends
+        f"a <!--\n```\n-->\n```\n{RUN}",
+        f"```\n<!--\n```\n{RUN}",
+        f"~~~\n<!-- a\n~~~\n{RUN}\n<!--",
+        f"> <!-- a\n> b -->\n{RUN}",
+        f"- <!-- a\n  b -->\n{RUN}",
+        f"- [ ] <!-- a\n  b -->\n{RUN}",
+        f"<?xml version='1.0'?>\n{RUN}",
+        f"a --> b\n{RUN}",
+        f"<details>\n\n{RUN}",
+        f"<details>\n<!-- a\nb -->\n{RUN}",
+        f"<details>\n\n```\n<!--\n```\n{RUN}",
+    ],
+)
+def test_commands_beside_hidden_text_are_read(text: str) -> None:
+    assert [test.project for test in parse(text).tests] == ["training"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/test training <!-- smoke -->",
+        "/var a: 1 # <!--\n  b: 2 # -->",
+        "/var a: 1\n  # <!-- b",
+        "/cells x=1 <!-- y -->",
+        "/quarantine x <!-- hidden -->",
+        "/var a: '<?x?>'",
+    ],
+)
+def test_a_command_of_which_a_part_is_hidden_is_refused(command: str) -> None:
+    with pytest.raises(UsageError, match=r"a forge does not show the text after `<[!?]"):
+        parse(f"/test training\n{command}")
+    if command.startswith(("/var", "/cells")):
+        _, faults = slash.read("/test training", ["training"], command)
+        assert "does not show the text" in str(faults[0])
+
+
+def test_many_openings_take_little_time() -> None:
+    for text in (
+        "a <!--\n" * 9_000,
+        "<!-- --> " * 7_000,
+        "a <?\n" * 10_000,
+        "- " * 30_000 + "<!--",
+        "a <!--\n\n" * 8_000,
+    ):
+        began = time.process_time()
+        parse(text[:65_000])
+        assert time.process_time() - began < 1
+
+
 DESCRIPTION = "Faster kernels.\n/var a: 1\n/cells x=1\n/test q\n/cancel\n/quarantine y broken"
 
 
@@ -173,23 +265,6 @@ def test_a_fault_of_the_description_is_named() -> None:
     assert [str(fault) for fault in faults] == ["the description of the pull request: /var: 'a' is not `path: value`"]
     with pytest.raises(UsageError, match="the description has 70000 characters"):
         slash.read("/test p", ["p"], "x" * 70_000)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_partial"),
-    [
-        ("/test p\n/var a: 1", False),
-        ("/test p\n/skip test", True),
-        ("/test p\n/only test", True),
-        ("/cells x\n/test p", True),
-        ("/test p\n/quarantine x broken", True),
-        ("/retest p", True),
-        ("/test p\n/var matrix.axes.x: [1]", True),
-        ("/test p\n/var matrix: {}", True),
-    ],
-)
-def test_a_comment_may_request_a_part_of_the_tests(text: str, *, is_partial: bool) -> None:
-    assert slash.parse(text, ["p"]).is_partial == is_partial
 
 
 @pytest.mark.parametrize("mark", ["    ```", "\u00a0```", "\v```"])

@@ -126,6 +126,10 @@ def test_a_full_disk_is_named_and_leaves_no_part_of_a_file(tmp_path: Path) -> No
         ("simplecache::s3://bucket/x", "one URL"),
         ("nonsense://bucket/x", "is not a URL for exports"),
         ("file://host/x", "three slashes"),
+        ("nowhere:/x", r"nowhere:\.\.\. is neither a URL nor a path"),
+        ("s3:/key:secret@bucket", r"as \./s3:\.\.\."),
+        ("host:folder", "neither a URL nor a path"),
+        ("s4://bucket/x", "Protocol not known: s4"),
     ],
 )
 def test_a_wrong_url_is_explained(address: str, message: str) -> None:
@@ -138,6 +142,20 @@ def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(ConfigurationError, match=r"the URL s3://bucket/x needs s3fs, .*\[storage\]"):
         storage.opened("s3://bucket/x")
+
+
+@pytest.mark.parametrize("missing", ["fsspec", "s3fs"])
+def test_an_unknown_scheme_asks_for_no_library_of_another_scheme(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(UsageError, match=r"did you mean s3|Protocol not known: s4") as caught:
+        storage.opened("s4://bucket/x")
+    assert "s3fs" not in str(caught.value)
+
+
+def test_a_path_may_have_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in ("./a:b", f"{tmp_path}/a:b", "x/a:b", "12:30"):
+        assert storage.opened(address).address == str(Path(address))
 
 
 def test_a_missing_driver_of_another_scheme_is_named() -> None:
