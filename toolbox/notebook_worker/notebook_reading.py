@@ -75,7 +75,7 @@ def read(path: Path, within: Path) -> NotebookFile:
     cells = tuple(cell for cell in notebook.cells if cell.cell_type == "code")
     return NotebookFile(
         notebook,
-        _language(notebook.metadata),
+        language(notebook.metadata),
         _manual(notebook.metadata),
         has_ids=minor >= _FIRST_MINOR_WITH_IDS,
         code_cells=cells,
@@ -204,7 +204,8 @@ def _validation_message(error: Any) -> str:
     return one_line(f"{place.lstrip('.')}: {message}" if place else message, 300)
 
 
-def _language(metadata: Any) -> str:
+def language(metadata: Any) -> str:
+    """Return the language in the metadata of a notebook, in lower case; empty if it is missing."""
     for key, field in (("language_info", "name"), ("kernelspec", "language")):
         block = metadata.get(key)
         name = block.get(field) if isinstance(block, dict) else None

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated, truncate
+from toolbox.notebook_worker import notebook_parameters, notebook_reading
+from toolbox.notebooks import notebook_files
 from toolbox.notebooks.notebook_metrics import MeasuredNotebook
 from toolbox.notebooks.runtimes import Notebook
 from toolbox.system import places
@@ -101,10 +103,32 @@ def notebooks(root: Path, entry: Notebook) -> list[NotebookFile]:
     ]
 
 
-def repeated_name(files: Sequence[NotebookFile]) -> str | None:
-    """Return the first name that several notebooks have; None if all names are distinct."""
+def repeated_name(files: Sequence[NotebookFile]) -> list[NotebookFile]:
+    """Return the notebooks that have the same name, for the first such name; empty if all names are distinct."""
     counts = Counter(file.name for file in files)
-    return next((name for name, count in counts.items() if count > 1), None)
+    repeated = next((name for name, count in counts.items() if count > 1), None)
+    return [file for file in files if file.name == repeated]
+
+
+def unknown_parameters(file: NotebookFile) -> tuple[list[str], frozenset[str]]:
+    """Return the parameters that a notebook does not have, and the names that its tagged cell assigns.
+
+    Both are empty if the notebook is not executed or cannot be read. The worker reports a notebook that cannot be read.
+
+    Raises:
+        ValueError: the notebook does not have exactly one code cell with the tag `parameters`. The message is the
+            reason, without the path.
+    """
+    if not file.entry.parameters or file.entry.manual is not None:
+        return [], frozenset()
+    try:
+        content = notebook_files.read(file.path)
+    except ValueError:
+        return [], frozenset()
+    tagged = [cell for cell in content.cells if notebook_parameters.TAG in cell.tags]
+    sources = [cell.source if cell.number is not None else None for cell in tagged]
+    language = notebook_reading.comparable_language(notebook_reading.language(content.metadata))
+    return notebook_parameters.unknown(file.entry.parameters, sources, language)
 
 
 def requirements(root: Path, value: Sequence[str] | str) -> list[str]:
