@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from toolbox.model.names import as_name
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated, truncate
 from toolbox.notebook_worker import notebook_parameters, notebook_reading
@@ -98,7 +99,9 @@ def notebooks(root: Path, entry: Notebook) -> list[NotebookFile]:
     if entry.name is not None and len(files) > 1:
         raise ValueError(f"`{entry.file}` matches {len(files)} notebooks, which cannot all have the name {entry.name}")
     return [
-        NotebookFile(entry.name or _name(file), file, f"notebooks/{_folder(root, file.parent)}", entry)
+        NotebookFile(
+            entry.name or as_name(file.stem) or "notebook", file, f"notebooks/{_folder(root, file.parent)}", entry
+        )
         for file in files
     ]
 
@@ -236,20 +239,16 @@ def _unsendable(root: Path, directory: Path) -> str:
     return ""
 
 
-def _name(file: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9._=-]+", "-", file.stem).lstrip("._=-")[:80]
-    return name or "notebook"
-
-
 def _folder(root: Path, directory: Path) -> str:
-    """Return a unique name for a directory of notebooks."""
+    """Return a unique name for a directory of notebooks, in ASCII so that its bytes are few on each target."""
     directory = directory.resolve()
     try:
         text = directory.relative_to(root.resolve()).as_posix()
     except ValueError:
         text = str(directory)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{_name(directory)}-{digest}"
+    digest = hashlib.sha256(os.fsencode(text)).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9._=-]+", "-", directory.stem).lstrip("._=-")[:80]
+    return f"{name or 'notebook'}-{digest}"
 
 
 def _checks_in(folder: Path) -> Iterator[Path]:

@@ -184,6 +184,17 @@ def test_a_pattern_stands_for_all_notebooks_but_not_for_copies_in_hidden_directo
     assert [book["name"] for book in cell["settings"]["notebooks"]] == ["one", "two-words"]
 
 
+def test_names_may_be_in_any_language(load: Load) -> None:
+    runtime = "größe: {kernel: k, notebooks: ['c/*.ipynb', {file: a/one.ipynb, name: डेटा}]}"
+    configuration = load(f"runtimes: {{{runtime}}}\nmachines: {{maschine-ß: {{target: local}}}}")
+    (configuration.root / "c").mkdir()
+    for name in ("数据 1", "U\u0308bung", "\U0001f600"):
+        (configuration.root / "c" / f"{name}.ipynb").write_text("{}")
+    cell = derived(configuration)["notebooks.cells"]["größe"]["maschine-ß"]
+    names = {book["name"] for book in cell["settings"]["notebooks"]}
+    assert names == {"数据-1", "\u00dcbung", "notebook", "डेटा"}
+
+
 def test_the_time_limit_of_a_cell_is_the_longest_time_within_the_limits_of_its_tests(load: Load) -> None:
     text = """
 runtimes:
