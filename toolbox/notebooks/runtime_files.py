@@ -174,7 +174,7 @@ def checks(root: Path, chosen: Sequence[str] | None) -> dict[str, Path]:
         if not _is_file(file) or file.suffix not in _ENDINGS:
             raise ValueError(f"no check `{name}`: {did_you_mean(name, shipped, label='checks')}")
         if file.name in found:
-            raise ValueError(f"two checks have the name {file.name}")
+            raise ValueError(f"two checks have the name {file.name}: {found[file.name]} and {file}")
         found[file.name] = file
     return found
 

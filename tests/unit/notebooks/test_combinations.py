@@ -458,6 +458,14 @@ def test_an_unknown_check_is_named_with_its_line(load: Load) -> None:
     )
 
 
+def test_both_checks_with_the_same_name_are_named(load: Load) -> None:
+    text = "runtimes: {x: {kernel: k}}\nmachines: {m: {target: local}}"
+    configuration = load(text, notebooks="{checks: [a/own.sh, b/own.sh]}")
+    for name in "ab":
+        (configuration.root / name / "own.sh").write_text("")
+    assert fault(configuration).endswith("two checks have the name own.sh: a/own.sh and b/own.sh")
+
+
 def test_requirements_may_be_in_a_file_with_comments_and_continued_lines(load: Load) -> None:
     configuration = load("runtimes: {x: {requirements: r.txt}}\nmachines: {m: {target: local}}")
     content = "# all\nnumpy==1.26 \\\n  --hash=sha256:00\n\nscipy  # for fits\ntool @ https://x.test/t.zip#sha256=0\n"
