@@ -110,7 +110,7 @@ def test_a_notebook_passes_with_its_parameters_and_outputs(bench: Bench) -> None
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        (tagged("count = 1", "parameters"), "the notebook has no parameter cuont: the tagged cell assigns count"),
+        (tagged("count = 1", "parameters"), "the notebook has no parameter `cuont`: did you mean count?"),
         (new_code_cell("cuont = 1"), "the notebook has no cell with the tag `parameters`: add the tag to the cell"),
     ],
 )

@@ -19,6 +19,7 @@ from toolbox.notebook_worker.execution_place import RunningKernel
 from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.kernel_connection import Connection
 from toolbox.notebook_worker.notebook_client import CellLimits, CellsClient
+from toolbox.notebook_worker.notebook_parameters import ParameterCell
 from toolbox.notebook_worker.notebook_reading import NotebookFile, NotebookFileError
 
 ENGINE: Final = "topgallant"
@@ -71,8 +72,8 @@ def prepare(file: NotebookFile, parameters: Mapping[str, Any], connection: Conne
     """Inject the parameters into the notebook, and return the number of each code cell by its index.
 
     Raises:
-        NotebookFileError: the notebook does not have a parameter, or papermill cannot write parameters in the language
-            of the kernel.
+        NotebookFileError: a parameter has no effect on the notebook, or papermill cannot write parameters in the
+            language of the kernel.
     """
     notebook = file.notebook
     numbers = {id(cell): number for number, cell in enumerate(file.code_cells, start=1)}
@@ -98,19 +99,14 @@ def _inject(notebook: NotebookNode, parameters: dict[str, Any], language: str) -
 
 
 def _check_parameters(notebook: NotebookNode, parameters: Mapping[str, Any], language: str) -> None:
-    """Raise NotebookFileError if the notebook does not have a parameter."""
-    cells = [cell for cell in notebook.cells if notebook_parameters.TAG in notebook_reading.tags(cell)]
-    sources = [cell.source if cell.cell_type == "code" else None for cell in cells]
-    try:
-        unknown, names = notebook_parameters.unknown(
-            parameters, sources, notebook_reading.comparable_language(language)
-        )
-    except ValueError as error:
-        raise NotebookFileError(f"the notebook {error}") from None
-    if unknown:
-        assigned = ", ".join(sorted(names)) or "no variable"
-        message = f"the notebook has no parameter {', '.join(unknown)}: the tagged cell assigns {assigned}"
-        raise NotebookFileError(one_line(message))
+    """Raise NotebookFileError if a parameter has no effect on the notebook."""
+    cells = [
+        ParameterCell(cell.source if cell.cell_type == "code" else None, notebook_reading.tags(cell))
+        for cell in notebook.cells
+    ]
+    faults = notebook_parameters.faults(parameters, cells, notebook_reading.comparable_language(language))
+    if faults:
+        raise NotebookFileError(one_line(f"the notebook {faults[0].reason}"))
 
 
 def execute(file: NotebookFile, path: Path, execution: Execution) -> CellsClient:

@@ -120,16 +120,11 @@ class _Blocks:
         return DescribedRuntime(name, runtime, lines, files, checks), faults
 
     def _parameter_faults(self, at: tuple[str | int, ...], files: list[NotebookFile]) -> Iterator[str]:
-        """Yield a fault for each parameter that a notebook of an entry does not have."""
+        """Yield a fault for each parameter of an entry that has no effect on one of its notebooks."""
         for file in files:
-            try:
-                unknown, names = runtime_files.unknown_parameters(file)
-            except ValueError as error:
-                yield self._fault(at, f"{self._shown(file)} {error}")
-                continue
-            for name in unknown:
-                hint = did_you_mean(name, names, label="names in its tagged cell")
-                yield self._fault((*at, name), f"{self._shown(file)} has no parameter `{name}`: {hint}")
+            for fault in runtime_files.parameter_faults(file):
+                path = (*at, fault.parameter) if fault.parameter else at
+                yield self._fault(path, f"{self._shown(file)} {fault.reason}")
 
     def machine_faults(self) -> Iterator[str]:
         """Yield a fault for each unknown name in the block `machines`."""

@@ -20,6 +20,7 @@ from toolbox.model.names import as_name
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated, truncate
 from toolbox.notebook_worker import notebook_parameters, notebook_reading
+from toolbox.notebook_worker.notebook_parameters import ParameterCell, ParameterFault
 from toolbox.notebooks import notebook_files
 from toolbox.notebooks.notebook_metrics import MeasuredNotebook
 from toolbox.notebooks.runtimes import Notebook
@@ -113,25 +114,20 @@ def repeated_name(files: Sequence[NotebookFile]) -> list[NotebookFile]:
     return [file for file in files if file.name == repeated]
 
 
-def unknown_parameters(file: NotebookFile) -> tuple[list[str], frozenset[str]]:
-    """Return the parameters that a notebook does not have, and the names that its tagged cell assigns.
+def parameter_faults(file: NotebookFile) -> list[ParameterFault]:
+    """Return the parameters that have no effect on a notebook.
 
-    Both are empty if the notebook is not executed or cannot be read. The worker reports a notebook that cannot be read.
-
-    Raises:
-        ValueError: the notebook does not have exactly one code cell with the tag `parameters`. The message is the
-            reason, without the path.
+    There are none if the notebook is not executed or cannot be read. The worker reports a notebook that cannot be read.
     """
     if not file.entry.parameters or file.entry.manual is not None:
-        return [], frozenset()
+        return []
     try:
         content = notebook_files.read(file.path)
     except ValueError:
-        return [], frozenset()
-    tagged = [cell for cell in content.cells if notebook_parameters.TAG in cell.tags]
-    sources = [cell.source if cell.number is not None else None for cell in tagged]
+        return []
+    cells = [ParameterCell(cell.source if cell.number is not None else None, cell.tags) for cell in content.cells]
     language = notebook_reading.comparable_language(notebook_reading.language(content.metadata))
-    return notebook_parameters.unknown(file.entry.parameters, sources, language)
+    return notebook_parameters.faults(file.entry.parameters, cells, language)
 
 
 def requirements(root: Path, value: Sequence[str] | str) -> list[str]:

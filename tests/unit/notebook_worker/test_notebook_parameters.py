@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from toolbox.notebook_worker import notebook_parameters
+from toolbox.notebook_worker.notebook_parameters import ParameterCell, ParameterFault
+
+TAGGED = frozenset({"parameters"})
+
+
+def faults(parameters: tuple[str, ...], *cells: ParameterCell, language: str = "python") -> list[ParameterFault]:
+    """Return the parameters that have no effect on a notebook with these cells."""
+    return notebook_parameters.faults(parameters, cells, language)
 
 
 def unknown(source: str, *parameters: str, language: str = "python") -> list[str]:
     """Return the parameters that a notebook with this tagged cell does not have."""
-    return notebook_parameters.unknown(parameters, [source], language)[0]
+    return [fault.parameter for fault in faults(parameters, ParameterCell(source, TAGGED), language=language)]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +104,68 @@ def test_hostile_code_assigns_no_parameter(source: str) -> None:
 @pytest.mark.parametrize(
     ("tagged", "message"),
     [
-        ([], "^has no cell with the tag `parameters`: add the tag to the cell that assigns the parameters$"),
-        ([None], "^has the tag `parameters` on a cell without code"),
-        (["alpha = 1", "alpha = 2"], "^has 2 cells with the tag `parameters`: leave the tag on one of them$"),
-        ([None, "alpha = 1"], "^has 2 cells with the tag"),
+        ([], "has no cell with the tag `parameters`: add the tag to the cell that assigns the parameters"),
+        ([None], "has the tag `parameters` on a cell without code"),
+        (["alpha = 1", "alpha = 2"], "has 2 cells with the tag `parameters`: leave the tag on one of them"),
+        ([None, "alpha = 1"], "has 2 cells with the tag"),
     ],
 )
 def test_exactly_one_code_cell_must_have_the_tag(tagged: list[str | None], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        notebook_parameters.unknown(["alpha"], tagged, "python")
+    cells = [ParameterCell(source, TAGGED) for source in tagged]
+    (fault,) = faults(("alpha", "beta"), *cells)
+    assert fault.parameter == ""
+    assert fault.reason.startswith(message)
+
+
+def test_the_reason_names_a_similar_parameter() -> None:
+    cell = ParameterCell("alpha = 1\nsteps = 2", TAGGED)
+    assert [fault.reason for fault in faults(("alpa", "x"), cell)] == [
+        "has no parameter `alpa`: did you mean alpha?",
+        "has no parameter `x`: its cell with the tag does not assign it",
+    ]
+
+
+def later(*sources: str, tags: frozenset[str] = frozenset()) -> list[str]:
+    """Return the parameters that have no effect if these cells follow the tagged cell."""
+    cells = [ParameterCell(source, tags) for source in sources]
+    return [fault.parameter for fault in faults(("alpha",), ParameterCell("alpha = 1", TAGGED), *cells)]
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        ("alpha = 2", "print(alpha)"),
+        ("# alpha is set here\nx = 1", "import os\nalpha: int = 2"),
+        ("alpha, beta = 2, 3",),
+        ("alpha = beta = 2",),
+    ],
+)
+def test_a_parameter_that_is_assigned_again_before_it_is_read_has_no_effect(sources: tuple[str, ...]) -> None:
+    assert later(*sources) == ["alpha"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print(alpha)\nalpha = 2",
+        "alpha = alpha * 2",
+        "alpha += 1",
+        "alpha = max(1, alpha)",
+        "if debug:\n    alpha = 2",
+        "def read():\n    return alpha\nalpha = 2",
+        "@scaled(alpha)\ndef read(): pass\nalpha = 2",
+        "frame.query('x > @alpha')\nalpha = 2",
+        "values[alpha] = 2\nalpha = 2",
+        "!echo {alpha}\nalpha = 2",
+        "model.alpha = 3",
+        "alphabet = 2",
+        "def train(alpha):\n    alpha = 2",
+    ],
+)
+def test_a_parameter_that_may_be_read_has_an_effect(source: str) -> None:
+    assert later(source, "alpha = 3" if "alpha = 2" in source else "print(alpha)") == []
+
+
+@pytest.mark.parametrize("tag", ["injected-parameters", "skip"])
+def test_a_cell_that_is_not_executed_assigns_nothing(tag: str) -> None:
+    assert later("alpha = 2", tags=frozenset({tag})) == []
