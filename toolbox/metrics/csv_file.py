@@ -51,8 +51,9 @@ class Source(BaseModel):
                 position = self._position(header)
                 for row in rows:
                     if any(row[len(header) :]):  # a number with a decimal comma moves all columns to its right
+                        hint = ": is a comma a decimal point?" if self.delimiter == "," else ""
                         count = f"{len(row)} columns, but the first row has {len(header)}"
-                        raise ValueError(f"{self.file}:{rows.line_num} has {count}: is a comma a decimal point?")
+                        raise ValueError(f"{self.file}:{rows.line_num} has {count}{hint}")
                     yield rows.line_num, row[position] if position < len(row) else ""
             except csv.Error as error:
                 raise ValueError(f"{self.file}:{rows.line_num} is not CSV: {error}") from None
