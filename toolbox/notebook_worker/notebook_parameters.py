@@ -30,9 +30,9 @@ _COMMENT: Final = re.compile(r"\s*(?:#|//|--|%)")
 _TRANSPARENT_MAGIC: Final = re.compile(r"\s*%%(?:time|capture|prun)\b.*")  # these execute the cell as it is
 # The syntax of IPython that Python does not have, and the Python statements in its place.
 _IPYTHON: Final = (
-    (re.compile(r"^(\s*)%time\s+(?=\S)", re.MULTILINE), r"\1"),
-    (re.compile(r"^(\s*)(?:[%!?].*|.*\?)[^\S\n]*$", re.MULTILINE), r"\1pass"),
-    (re.compile(r"^([^#\n=]*=\s*)[%!].*$", re.MULTILINE), r"\1None"),
+    (re.compile(r"^([^\S\n]*)%time[^\S\n]+(?=\S)", re.MULTILINE), r"\1"),
+    (re.compile(r"^([^\S\n]*)(?:[%!?].*|.*\?)[^\S\n]*$", re.MULTILINE), r"\1pass"),
+    (re.compile(r"^([^#\n=]*=[^\S\n]*)[%!].*$", re.MULTILINE), r"\1None"),
 )
 
 
@@ -138,7 +138,7 @@ def _python_names(source: str) -> frozenset[str] | None:
             return frozenset()  # the cell is a shell script, a file or the like, and assigns no variable
         source = rest
     tree = _parsed(source)
-    if tree is None:
+    if tree is None and len(source) <= _LONGEST_PARSED:
         for pattern, replacement in _IPYTHON:
             source = pattern.sub(replacement, source)
         tree = _parsed(source)
