@@ -107,6 +107,31 @@ def test_a_notebook_passes_with_its_parameters_and_outputs(bench: Bench) -> None
     assert list(bench.executed.parent.iterdir()) == [bench.executed]
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (tagged("count = 1", "parameters"), "the notebook has no parameter `cuont`: did you mean count?"),
+        (new_code_cell("cuont = 1"), "the notebook has no cell with the tag `parameters`: add the tag to the cell"),
+    ],
+)
+def test_a_notebook_that_does_not_have_a_parameter_fails(bench: Bench, cell: Any, message: str) -> None:
+    result = bench.run(cell, parameters={"cuont": 42})
+    assert (result.outcome, result.fault) == (TestOutcome.FAILED, Fault.INVALID_NOTEBOOK)
+    assert result.message.startswith(message)
+
+
+def test_parameters_that_an_earlier_execution_injected_are_replaced(bench: Bench) -> None:
+    result = bench.run(
+        tagged("count = 2", "injected-parameters"),
+        tagged("count = 1", "parameters"),
+        tagged("count = 3", "injected-parameters"),
+        "print(count)",
+        parameters={"count": 42},
+    )
+    assert result.outcome is TestOutcome.PASSED
+    assert bench.text() == "42\n"
+
+
 def test_each_cell_has_its_time_cpu_and_memory(bench: Bench) -> None:
     source = "data = bytearray(200_000_000)\n" + notebook_runs.busy_while_sampled(bench.samples, seconds=0.5)
     cell = record(bench.run(source)).cells[0]

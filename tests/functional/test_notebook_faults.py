@@ -55,6 +55,13 @@ def notebook(sources: tuple[str, ...]) -> str:
     return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
+def with_parameter() -> str:
+    """Return the text of a notebook with the parameter `größe` and with ids, which its format does not allow."""
+    content = json.loads(notebook(("größe = 1", "assert größe == 9")))
+    content["cells"][0]["metadata"] = {"tags": ["parameters"]}
+    return json.dumps({**content, "nbformat_minor": 4})
+
+
 def with_output(text: str) -> str:
     """Return the text of a notebook whose last cell has an output."""
     content = json.loads(notebook(("x = 20", "print(x + 1)")))
@@ -68,6 +75,7 @@ FILES: Final = {
     "format_3": json.dumps({"nbformat": 3, "nbformat_minor": 0, "worksheets": []}),
     "differs": with_output("22\n"),
 }
+UNICODE: Final = "größe 数据"
 NO_KERNEL: Final = "no_kernel"
 SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "never_ends": {"cell_timeout": 3},
@@ -92,7 +100,8 @@ def overrides(workspace: Workspace) -> dict[str, Any]:
         }
         for name in (*FAULTY, "kills_its_worker")
     }
-    healthy = [entry("healthy"), entry("needs_a_person", manual="mount the data set")]
+    parametrised = {"file": str(workspace.directory / f"books/{UNICODE}.ipynb"), "parameters": {"größe": 9}}
+    healthy = [entry("healthy"), entry("needs_a_person", manual="mount the data set"), parametrised]
     return {
         "runtimes": {"sound": {"kernel": "python3", "notebooks": healthy}, **faulty},
         "machines": {"here": {"target": "local", "memory_gb": 1}},
@@ -143,7 +152,7 @@ class Ended:
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """Run all notebooks, two cells at a time."""
     workspace = Workspace(tmp_path_factory.mktemp("notebook-faults") / "workspace")
-    files = {**{name: notebook(sources) for name, sources in SOURCES.items()}, **FILES}
+    files = {**{name: notebook(sources) for name, sources in SOURCES.items()}, **FILES, UNICODE: with_parameter()}
     workspace.write({f"books/{name}.ipynb": text for name, text in files.items()})
     workspace.write({"overrides.yaml": yaml.safe_dump(overrides(workspace))})
     command = ("project", "run", "notebooks", "--overrides=overrides.yaml", "--jobs=2")
@@ -193,9 +202,16 @@ def test_a_notebook_that_kills_the_worker_leaves_an_error_of_the_infrastructure(
 
 def test_a_sound_cell_passes_beside_them_and_shows_the_reason_of_its_manual_notebook(ended: Ended) -> None:
     assert (ended.cell("sound")["verdict"], ended.cell("sound")["cause"]) == ("passed", None)
-    assert ended.table("sound").startswith("runtime=sound,machine=here passed 2 of 2 1 passed, 1 skipped ")
+    assert ended.table("sound").startswith("runtime=sound,machine=here passed 2 of 2 2 passed, 1 skipped ")
     (skipped,) = ended.row("sound", "needs_a_person")
     assert (skipped.tag, skipped.get("message")) == ("skipped", "manual: mount the data set")
+
+
+def test_a_notebook_may_have_a_name_in_any_language(ended: Ended) -> None:
+    assert len(ended.row("sound", "größe-数据")) == 0
+    assert {"größe-数据.seconds", "größe-数据.peak_memory"} <= {
+        metric["metric"] for metric in ended.cell("sound")["metrics"]
+    }
 
 
 @each_fault

@@ -45,7 +45,8 @@ class Check(BaseModel):
         if report.executed < self.min_tests:
             message = f"{counted(report.executed, 'test')} ran ({report}), but at least {self.min_tests} must run"
             return Judgement(False, message, cases=report)
-        return Judgement(True, f"{report}, in {duration(report.seconds)}", cases=report)
+        took = "" if report.seconds is None else f", in {duration(report.seconds)}"
+        return Judgement(True, f"{report}{took}", cases=report)
 
     def finished(self, evidence: Evidence) -> CaseReport | None:
         """Return the test cases that finished before the suite was ended; None if no test case finished."""

@@ -18,23 +18,17 @@ from toolbox.inference.load_steps import Load
 from toolbox.inference.suites import ServerProtocol
 from toolbox.inference_client.server_addresses import GrpcAddress
 from toolbox.kubernetes.pods.description import Resources
+from toolbox.model.names import is_name
 from toolbox.model.nearest import did_you_mean
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _OF_WORKER: Final = ("port", "grpc_port")
 """The placeholders that the worker on the target fills."""
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,79}")
 _SHORT: Final = ("deployment_framework", "dtype_str")
 """The parameters that the name of a config shows without their names."""
 
 DataType = Literal["float32", "float16", "bfloat16"]
 Size = Annotated[int, Field(ge=1)]
-
-
-def _is_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError("a name consists of at most 80 letters, digits, `.`, `_`, `=` and `-`")
-    return name
 
 
 class _Strict(BaseModel):
@@ -56,7 +50,7 @@ class Config(_Strict):
         resources: the requests and limits of a pod of Kubernetes.
     """
 
-    name: Annotated[str, AfterValidator(_is_name)] | None = None
+    name: Annotated[str, AfterValidator(is_name)] | None = None
     deployment_framework: str = Field(min_length=1)
     dtype_str: DataType | None = None
     num_shard: Size = 1

@@ -59,13 +59,14 @@ class Source(BaseModel):
 
     def _percent(self, attributes: Mapping[str, str], what: str, *, may_have_counts: bool = False) -> float:
         covered, valid = (_number(attributes.get(name)) for name in _COUNTS[self.rate])
-        if may_have_counts and covered is not None and valid and covered <= valid:
+        parts = "lines" if self.rate == "line" else "branches"
+        if may_have_counts and covered is not None and valid:
+            if covered > valid:
+                raise ValueError(f"{what} counts {covered:g} executed {parts}, but only {valid:g} {parts}")
             return 100.0 * covered / valid
         rate = _number(attributes.get(f"{self.rate}-rate"))
         if rate is None or rate > 1 or (may_have_counts and valid == 0):
-            raise ValueError(
-                f"{what} does not say which part of its {'lines' if self.rate == 'line' else 'branches'} ran"
-            )
+            raise ValueError(f"{what} does not say which part of its {parts} ran")
         return 100.0 * rate
 
     def _parse(self, directory: Path) -> _Target:

@@ -31,7 +31,8 @@ class Source(BaseModel):
         """Return the aggregate of the numbers in the column.
 
         Raises:
-            ValueError: the file cannot be read, the column is missing, or a row does not contain a finite number.
+            ValueError: the file cannot be read, the column is missing, or a row does not contain a finite number or has
+                more columns than the first row.
         """
         source = f"`{self.column}` in {self.file}"
         cells = aggregates.after_warmup(self._cells(directory), self.warmup, source=source)
@@ -46,8 +47,13 @@ class Source(BaseModel):
         ):
             rows = csv.reader(stream, delimiter=self.delimiter, strict=True)
             try:
-                position = self._position([name.strip() for name in next(rows, [])])
+                header = [name.strip() for name in next(rows, [])]
+                position = self._position(header)
                 for row in rows:
+                    if any(row[len(header) :]):  # a number with a decimal comma moves all columns to its right
+                        hint = ": is a comma a decimal point?" if self.delimiter == "," else ""
+                        count = f"{len(row)} columns, but the first row has {len(header)}"
+                        raise ValueError(f"{self.file}:{rows.line_num} has {count}{hint}")
                     yield rows.line_num, row[position] if position < len(row) else ""
             except csv.Error as error:
                 raise ValueError(f"{self.file}:{rows.line_num} is not CSV: {error}") from None

@@ -1,4 +1,8 @@
-"""Reads a metric from JUnit files: the seconds of all test cases or of one, or a number of test cases."""
+"""Reads a metric from JUnit files: the seconds of all test cases or of one, or a number of test cases.
+
+If no test case was executed, or the duration of one is unknown, there is no metric: a sum without this test case would
+look like an improvement.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from toolbox.runs import junit_files
 from toolbox.runs.evidence_files import RelativeGlob
 
 _MOST_SUGGESTED: Final = 2000  # test cases among which similar names are searched
+_ALSO_SKIPPED: Final = ("tests", "skipped")  # what can be measured if all test cases were skipped
 
 
 class Source(BaseModel):
@@ -42,17 +47,28 @@ class Source(BaseModel):
         """Return the number.
 
         Raises:
-            ValueError: the files cannot be read, no test case or several match `case`, or a duration is missing.
+            ValueError: the files cannot be read, no test case was executed, no test case or several match `case`, or a
+                duration is unknown.
         """
         if self.case is not None:
             return self._of_case(directory, self.case)
         report = junit_files.report(directory, self.glob, ())
+        if not report.total or (not report.executed and self.measure not in _ALSO_SKIPPED):
+            raise ValueError(f"no test case was executed in the files that match {self.glob} ({report})")
         match self.measure:
             case "seconds":
+                if report.seconds is None:
+                    raise ValueError(self._lacking_seconds(directory))
                 return report.seconds
             case "tests":
                 return float(report.total)
         return float(report.counts.get(CaseOutcome(self.measure), 0))
+
+    def _lacking_seconds(self, directory: Path) -> str:
+        """Return why the sum of the durations is unknown."""
+        titles = [case.title for case in junit_files.read(directory, self.glob) if case.lacks_seconds]
+        more = f" (and {len(titles) - 1} more)" if len(titles) > 1 else ""
+        return f"the test case {titles[0]}{more} has no usable duration"
 
     def _of_case(self, directory: Path, name: str) -> float:
         cases = list(junit_files.read(directory, self.glob))
@@ -64,5 +80,5 @@ class Source(BaseModel):
         if only.outcome is CaseOutcome.SKIPPED:
             raise ValueError(f"the test case {only.title} was skipped")
         if only.seconds is None:
-            raise ValueError(f"the test case {only.title} has no duration")
+            raise ValueError(f"the test case {only.title} has no usable duration")
         return only.seconds

@@ -51,6 +51,11 @@ class CaseResult:
         """The suite and the name."""
         return f"{self.suite}.{self.name}" if self.suite else self.name
 
+    @property
+    def lacks_seconds(self) -> bool:
+        """Whether the test case was executed, but its duration is unknown."""
+        return self.seconds is None and self.outcome is not CaseOutcome.SKIPPED
+
 
 @dataclass(frozen=True, slots=True)
 class CaseReport:
@@ -60,7 +65,7 @@ class CaseReport:
         glob: the pattern of the JUnit files, relative to the directory of the attempt.
         counts: the number of test cases with each outcome.
         fail_on: the outcomes that fail the check.
-        seconds: the sum of the durations of all test cases.
+        seconds: the sum of the durations of all test cases; None if the duration of an executed test case is unknown.
         failures: the first test cases that fail the check, without their texts.
         is_partial: whether the suite did not end by itself, so that there are only the test cases that finished.
     """
@@ -68,7 +73,7 @@ class CaseReport:
     glob: str
     counts: Mapping[CaseOutcome, int]
     fail_on: Sequence[CaseOutcome] = FAIL_ON
-    seconds: float = 0.0
+    seconds: float | None = 0.0
     failures: Sequence[CaseResult] = field(default=())
     is_partial: bool = False
 

@@ -259,7 +259,7 @@ class CasesCounted:
 
     Args:
         glob: the pattern of the files, relative to the directory of the attempt.
-        seconds: the sum of the durations of all test cases.
+        seconds: the sum of the durations of all test cases; None if unknown.
         fail_on: the outcomes that fail the check.
         is_partial: whether the suite did not end by itself.
     """
@@ -271,7 +271,7 @@ class CasesCounted:
     failed: int
     error: int
     skipped: int
-    seconds: float
+    seconds: float | None
     fail_on: tuple[CaseOutcome, ...]
     is_partial: bool = False
 

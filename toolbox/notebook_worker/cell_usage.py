@@ -41,7 +41,10 @@ def read(path: Path) -> list[Sample]:
 
 
 def with_usage(records: Iterable[CellRecord], samples: list[Sample]) -> tuple[CellRecord, ...]:
-    """Return the records with the CPU time and the peak memory of each cell; None for a cell without samples."""
+    """Return the records with the CPU time and the peak memory of each cell.
+
+    Both are None for a cell without samples. The CPU time is also None if a sample does not contain it.
+    """
     return tuple(_with_usage(record, samples) for record in records)
 
 
@@ -53,14 +56,14 @@ def _with_usage(record: CellRecord, samples: list[Sample]) -> CellRecord:
     for previous, sample in zip([None, *samples], samples):  # noqa: B905 - the last sample has no successor
         since = previous.time if previous else sample.time
         overlap = min(end, sample.time) - max(begin, since)
-        if overlap > 0 and sample.cpu_percent is not None:
-            cpu_seconds.append(overlap * sample.cpu_percent / 100)
+        if overlap > 0:
+            cpu_seconds.append(None if sample.cpu_percent is None else overlap * sample.cpu_percent / 100)
         is_first_after = (previous is None or previous.time < end) and end <= sample.time
         if (begin <= sample.time <= end or is_first_after) and sample.memory_bytes is not None:
             memory.append(sample.memory_bytes)
     return replace(
         record,
-        cpu_seconds=sum(cpu_seconds) if cpu_seconds else None,
+        cpu_seconds=None if not cpu_seconds or None in cpu_seconds else sum(filter(None, cpu_seconds)),
         peak_memory_bytes=int(max(memory)) if memory else None,
     )
 

@@ -12,12 +12,14 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillException
 from papermill.parameterize import parameterize_notebook
 
+from toolbox.notebook_worker import notebook_parameters, notebook_reading
 from toolbox.notebook_worker.cell_outputs import StreamMerger
 from toolbox.notebook_worker.executed_notebook import ExecutedNotebook
 from toolbox.notebook_worker.execution_place import RunningKernel
 from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.kernel_connection import Connection
 from toolbox.notebook_worker.notebook_client import CellLimits, CellsClient
+from toolbox.notebook_worker.notebook_parameters import ParameterCell
 from toolbox.notebook_worker.notebook_reading import NotebookFile, NotebookFileError
 
 ENGINE: Final = "topgallant"
@@ -70,7 +72,8 @@ def prepare(file: NotebookFile, parameters: Mapping[str, Any], connection: Conne
     """Inject the parameters into the notebook, and return the number of each code cell by its index.
 
     Raises:
-        NotebookFileError: papermill cannot write parameters in the language of the kernel.
+        NotebookFileError: a parameter has no effect on the notebook, or papermill cannot write parameters in the
+            language of the kernel.
     """
     notebook = file.notebook
     numbers = {id(cell): number for number, cell in enumerate(file.code_cells, start=1)}
@@ -84,11 +87,26 @@ def prepare(file: NotebookFile, parameters: Mapping[str, Any], connection: Conne
 
 
 def _inject(notebook: NotebookNode, parameters: dict[str, Any], language: str) -> None:
+    _check_parameters(notebook, parameters, language)
+    # papermill would write into the first injected cell of an earlier execution, which may be in front of the tag.
+    injected = notebook_parameters.INJECTED_TAG
+    notebook.cells = [cell for cell in notebook.cells if injected not in notebook_reading.tags(cell)]
     try:
         parameterize_notebook(notebook, parameters, kernel_name=language, language=language, engine_name=ENGINE)
     except (PapermillException, NotImplementedError, ValueError) as error:
         message = f"the parameters cannot be written in the language of the kernel: {one_line(str(error))}"
         raise NotebookFileError(message) from None
+
+
+def _check_parameters(notebook: NotebookNode, parameters: Mapping[str, Any], language: str) -> None:
+    """Raise NotebookFileError if a parameter has no effect on the notebook."""
+    cells = [
+        ParameterCell(cell.source if cell.cell_type == "code" else None, notebook_reading.tags(cell))
+        for cell in notebook.cells
+    ]
+    faults = notebook_parameters.faults(parameters, cells, notebook_reading.comparable_language(language))
+    if faults:
+        raise NotebookFileError(one_line(f"the notebook {faults[0].reason}"))
 
 
 def execute(file: NotebookFile, path: Path, execution: Execution) -> CellsClient:

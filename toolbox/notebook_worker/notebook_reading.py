@@ -70,14 +70,15 @@ def read(path: Path, within: Path) -> NotebookFile:
     """
     document = _document(_content(path, within))
     _check_format(document)
-    minor = document["nbformat_minor"]
+    _check_cells(document)
+    has_ids = _repair_ids(document)
     notebook = _validated(document)
     cells = tuple(cell for cell in notebook.cells if cell.cell_type == "code")
     return NotebookFile(
         notebook,
-        _language(notebook.metadata),
+        language(notebook.metadata),
         _manual(notebook.metadata),
-        has_ids=minor >= _FIRST_MINOR_WITH_IDS,
+        has_ids=has_ids,
         code_cells=cells,
         expected=tuple(cell.outputs for cell in cells),
     )
@@ -165,6 +166,13 @@ def _check_format(document: dict[str, Any]) -> None:
     document["nbformat_minor"] = minor
 
 
+def _repair_ids(document: dict[str, Any]) -> bool:
+    """Return whether the cells have ids. Some tools write ids into notebooks of a format that does not allow them."""
+    if any("id" in cell for cell in document["cells"]):
+        document["nbformat_minor"] = max(document["nbformat_minor"], _FIRST_MINOR_WITH_IDS)
+    return bool(document["nbformat_minor"] >= _FIRST_MINOR_WITH_IDS)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -173,7 +181,6 @@ def _validated(document: dict[str, Any]) -> NotebookNode:
     """Return the notebook in the newest format 4. Cells without a unique id get a new id, as in Jupyter."""
     import nbformat
 
-    _check_cells(document)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nbformat warns about the ids that it replaces
@@ -204,7 +211,8 @@ def _validation_message(error: Any) -> str:
     return one_line(f"{place.lstrip('.')}: {message}" if place else message, 300)
 
 
-def _language(metadata: Any) -> str:
+def language(metadata: Any) -> str:
+    """Return the language in the metadata of a notebook, in lower case; empty if it is missing."""
     for key, field in (("language_info", "name"), ("kernelspec", "language")):
         block = metadata.get(key)
         name = block.get(field) if isinstance(block, dict) else None

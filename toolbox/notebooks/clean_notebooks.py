@@ -28,6 +28,11 @@ _EXECUTION: Final = ("papermill", "widgets")  # metadata that an execution adds 
 _CELL_EXECUTION: Final = ("execution", "ExecuteTime", "papermill")
 _MOST_SEARCHED: Final = 1 << 24  # characters of the outputs of a cell
 _MOST_SCHEMA_FAULTS: Final = 3
+# nbconvert does not change the minor version.
+_CONVERSION: Final = (
+    "convert it with `python3 -c 'import nbformat as n, sys; f = sys.argv[1]; "
+    "n.write(n.v4.upgrade(n.read(f, 4)), f)' FILE`"
+)
 _BINARY: Final = ("image/png", "image/jpeg", "image/gif", "application/pdf", "video/", "audio/")  # base64
 
 
@@ -74,7 +79,8 @@ def _format_faults(notebook: NotebookContent) -> Iterator[CleanFault]:
     major, minor = FORMAT
     if notebook.minor != minor:
         text = f"has the format {major}.{abs(notebook.minor) % 1000}, not {major}.{minor}"
-        yield CleanFault(f"{text}: convert it with `jupyter nbconvert --to notebook --inplace`")
+        has_ids = any(cell.id for cell in notebook.cells)
+        yield CleanFault(f"{text}: {f'set `nbformat_minor` to {minor}' if has_ids else _CONVERSION}")
         return
     nbformat_import.load()
     from nbformat import validator

@@ -17,6 +17,7 @@ from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.model.errors import ConfigurationFaults
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.text import first_of, truncate
 from toolbox.notebooks import combination_settings, notebook_metrics, promises, runtime_files
 from toolbox.notebooks.combination_settings import HUB, DescribedRuntime
 from toolbox.notebooks.machines import Machine, Machines
@@ -27,6 +28,7 @@ from toolbox.notebooks.runtimes import Runtime, Runtimes
 RUNTIMES: Final = "runtimes"
 MACHINES: Final = "machines"
 BLOCK: Final = "notebooks"
+_MOST_NAMED: Final = 4  # notebooks with the same name
 _WITHOUT_CONTAINERS: Final = ("local", "ssh", "tpu_vm")
 
 
@@ -94,12 +96,14 @@ class _Blocks:
                 faults.append(self._fault((RUNTIMES, name, "notebooks", index), str(error)))
                 continue
             files += found
+            faults += self._parameter_faults((RUNTIMES, name, "notebooks", index, "parameters"), found)
             try:
                 notebook_metrics.verify(file.measured for file in found if entry.manual is None)
             except ValueError as error:
                 faults.append(self._fault((RUNTIMES, name, "notebooks", index, "cell_metrics"), str(error)))
-        if (repeated := runtime_files.repeated_name(files)) is not None:
-            text = f"several notebooks have the name {repeated}: give them a `name` of their own"
+        if repeated := runtime_files.repeated_name(files):
+            same = ", ".join(first_of([self._shown(file) for file in repeated], _MOST_NAMED))
+            text = f"several notebooks have the name {repeated[0].name}: {same}: give them a `name` of their own"
             faults.append(self._fault((RUNTIMES, name, "notebooks"), text))
         checks: Mapping[str, Path] = {}
         try:
@@ -114,6 +118,13 @@ class _Blocks:
             except ValueError as error:
                 faults.append(self._fault((RUNTIMES, name, "requirements"), str(error)))
         return DescribedRuntime(name, runtime, lines, files, checks), faults
+
+    def _parameter_faults(self, at: tuple[str | int, ...], files: list[NotebookFile]) -> Iterator[str]:
+        """Yield a fault for each parameter of an entry that has no effect on one of its notebooks."""
+        for file in files:
+            for fault in runtime_files.parameter_faults(file):
+                path = (*at, fault.parameter) if fault.parameter else at
+                yield self._fault(path, f"{self._shown(file)} {fault.reason}")
 
     def machine_faults(self) -> Iterator[str]:
         """Yield a fault for each unknown name in the block `machines`."""
@@ -268,6 +279,11 @@ class _Blocks:
             if name not in known:
                 hint = did_you_mean(name, known, label="checks")
                 yield self._fault((*at, "without_checks", name), f"no check `{name}`: {hint}")
+
+    def _shown(self, file: NotebookFile) -> str:
+        """Return the path of a notebook for a message, relative to the directory that contains `config/`."""
+        root = self.configuration.root
+        return truncate(str(file.path.relative_to(root) if file.path.is_relative_to(root) else file.path))
 
     def _fault(self, at: tuple[str | int, ...], text: str) -> str:
         path = paths.render(at)

@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from toolbox.model.names import as_name
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated, truncate
+from toolbox.notebook_worker import notebook_parameters, notebook_reading
+from toolbox.notebook_worker.notebook_parameters import ParameterCell, ParameterFault
+from toolbox.notebooks import notebook_files
 from toolbox.notebooks.notebook_metrics import MeasuredNotebook
 from toolbox.notebooks.runtimes import Notebook
 from toolbox.system import places
@@ -96,15 +100,34 @@ def notebooks(root: Path, entry: Notebook) -> list[NotebookFile]:
     if entry.name is not None and len(files) > 1:
         raise ValueError(f"`{entry.file}` matches {len(files)} notebooks, which cannot all have the name {entry.name}")
     return [
-        NotebookFile(entry.name or _name(file), file, f"notebooks/{_folder(root, file.parent)}", entry)
+        NotebookFile(
+            entry.name or as_name(file.stem) or "notebook", file, f"notebooks/{_folder(root, file.parent)}", entry
+        )
         for file in files
     ]
 
 
-def repeated_name(files: Sequence[NotebookFile]) -> str | None:
-    """Return the first name that several notebooks have; None if all names are distinct."""
+def repeated_name(files: Sequence[NotebookFile]) -> list[NotebookFile]:
+    """Return the notebooks that have the same name, for the first such name; empty if all names are distinct."""
     counts = Counter(file.name for file in files)
-    return next((name for name, count in counts.items() if count > 1), None)
+    repeated = next((name for name, count in counts.items() if count > 1), None)
+    return [file for file in files if file.name == repeated]
+
+
+def parameter_faults(file: NotebookFile) -> list[ParameterFault]:
+    """Return the parameters that have no effect on a notebook.
+
+    There are none if the notebook is not executed or cannot be read. The worker reports a notebook that cannot be read.
+    """
+    if not file.entry.parameters or file.entry.manual is not None:
+        return []
+    try:
+        content = notebook_files.read(file.path)
+    except ValueError:
+        return []
+    cells = [ParameterCell(cell.source if cell.number is not None else None, cell.tags) for cell in content.cells]
+    language = notebook_reading.comparable_language(notebook_reading.language(content.metadata))
+    return notebook_parameters.faults(file.entry.parameters, cells, language)
 
 
 def requirements(root: Path, value: Sequence[str] | str) -> list[str]:
@@ -147,7 +170,7 @@ def checks(root: Path, chosen: Sequence[str] | None) -> dict[str, Path]:
         if not _is_file(file) or file.suffix not in _ENDINGS:
             raise ValueError(f"no check `{name}`: {did_you_mean(name, shipped, label='checks')}")
         if file.name in found:
-            raise ValueError(f"two checks have the name {file.name}")
+            raise ValueError(f"two checks have the name {file.name}: {found[file.name]} and {file}")
         found[file.name] = file
     return found
 
@@ -212,20 +235,16 @@ def _unsendable(root: Path, directory: Path) -> str:
     return ""
 
 
-def _name(file: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9._=-]+", "-", file.stem).lstrip("._=-")[:80]
-    return name or "notebook"
-
-
 def _folder(root: Path, directory: Path) -> str:
-    """Return a unique name for a directory of notebooks."""
+    """Return a unique name for a directory of notebooks, in ASCII so that its bytes are few on each target."""
     directory = directory.resolve()
     try:
         text = directory.relative_to(root.resolve()).as_posix()
     except ValueError:
         text = str(directory)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{_name(directory)}-{digest}"
+    digest = hashlib.sha256(os.fsencode(text)).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9._=-]+", "-", directory.stem).lstrip("._=-")[:80]
+    return f"{name or 'notebook'}-{digest}"
 
 
 def _checks_in(folder: Path) -> Iterator[Path]:

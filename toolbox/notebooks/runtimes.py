@@ -17,20 +17,13 @@ from pydantic import (
     model_validator,
 )
 
+from toolbox.model.names import is_name
 from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.secrets import Secret
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,79}")
 _PARAMETER: Final = re.compile(r"[^\W\d][\w.]{0,254}|\.[^\W\d][\w.]{0,254}")  # in R, names may contain dots
 GPU_DEVICE: Final = "cuda"
 """The value of `promises.device` for a runtime that needs a GPU."""
-
-
-def is_name(name: str) -> str:
-    """Return a name that can be part of a path and of the name of a cell. Raise ValueError for other names."""
-    if not _NAME.fullmatch(name):
-        raise ValueError("a name consists of at most 80 letters, digits, `.`, `_`, `=` and `-`")
-    return name
 
 
 def _as_entry(value: object) -> object:

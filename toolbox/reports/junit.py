@@ -123,7 +123,7 @@ class _Report:
                 "name": name,
                 "tests": str(len(elements)),
                 **{plural: str(counts[tag]) for tag, plural in _PLURALS.items()},
-                "time": f"{cases.seconds:.3f}",
+                **_time(cases.seconds),
             },
         )
         suite.extend(elements)
@@ -171,7 +171,7 @@ def _has_failure(suites: Iterable[Element]) -> bool:
 def _case_of_cell(case: CaseResult, step: StepState, cases: StepCases) -> Element:
     """Return the element of a test case. A failure that does not fail the run is written as `skipped`."""
     attributes = {"classname": f"{step.name}.{case.suite}".rstrip("."), "name": case.name}
-    element = _element("testcase", {**attributes, "time": f"{case.seconds or 0.0:.3f}"})
+    element = _element("testcase", {**attributes, **_time(case.seconds)})
     tag = _CASE_TAGS.get(case.outcome)
     if case.outcome in cases.fail_on and case.outcome is not CaseOutcome.ERROR:
         tag = "failure"
@@ -246,6 +246,11 @@ def _counts(name: str, cases: Sequence[StepState]) -> dict[str, str]:
 
 def _seconds(cases: Sequence[StepState]) -> str:
     return f"{sum(step.seconds or 0.0 for step in cases):.3f}"
+
+
+def _time(seconds: float | None) -> dict[str, str]:
+    """Return the attribute of a duration. An unknown duration has none: readers would count 0 seconds."""
+    return {} if seconds is None else {"time": f"{seconds:.3f}"}
 
 
 def _text(text: str) -> str:

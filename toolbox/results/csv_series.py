@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +36,20 @@ def _column(file: Path, column: str) -> NDArray[np.float64]:
             if column not in (rows.fieldnames or ()):
                 hint = did_you_mean(column, rows.fieldnames or (), label="columns")
                 raise UsageError(f"--column={column}: {file} has no such column: {hint}")
-            values = [_number(row[column], f"{file}:{rows.line_num}") for row in rows]
+            values = [_number(row[column], f"{file}:{rows.line_num}") for row in _rows(rows, file)]
     except OSError as error:
         raise UsageError(f"--csv={file}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"--csv={file}: {error}") from None
     return np.array(values, dtype=np.float64)
+
+
+def _rows(rows: csv.DictReader[str], file: Path) -> Iterator[dict[str | Any, str | Any]]:
+    """Yield rows without surplus columns: a number with a decimal comma moves all columns to its right."""
+    for row in rows:
+        if any(row.get(None) or ()):
+            raise UsageError(f"{file}:{rows.line_num} has more columns than the first row: is a comma a decimal point?")
+        yield row
 
 
 def _number(text: str | None, where: str) -> float:

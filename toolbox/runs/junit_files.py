@@ -14,14 +14,16 @@ and Jenkins write:
   and `rerunError` beside the `failure` of a test case that never passed.
 - A property `remark` of a test case that passed is shown beside the test case. Pytest writes properties of test cases
   with `record_property`.
-- A suite whose set-up failed may have a `failure` or `error` of its own, or only count failures in its attributes. This
-module then adds a failed test case for the suite.
+- A suite whose set-up failed may have a `failure` or `error` of its own. This module then adds a test case for the
+  suite, and also if the attributes of the suite count more failures or errors than its test cases have. The attribute
+  `tests` is not compared with the test cases, because Catch2 and doctest count assertions in it.
+- The separators in `time` depend on the locale of the tool: Surefire writes `1,234.5`, and TestNG `0,160` in German. A
+  text with two meanings, such as `1,234`, is not a duration.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -30,9 +32,9 @@ from pathlib import Path
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError, SubElement, tostring
 
-from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
+from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
 from toolbox.model.foreign_text import clean, replace_unsafe
-from toolbox.model.text import truncate
+from toolbox.model.text import abbreviated, truncate
 from toolbox.runs.evidence_files import matching, readable
 from toolbox.system import filesystem
 
@@ -47,6 +49,11 @@ _LONGEST_MESSAGE: Final = 300
 _HEAD, _TAIL = 1000, 3000  # characters of the text of a failure: its beginning and its end
 _MOST_SECONDS: Final = 1e9
 _REMARK: Final = "remark"  # the property of a test case that passed, with what a person must know about it
+_SECONDS: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_SECONDS_WITH_THOUSANDS: Final = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+\.[0-9]+")
+_SECONDS_WITH_DECIMAL_COMMA: Final = re.compile(r"(?![1-9][0-9]{0,2},[0-9]{3}\Z)[0-9]+,[0-9]+")
+_COUNT: Final = re.compile(r"[0-9]{1,18}")
+_SUITES: Final = frozenset({"testsuites", "testsuite"})
 _SUITE_ITSELF: Final = "(the suite itself)"
 _OUTCOMES: Final[Mapping[str, CaseOutcome]] = {
     "failure": CaseOutcome.FAILED,
@@ -57,8 +64,9 @@ _OUTCOMES: Final[Mapping[str, CaseOutcome]] = {
 _STATUSES: Final[Mapping[str, CaseOutcome]] = {
     **dict.fromkeys(("notrun", "skipped", "suppressed", "disabled", "ignored"), CaseOutcome.SKIPPED),
     **dict.fromkeys(("fail", "failed", "failure"), CaseOutcome.FAILED),
-    "error": CaseOutcome.ERROR,
+    **dict.fromkeys(("error", "broken", "aborted", "crashed", "timeout", "timedout"), CaseOutcome.ERROR),
 }
+_DECLARED: Final[Mapping[CaseOutcome, str]] = {CaseOutcome.FAILED: "failures", CaseOutcome.ERROR: "errors"}
 _TAGS: Final[Mapping[CaseOutcome, str]] = {
     CaseOutcome.FLAKY: "flakyFailure",
     CaseOutcome.FAILED: "failure",
@@ -120,13 +128,14 @@ def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome], *, is_p
     """
     counts: Counter[CaseOutcome] = Counter()
     failures: list[CaseResult] = []
-    seconds = 0.0
+    seconds: float | None = 0.0
     for case in read(directory, glob, is_partial=is_partial):
         counts[case.outcome] += 1
-        seconds += case.seconds or 0.0
+        seconds = None if seconds is None or case.lacks_seconds else seconds + (case.seconds or 0.0)
         if case.outcome in fail_on and len(failures) < MOST_FAILURES:
             failures.append(replace(case, text=""))
-    return CaseReport(glob, dict(counts), tuple(fail_on), round(seconds, 6), tuple(failures), is_partial)
+    total = None if seconds is None else round(seconds, 6)
+    return CaseReport(glob, dict(counts), tuple(fail_on), total, tuple(failures), is_partial)
 
 
 def write(file: Path, cases: Iterable[CaseResult]) -> None:
@@ -191,23 +200,27 @@ class _Suite:
     """A suite that the parser has entered.
 
     Args:
-        declared: the number of failures that the attributes of the suite name.
-        bad: the number of test cases that did not pass, in this suite and in the suites inside.
+        declared: the failures and the errors that the attributes of the suite count.
+        bad: the failures and the errors of the test cases in this suite and in the suites inside.
     """
 
     name: str
-    declared: int
-    bad: int = 0
+    declared: Counter[CaseOutcome]
+    bad: Counter[CaseOutcome] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
 class _Case:
-    """A test case that the parser has entered."""
+    """A test case that the parser has entered, or the failure of a suite.
+
+    Args:
+        outcomes: how many elements say that the test case has an outcome; 0 if only an attribute says so.
+    """
 
     suite: str
     name: str
-    seconds: float | None
-    outcomes: set[CaseOutcome] = field(default_factory=set)
+    seconds: float | None = None
+    outcomes: Counter[CaseOutcome] = field(default_factory=Counter)
     messages: dict[CaseOutcome, str] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     remark: str = ""
@@ -230,6 +243,7 @@ class _Target:
         self._suites: list[_Suite] = []
         self._case: _Case | None = None
         self._text: str | None = None  # the text of the failure that the parser has entered
+        self._text_depth = 0  # the depth of the element of this failure
         self._done: list[CaseResult] = []
 
     def taken(self) -> list[CaseResult]:
@@ -244,14 +258,12 @@ class _Target:
             raise ValueError(f"its root is <{name}>, not <testsuites> or <testsuite>")
         if len(self._path) == _DEEPEST:
             raise ValueError(f"elements are nested more than {_DEEPEST} deep")
-        if name == "testsuite" and self._case is None:
-            self._suites.append(_Suite(_line(attributes.get("name", "")), _declared(attributes)))
-        elif name == "testsuite":
-            raise ValueError("a <testsuite> is inside a <testcase>")
+        if name in _SUITES:
+            self._enter_suite(name, attributes)
         elif name == "testcase":
             self._case = self._entered(attributes)
-        elif name in _OUTCOMES:
-            self._enter_outcome(name, attributes)
+        elif name in _OUTCOMES and self._text is None:
+            self._enter_outcome(_OUTCOMES[name], attributes)
         elif name == "property" and self._case is not None and attributes.get("name") == _REMARK:
             self._case.remark = attributes.get("value", "")
         self._path.append(name)
@@ -266,79 +278,88 @@ class _Target:
     def end(self, _: str) -> None:
         """Handle the end of an element."""
         name = self._path.pop()
-        if name == "testcase" and self._case is not None:
-            self._add(self._case.result())
-            self._case = None
-        elif name == "testsuite" and self._case is None:
+        if name == "testcase":
+            self._end_case()
+        elif name in _SUITES:
             self._end_suite(self._suites.pop())
-        elif name in _OUTCOMES and self._text is not None:
-            self._end_outcome(_OUTCOMES[name], self._text)
+        elif self._text is not None and len(self._path) == self._text_depth:
+            self._end_outcome(self._text)
 
     def close(self) -> None:
         """Handle the end of the document."""
 
+    def _enter_suite(self, tag: str, attributes: Mapping[str, str]) -> None:
+        if self._case is not None:
+            raise ValueError(f"a <{tag}> is inside a <testcase>")
+        name = _line(attributes.get("name", "")) if tag == "testsuite" else ""
+        declared = Counter({outcome: _count(attributes, attribute) for outcome, attribute in _DECLARED.items()})
+        self._suites.append(_Suite(name, declared))
+
     def _entered(self, attributes: Mapping[str, str]) -> _Case:
         if self._case is not None:
             raise ValueError("a <testcase> is inside another <testcase>")
-        suite = attributes.get("classname", "") or (self._suites[-1].name if self._suites else "")
+        suite = attributes.get("classname", "") or self._suites[-1].name
         name = _line(attributes.get("name", "")) or "(without a name)"
         case = _Case(_line(suite), name, _seconds(attributes.get("time")))
         for key in ("status", "result"):
             if outcome := _STATUSES.get(attributes.get(key, "").lower()):
-                case.outcomes.add(outcome)
+                case.outcomes[outcome] = 0
         return case
 
-    def _enter_outcome(self, name: str, attributes: Mapping[str, str]) -> None:
-        self._text = ""
-        message = attributes.get("message", "") or attributes.get("type", "")
-        if self._case is not None and self._path[-1] == "testcase":
-            self._case.outcomes.add(_OUTCOMES[name])
-            self._case.messages.setdefault(_OUTCOMES[name], message)
-        elif self._path and self._path[-1] == "testsuite" and name in {"failure", "error"}:
-            self._case = _Case(self._suites[-1].name, _SUITE_ITSELF, None, {CaseOutcome.ERROR})
-            self._case.messages[CaseOutcome.ERROR] = message
-        else:
-            self._text = None
-
-    def _end_outcome(self, outcome: CaseOutcome, text: str) -> None:
-        self._text = None
-        if self._case is None:
+    def _enter_outcome(self, outcome: CaseOutcome, attributes: Mapping[str, str]) -> None:
+        if self._case is None and outcome not in FAIL_ON:
             return
+        if self._case is None:
+            self._case = _Case(self._suites[-1].name, _SUITE_ITSELF)
+        self._case.outcomes[outcome] += 1
+        self._case.messages.setdefault(outcome, attributes.get("message", "") or attributes.get("type", ""))
+        self._text, self._text_depth = "", len(self._path)
+
+    def _end_outcome(self, text: str) -> None:
+        self._text = None
+        assert self._case is not None, "a failure belongs to a test case or a suite"
         if sum(map(len, self._case.texts)) < _HEAD + _TAIL:  # GoogleTest writes one element for each assertion
             self._case.texts.append(_shortened(clean(text.strip("\n"))))
-        if self._path[-1] == "testsuite" and outcome in {CaseOutcome.FAILED, CaseOutcome.ERROR}:
-            self._add(self._case.result())
-            self._case = None
+        if "testcase" not in self._path:
+            self._end_case()
+
+    def _end_case(self) -> None:
+        assert self._case is not None, "a test case ends after it has begun"
+        self._done.append(self._case.result())
+        for outcome in self._case.outcomes.keys() & set(FAIL_ON):
+            self._suites[-1].bad[outcome] += max(1, self._case.outcomes[outcome])
+        self._case = None
 
     def _end_suite(self, suite: _Suite) -> None:
-        if suite.declared and not suite.bad:
-            message = f"the suite counts {suite.declared} failures and errors, but names no test case that failed"
-            self._add(CaseResult(suite.name, _SUITE_ITSELF, CaseOutcome.ERROR, None, message, message))
-            suite.bad += 1
+        if suite.declared.total() > suite.bad.total():
+            for outcome, count in (suite.declared - suite.bad).items():
+                counted = f"the suite counts {suite.declared[outcome]} {_DECLARED[outcome]}"
+                message = f"{counted}, but its test cases have {suite.bad[outcome]}"
+                self._done.append(CaseResult(suite.name, _SUITE_ITSELF, outcome, None, message, message))
+                suite.bad[outcome] += count
         if self._suites:
             self._suites[-1].bad += suite.bad
 
-    def _add(self, case: CaseResult) -> None:
-        self._done.append(case)
-        if self._suites and case.outcome in {CaseOutcome.FAILED, CaseOutcome.ERROR}:
-            self._suites[-1].bad += 1
 
-
-def _declared(attributes: Mapping[str, str]) -> int:
-    return sum(_count(attributes.get(name)) for name in ("failures", "errors"))
-
-
-def _count(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004
+def _count(attributes: Mapping[str, str], name: str) -> int:
+    """Return a number of failures in the attributes of a suite; 0 if the attribute is missing or empty."""
+    text = attributes.get(name, "").strip()
+    if text and not _COUNT.fullmatch(text):
+        raise ValueError(f"`{name}` of a suite is {abbreviated(text)}, not a number of test cases")
+    return int(text or 0)
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return a duration; None if the text is not a duration. Surefire separates thousands by commas."""
-    try:
-        seconds = float((text or "").replace(",", ""))
-    except ValueError:
+    """Return a duration; None if the text is not a duration."""
+    plain = (text or "").strip()
+    if _SECONDS_WITH_THOUSANDS.fullmatch(plain):
+        plain = plain.replace(",", "")
+    elif _SECONDS_WITH_DECIMAL_COMMA.fullmatch(plain):
+        plain = plain.replace(",", ".")
+    elif not _SECONDS.fullmatch(plain):
         return None
-    return seconds if math.isfinite(seconds) and 0 <= seconds < _MOST_SECONDS else None
+    seconds = float(plain)
+    return seconds if seconds < _MOST_SECONDS else None
 
 
 def _line(text: str, longest: int = _LONGEST_NAME) -> str:

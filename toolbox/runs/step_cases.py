@@ -30,14 +30,14 @@ class StepCases:
         counts: the number of test cases with each outcome.
         fail_on: the outcomes that fail the step.
         cases: the test cases, in the order of the files.
-        seconds: the sum of the durations of all test cases.
+        seconds: the sum of the durations of all test cases; None if unknown.
         is_complete: whether `cases` has all test cases.
     """
 
     counts: Counter[CaseOutcome]
     fail_on: frozenset[CaseOutcome]
     cases: Sequence[CaseResult]
-    seconds: float
+    seconds: float | None
     is_complete: bool
 
     @property
@@ -81,11 +81,12 @@ def read(root: Path, step: StepState, withheld: Collection[str] = ()) -> StepCas
 
 def counted(step: StepState) -> StepCases:
     """Return what the journal says about the test cases of a step: the counts and the first failures."""
+    seconds = [report.seconds for report in step.cases]
     return StepCases(
         sum((Counter(report.counts) for report in step.cases), Counter()),
         frozenset(outcome for report in step.cases for outcome in report.fail_on),
         [case for report in step.cases for case in report.failures],
-        sum(report.seconds for report in step.cases),
+        None if None in seconds else sum(filter(None, seconds)),
         is_complete=False,
     )
 

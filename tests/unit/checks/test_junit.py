@@ -62,6 +62,21 @@ def test_a_suite_that_lost_tests_has_not_passed(judge: Judge, tmp_path: Path) ->
     assert judge(check="junit", glob="*.xml", min_tests=2).message == "1 test ran (1 passed), but at least 2 must run"
 
 
+@pytest.mark.parametrize(("counts", "fail_on"), [('failures="1"', "failed"), ('errors="1"', "error")])
+def test_a_file_that_counts_a_failure_without_naming_it_has_not_passed(
+    judge: Judge, tmp_path: Path, counts: str, fail_on: str
+) -> None:
+    (tmp_path / "junit.xml").write_text(f"<testsuites {counts}><testsuite>{PASSED}</testsuite></testsuites>")
+    judgement = judge(check="junit", glob="*.xml", fail_on=[fail_on])
+    assert judgement.passed is False
+    assert "the suite counts 1 " in judgement.message
+
+
+def test_a_total_time_is_only_shown_if_it_is_known(judge: Judge, tmp_path: Path) -> None:
+    write(tmp_path, PASSED, PASSED.replace("0.25", "1,234"))
+    assert judge(check="junit", glob="*.xml").message == "2 passed"
+
+
 def test_a_broken_file_fails_with_its_line(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "junit.xml").write_text("<testsuite>\n<")
     judgement = judge(check="junit", glob="*.xml")

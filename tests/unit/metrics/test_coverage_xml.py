@@ -47,6 +47,12 @@ def test_the_percentage_is_read(tmp_path: Path, content: str, spec: dict[str, An
         ("<coverage/>", {}, r"does not say which part of its lines ran"),
         ("<coverage line-rate='85'/>", {}, r"does not say which part of its lines ran"),
         ("<coverage line-rate='nan'/>", {}, r"does not say which part of its lines ran"),
+        ("<coverage line-rate='0,85'/>", {}, r"does not say which part of its lines ran"),
+        (
+            "<coverage lines-covered='9' lines-valid='8' line-rate='0.5'/>",
+            {},
+            r"coverage\.xml counts 9 executed lines, but only 8 lines",
+        ),
         ("<html/>", {}, r"is not a Cobertura file: its root is <html>"),
         ("", {}, r"coverage\.xml is not XML"),
         ("<coverage>", {}, r"coverage\.xml is not XML"),

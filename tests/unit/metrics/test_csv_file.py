@@ -21,6 +21,7 @@ def read(directory: Path, content: bytes, **spec: Any) -> float | tuple[float, .
         (b"\xef\xbb\xbfloss\r\n9\r\n2.5\r\n0.1\r\n", {}),
         (b'"step, at", loss\n"a\nb",9\n"c,d", 2.5\n"""",.1', {}),
         (b"step;loss\n0;9\n1;2.5\n2;0.1", {"delimiter": ";"}),
+        (b"step,loss\n0,9,\n1,2.5,,\n2,0.1\n", {}),
         (b"loss\tcaf\xe9\n9\t\n2.5\t\xff\n0.1", {"delimiter": "\t"}),
     ],
 )
@@ -38,6 +39,10 @@ def test_a_column_is_read_by_its_name(tmp_path: Path, content: bytes, spec: dict
         (b"loss\n1\n\n2\n", "m.csv:3: `loss` must be a finite number, not ''"),
         (b'step,loss\n"a\nb",1\n1,n/a\n', "m.csv:4: `loss` must be a finite number, not 'n/a'"),
         (b"loss\n1\nnan\n", "m.csv:3: `loss` must be a finite number, not nan"),
+        (
+            b"step,time,loss\n0,0.5,9\n1,0,160,8\n",
+            "m.csv:3 has 4 columns, but the first row has 3: is a comma a decimal point?",
+        ),
         (b"step,Loss\n0,1\n", "m.csv has no column `loss`: the columns are step, Loss"),
         (b"loss,loss\n0,1\n", "m.csv has 2 columns `loss`: the columns are loss, loss"),
         (b"", "m.csv has no column `loss`: the first row is empty"),

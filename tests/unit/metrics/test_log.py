@@ -72,6 +72,44 @@ def test_a_match_that_is_not_a_finite_number_is_shown_with_its_line(
         Source(pattern=pattern).read(directory)
 
 
+@pytest.mark.parametrize(
+    ("line", "pattern", "part", "whole"),
+    [
+        ("took 0,160 s", r"([\d.]+)", "0", "0,160"),
+        ("took 0,160 s", r"took ([\d.]+)", "0", "0,160"),
+        ("took 0,160 s", r"([\d.]+) s", "160", "0,160"),
+        ("1,234.5 tokens/s", r"[\d.]+ (?=tokens)", "234.5", "1,234.5"),
+        ("1,234.5 tokens/s", r"(?P<value>[\d.]+) tokens", "234.5", "1,234.5"),
+        ("took 1.234,5 s", r"[\d.]+", "1.234", "1.234,5"),
+        ("loss -2,5", r"[-\d.]+", "-2", "-2,5"),
+    ],
+)
+def test_a_part_of_a_number_with_a_comma_is_no_number(
+    tmp_path: Path, line: str, pattern: str, part: str, whole: str
+) -> None:
+    (tmp_path / "stdout.log").write_text(line)
+    with pytest.raises(
+        ValueError, match=f"is {part}, a part of {whole}: write a decimal point, or match the comma too"
+    ):
+        Source(pattern=pattern).read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "pattern"),
+    [
+        ("loss 2,5", r"loss (\d),"),
+        ("at 5,2", r"5,(\d)"),
+        ("losses 2.0,2.5,1.5", r"[\d.]+"),
+        ("2,2,2", r"\d"),
+        ("2, 2", r"\d"),
+        ("2,x", r"\d"),
+    ],
+)
+def test_a_comma_that_is_in_no_number_may_stand_beside_a_match(tmp_path: Path, line: str, pattern: str) -> None:
+    (tmp_path / "stdout.log").write_text(line)
+    assert Source(pattern=pattern).read(tmp_path) == 2.0
+
+
 def test_skipped_matches_need_not_be_numbers(directory: Path) -> None:
     assert Source(pattern=r"loss (\S+)", warmup=1, aggregate="max").read(directory) == 3.5
 

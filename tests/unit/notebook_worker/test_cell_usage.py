@@ -46,6 +46,11 @@ def test_a_cell_without_samples_has_no_use() -> None:
     assert usage(None, None, SAMPLES) == (None, None)
 
 
+def test_the_cpu_time_is_unknown_if_a_sample_lacks_it() -> None:
+    samples = [*SAMPLES[:2], Sample(102.0, None, 5000.0), SAMPLES[3]]
+    assert usage(100.5, 2.0, samples) == (None, 5000)
+
+
 def test_values_that_are_not_numbers_are_left_out() -> None:
     assert usage(100.0, 1.0, [Sample(100.0, None, None), Sample(101.0, None, None)]) == (None, None)
 

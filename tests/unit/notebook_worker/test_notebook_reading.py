@@ -129,6 +129,12 @@ def test_a_file_of_format_4_0_has_no_ids(tmp_path: Path) -> None:
     assert file.code_cells[0].source == "x = 1\nx"
 
 
+def test_ids_in_a_file_of_format_4_4_are_kept(tmp_path: Path) -> None:
+    file = read(tmp_path, document(nbformat_minor=4, cells=[cell(id="load"), {**cell(), "id": "train"}]))
+    assert file.has_ids
+    assert [cell.id for cell in file.code_cells] == ["load", "train"]
+
+
 def test_a_newer_minor_format_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, document(nbformat_minor=9)).notebook.nbformat_minor == 5
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +116,11 @@ def test_what_an_execution_leaves_in_the_metadata_is_a_fault(tmp_path: Path) -> 
         ({"nbformat": "4"}, "is not a notebook: it has no `nbformat`"),
         ({"nbformat": None}, "is not a notebook: it has no `nbformat`"),
         ({"nbformat_minor": None}, "has the format 4, not 4"),
-        ({"nbformat_minor": 4}, "has the format 4.4, not 4.5: convert it"),
+        ({"nbformat_minor": 4, "cells": [code(id="x")]}, "has the format 4.4, not 4.5: set `nbformat_minor` to 5"),
+        (
+            {"nbformat_minor": 4, "cells": []},
+            "has the format 4.4, not 4.5: convert it with `python3 -c 'import nbformat",
+        ),
         ({"cells": {}}, "is not a notebook: it has no list of cells"),
         ({"cells": [None]}, "is not a notebook: it has no list of cells"),
         ({"metadata": []}, "metadata is not valid in the format 4.5"),
@@ -125,6 +132,13 @@ def test_what_an_execution_leaves_in_the_metadata_is_a_fault(tmp_path: Path) -> 
 )
 def test_another_format_is_a_fault(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
     assert faults(tmp_path, **fields)[0].startswith(message)
+
+
+def test_the_command_in_the_message_converts_a_notebook(tmp_path: Path) -> None:
+    (message,) = faults(tmp_path, nbformat_minor=4, cells=[])
+    command = shlex.split(message.partition("`")[2].rstrip("`"))
+    subprocess.run([sys.executable, *command[1:-1], tmp_path / "a.ipynb"], check=True)
+    assert clean_notebooks.faults(tmp_path / "a.ipynb") == []
 
 
 def test_an_id_that_two_cells_have_is_a_fault(tmp_path: Path) -> None:

@@ -184,6 +184,17 @@ def test_a_pattern_stands_for_all_notebooks_but_not_for_copies_in_hidden_directo
     assert [book["name"] for book in cell["settings"]["notebooks"]] == ["one", "two-words"]
 
 
+def test_names_may_be_in_any_language(load: Load) -> None:
+    runtime = "größe: {kernel: k, notebooks: ['c/*.ipynb', {file: a/one.ipynb, name: डेटा}]}"
+    configuration = load(f"runtimes: {{{runtime}}}\nmachines: {{maschine-ß: {{target: local}}}}")
+    (configuration.root / "c").mkdir()
+    for name in ("数据 1", "U\u0308bung", "\U0001f600"):
+        (configuration.root / "c" / f"{name}.ipynb").write_text("{}")
+    cell = derived(configuration)["notebooks.cells"]["größe"]["maschine-ß"]
+    names = {book["name"] for book in cell["settings"]["notebooks"]}
+    assert names == {"数据-1", "\u00dcbung", "notebook", "डेटा"}
+
+
 def test_the_time_limit_of_a_cell_is_the_longest_time_within_the_limits_of_its_tests(load: Load) -> None:
     text = """
 runtimes:
@@ -292,7 +303,7 @@ def test_a_pod_has_the_limits_of_the_machine_and_leaves_memory_to_the_worker(loa
         ),
         (
             "{kernel: k, notebooks: [a/one.ipynb, b/one.ipynb]}",
-            "p.yaml:2: `runtimes.x.notebooks`: several notebooks have the name one: give them a `name` of their own",
+            "`runtimes.x.notebooks`: several notebooks have the name one: a/one.ipynb, b/one.ipynb: give them a",
         ),
         (
             "{kernel: k, notebooks: [{file: a/one.ipynb, cell_timeout: 20, timeout: 10}]}",
@@ -331,6 +342,44 @@ def test_a_pod_has_the_limits_of_the_machine_and_leaves_memory_to_the_worker(loa
 def test_a_fault_of_a_runtime_is_named_with_its_line(load: Load, runtime: str, expected: str) -> None:
     text = f"runtimes:\n  x: {runtime}\nmachines: {{m: {{target: local}}}}"
     assert expected in fault(load(text, notebooks="{checks: [disk.sh]}"))
+
+
+TAGGED = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": ["alpha = 1\n", "n = 2"]}
+
+
+def notebook(*cells: dict[str, Any], language: str = "python") -> str:
+    """Return the text of a notebook with these cells."""
+    metadata = {"kernelspec": {"name": "k", "display_name": "K", "language": language}}
+    return json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (notebook(TAGGED), ".alpa`: a/one.ipynb has no parameter `alpa`: did you mean alpha?"),
+        (notebook(TAGGED, language="R"), ".alpa`: a/one.ipynb has no parameter `alpa`: did you mean alpha?"),
+        (notebook({**TAGGED, "metadata": {}}), "`: a/one.ipynb has no cell with the tag `parameters`: add the tag to"),
+        (notebook({**TAGGED, "cell_type": "raw"}), "`: a/one.ipynb has the tag `parameters` on a cell without code"),
+        (notebook(TAGGED, TAGGED), "`: a/one.ipynb has 2 cells with the tag `parameters`: leave the tag on one"),
+    ],
+)
+def test_a_parameter_that_a_notebook_does_not_have_is_named_before_the_run(
+    load: Load, content: str, expected: str
+) -> None:
+    text = "{kernel: k, notebooks: [{file: a/one.ipynb, parameters: {n: 3, alpa: 9}}]}"
+    configuration = load(f"runtimes: {{x: {text}}}\nmachines: {{m: {{target: local}}}}")
+    (configuration.root / "a/one.ipynb").write_text(content)
+    assert fault(configuration).startswith(f"p.yaml:1: `runtimes.x.notebooks[0].parameters{expected}")
+
+
+@pytest.mark.parametrize("content", ["{", notebook(TAGGED)])
+@pytest.mark.parametrize("manual", ["", ", manual: mount it"])
+def test_a_notebook_that_cannot_be_read_or_is_not_executed_is_no_fault(load: Load, content: str, manual: str) -> None:
+    name = "alpha" if content != "{" and not manual else "alpa"
+    text = f"{{kernel: k, notebooks: [{{file: a/one.ipynb, parameters: {{{name}: 9}}{manual}}}]}}"
+    configuration = load(f"runtimes: {{x: {text}}}\nmachines: {{m: {{target: local}}}}")
+    (configuration.root / "a/one.ipynb").write_text(content)
+    assert not faults(configuration)
 
 
 X_RUNS_ONE = "runtimes: {x: {kernel: k, notebooks: [a/one.ipynb]}}\nmachines: {m: {target: local}}"
@@ -407,6 +456,14 @@ def test_an_unknown_check_is_named_with_its_line(load: Load) -> None:
     assert fault(load(text, notebooks="{checks: [disc.sh]}")) == (
         "p.yaml:3: `notebooks.checks`: no check `disc.sh`: did you mean disk.sh?"
     )
+
+
+def test_both_checks_with_the_same_name_are_named(load: Load) -> None:
+    text = "runtimes: {x: {kernel: k}}\nmachines: {m: {target: local}}"
+    configuration = load(text, notebooks="{checks: [a/own.sh, b/own.sh]}")
+    for name in "ab":
+        (configuration.root / name / "own.sh").write_text("")
+    assert fault(configuration).endswith("two checks have the name own.sh: a/own.sh and b/own.sh")
 
 
 def test_requirements_may_be_in_a_file_with_comments_and_continued_lines(load: Load) -> None:

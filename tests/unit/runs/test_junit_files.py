@@ -109,15 +109,63 @@ def test_a_namespace_is_ignored(tmp_path: Path) -> None:
     assert outcomes(read(tmp_path, '<testsuite xmlns="urn:x"><testcase name="a"/></testsuite>')) == {"a": PASSED}
 
 
+ITSELF = "(the suite itself)"
+SUITE = '<testsuite name="s"><testcase name="a"/></testsuite>'
+
+
+@pytest.mark.parametrize(
+    ("content", "itself"),
+    [
+        ('<testsuite name="s" failures="0" errors="1"><testcase name="a"/></testsuite>', {f"s.{ITSELF}": ERROR}),
+        ('<testsuite name="s" failures="0000000001"><testcase name="a"/></testsuite>', {f"s.{ITSELF}": FAILED}),
+        (
+            '<testsuite name="s" failures="1" errors="1"><testcase name="a"/></testsuite>',
+            {f"s.{ITSELF}": FAILED, f"s.{ITSELF} #2": ERROR},
+        ),
+        ('<testsuite name="s"><error>trace</error><testcase name="a"/></testsuite>', {f"s.{ITSELF}": ERROR}),
+        ('<testsuite name="s"><failure>trace</failure><testcase name="a"/></testsuite>', {f"s.{ITSELF}": FAILED}),
+        ('<testsuite name="s"><testcase name="a"/><error><error/></error></testsuite>', {f"s.{ITSELF}": ERROR}),
+        ('<testsuite name="s"><testcase name="a"/><log><error/></log></testsuite>', {f"s.{ITSELF}": ERROR}),
+        (f'<testsuites failures="1">{SUITE}</testsuites>', {ITSELF: FAILED}),
+        (f"<testsuites><error/>{SUITE}</testsuites>", {ITSELF: ERROR}),
+        (
+            '<testsuites failures="1"><testsuite name="s" failures="1"><testcase name="a"/></testsuite></testsuites>',
+            {f"s.{ITSELF}": FAILED},
+        ),
+    ],
+)  # fmt: skip
+def test_a_suite_that_failed_without_a_failed_case_gets_a_case_of_its_own(
+    tmp_path: Path, content: str, itself: dict[str, CaseOutcome]
+) -> None:
+    assert outcomes(read(tmp_path, content)) == {"s.a": PASSED, **itself}
+
+
+def test_failures_that_a_suite_does_not_name_are_a_case_beside_those_that_it_names(tmp_path: Path) -> None:
+    content = '<testsuite name="s" failures="3"><testcase name="a"><failure/></testcase></testsuite>'
+    named, itself = read(tmp_path, content)
+    assert (named.outcome, itself.outcome) == (FAILED, FAILED)
+    assert itself.message == "the suite counts 3 failures, but its test cases have 1"
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        '<testsuite name="s" tests="1" failures="0" errors="1"><testcase name="a"/></testsuite>',
-        '<testsuite name="s"><error message="set-up failed">trace</error><testcase name="a"/></testsuite>',
+        '<testsuite failures="1"><testcase name="a"><error/></testcase></testsuite>',
+        '<testsuite failures="2"><testcase name="a"><failure/><failure/></testcase></testsuite>',
+        '<testsuite failures="1" errors="1"><testcase name="a"><failure/><error/></testcase></testsuite>',
+        '<testsuite failures="1"><testcase name="a" status="failed"/></testsuite>',
+        '<testsuite failures="1" errors=""><testcase name="a"><failure><error/></failure></testcase></testsuite>',
+        '<testsuite tests="9" failures="0"><testcase name="a"/></testsuite>',
     ],
-)
-def test_a_suite_that_failed_without_a_failed_case_gets_a_case_of_its_own(tmp_path: Path, content: str) -> None:
-    assert outcomes(read(tmp_path, content)) == {"s.a": PASSED, "s.(the suite itself)": ERROR}
+)  # fmt: skip
+def test_tools_count_failures_in_different_ways(tmp_path: Path, content: str) -> None:
+    assert list(outcomes(read(tmp_path, content))) == ["a"]
+
+
+def test_a_failure_counts_at_any_depth_of_its_test_case(tmp_path: Path) -> None:
+    content = "<testsuite><testcase name='a'><result><failure>1 != 2</failure></result></testcase></testsuite>"
+    (case,) = read(tmp_path, content)
+    assert (case.outcome, case.message) == (FAILED, "1 != 2")
 
 
 def test_cases_with_the_same_name_are_numbered_across_files(tmp_path: Path) -> None:
@@ -126,7 +174,43 @@ def test_cases_with_the_same_name_are_numbered_across_files(tmp_path: Path) -> N
     assert [case.name for case in junit_files.read(tmp_path, "*.xml")] == ["t", "t #2"]
 
 
-@pytest.mark.parametrize("time", ["-1", "nan", "inf", "1e300", "soon", ""])
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("0,160", 0.16),
+        ("12,5", 12.5),
+        ("1234,567", 1234.567),
+        ("1,234.5", 1234.5),
+        ("1,234,567.8", 1234567.8),
+        ("1e-05", 1e-05),
+        (" .5 ", 0.5),
+        ("0.", 0.0),
+    ],
+)
+def test_a_duration_is_read_with_the_separators_of_the_tool(tmp_path: Path, time: str, seconds: float) -> None:
+    (case,) = read(tmp_path, f'<testsuite><testcase name="t" time="{time}"/></testsuite>')
+    assert case.seconds == seconds
+
+
+UNKNOWN = [
+    "-1",
+    "nan",
+    "inf",
+    "1e300",
+    "soon",
+    "",
+    "1,234",
+    "1.234,5",
+    "1,23,4",
+    "1_000",
+    "1 234",
+    "\u0661",
+    "5us",
+    "0x10",
+]
+
+
+@pytest.mark.parametrize("time", UNKNOWN)
 def test_a_wrong_duration_is_unknown(tmp_path: Path, time: str) -> None:
     (case,) = read(tmp_path, f'<testsuite><testcase name="t" time="{time}"/></testsuite>')
     assert case.seconds is None
@@ -156,6 +240,9 @@ def test_hostile_names_and_texts_are_short_and_printable(tmp_path: Path) -> None
         (b'<?xml version="1.0" encoding="klingon"?><testsuite/>', "unknown encoding", None),
         (b"<testsuite><testcase><testcase/></testcase></testsuite>", "a <testcase> is inside another", None),
         (b"<testsuite><testcase><testsuite/></testcase></testsuite>", "a <testsuite> is inside a <testcase>", None),
+        (b"<testsuites failures='-1'/>", "`failures` of a suite is '-1', not a number of test cases", None),
+        (b"<testsuite errors='one'/>", "`errors` of a suite is 'one', not a number of test cases", None),
+        (b"<testsuite failures='1.0'/>", "`failures` of a suite is '1.0', not a number of test cases", None),
     ],
 )
 def test_a_broken_file_is_a_fault(tmp_path: Path, content: bytes, message: str, line: int | None) -> None:
@@ -185,10 +272,19 @@ def test_too_large_a_file_is_not_read(tmp_path: Path) -> None:
 
 def test_a_report_counts_all_cases_and_keeps_the_first_failures(tmp_path: Path) -> None:
     cases = "".join(f'<testcase name="t{number}" time="0.5"><failure/></testcase>' for number in range(60))
-    (tmp_path / "junit.xml").write_text(f"<testsuite>{cases}<testcase name='p'/></testsuite>")
+    (tmp_path / "junit.xml").write_text(f"<testsuite>{cases}<testcase name='p' time='0'/></testsuite>")
     report = junit_files.report(tmp_path, "junit.xml", [FAILED])
     assert (report.counts, report.seconds, report.failed) == ({FAILED: 60, PASSED: 1}, 30.0, 60)
     assert [case.name for case in report.failures] == [f"t{number}" for number in range(50)]
+
+
+@pytest.mark.parametrize(("case", "seconds"), [("<skipped/>", 0.5), ("", None)])
+def test_the_sum_of_durations_is_unknown_if_a_test_case_that_ran_has_none(
+    tmp_path: Path, case: str, seconds: float | None
+) -> None:
+    cases = f"<testcase name='a' time='0.5'/><testcase name='b'>{case}</testcase><testcase name='c' time='0'/>"
+    (tmp_path / "junit.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    assert junit_files.report(tmp_path, "junit.xml", []).seconds == (0.5 if seconds else None)
 
 
 def test_written_test_cases_are_read_again(tmp_path: Path) -> None:

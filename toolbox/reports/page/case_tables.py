@@ -38,7 +38,7 @@ class CaseTable:
 
     Args:
         counts: the mark of each outcome with the number of test cases, failures first.
-        seconds: the sum of the durations of all test cases.
+        seconds: the sum of the durations of all test cases; None if unknown.
         failures: the first failures, each with its mark.
         more_failures: the number of other failures.
         slowest: the slowest test cases, each with its mark.
@@ -47,7 +47,7 @@ class CaseTable:
     """
 
     counts: Sequence[tuple[Mark, int]]
-    seconds: float
+    seconds: float | None
     failures: Sequence[tuple[Mark, CaseResult]]
     more_failures: int
     slowest: Sequence[tuple[Mark, CaseResult]]
