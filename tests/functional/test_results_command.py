@@ -422,6 +422,20 @@ def test_a_csv_value_that_is_not_a_number_is_named_with_its_line(workspace: Work
     assert "bad.csv:3: 'fast' is not a finite number" in outcome.stderr
 
 
+@pytest.mark.parametrize("gap", ["", " ", "nan", "NaN"])
+def test_a_csv_row_without_a_value_is_a_gap(workspace: Workspace, gap: str) -> None:
+    rows = ["when,value", f"0,{gap}", *(f"{row},{1 + row // 20}" for row in range(1, 40))]
+    workspace.write({"a.csv": "\n".join(rows)})
+    (change,) = loaded(workspace.run("results", "changes", "--csv=a.csv", "--format=json"))["changes"]
+    assert (change["index"], change["before"], change["after"]) == (20, 1, 2)
+
+
+def test_a_csv_column_of_gaps_is_refused(workspace: Workspace) -> None:
+    workspace.write({"a.csv": "when,value\n1,nan\n2,\n"})
+    outcome = workspace.run("results", "changes", "--csv=a.csv")
+    assert (outcome.exit_code, "a.csv has no number in this column" in outcome.stderr) == (2, True)
+
+
 def test_the_test_cases_of_runs_are_listed(results: Results, workspace: Workspace) -> None:
     junit = """<testsuite><testcase classname="m" name="fast" time="0.5"/><testcase classname="m" name="slow" time="9"/>
     <testcase classname="m" name="bad" time="1"><failure message="1 != 2"/></testcase></testsuite>"""

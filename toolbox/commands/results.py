@@ -548,7 +548,7 @@ def _import_message(recorded: Recorded, store: Store) -> str:
 
 
 def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
-    series = {name: changes.detect(values) for name, values in csv_series.read(path, column).items()}
+    series = {name: changes.detect_between_gaps(values) for name, values in csv_series.read(path, column).items()}
     rows_by_series = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
     if format_ == "json":
         content = {name: {"changes": rows} for name, rows in rows_by_series.items()}

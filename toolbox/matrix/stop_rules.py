@@ -73,7 +73,7 @@ class StopRules:
         return True
 
     def _loss(self, cell: str, machine: str) -> str:
-        """Return which loss ended an attempt: the latest loss of the machine, or a new one if the attempt began later."""
+        """Return which loss ended an attempt: the latest loss of the machine, or a new loss if it began later."""
         latest = self._latest_loss.get(machine)
         if latest is None or self._starts.get(cell, 0) >= latest:
             self._losses += 1

@@ -277,7 +277,8 @@ def test_the_loss_of_one_machine_is_no_outage(bench: Bench) -> None:
 
 def test_a_host_that_no_longer_answers_does_not_end_the_retries_on_another_host(bench: Bench) -> None:
     lost = Ending(lost="no route to host", after=("submit a", "submit b", "submit c"))
-    machines = Machines({**dict.fromkeys("abc", [lost]), "d": [Ending(by=EndedBy.LOST, after=("submit c",)), Ending()]})
+    restarted = Ending(by=EndedBy.LOST, after=("submit c",))
+    machines = Machines({"a": [lost], "b": [lost], "c": [lost], "d": [restarted, Ending()]})
     targets = machines.target("one", jobs=3), machines.target("two", jobs=1)
     scheduler = bench.run(list("abcdefghi"), machines, *targets, options=Options(jobs=4))
     assert (scheduler.rules.outage, bench.verdicts()["d"]) == ("", "passed")
