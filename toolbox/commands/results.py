@@ -30,6 +30,7 @@ from toolbox.results import (
     csv_series,
     earlier_results,
     flakiness,
+    lost_metrics,
     observations,
     queries,
     recording,
@@ -161,11 +162,14 @@ class Results:
                 )
             rows = result_rows.of_cells(results, queries.checks(connection, results))
             result_rows.with_changes(rows, since.cells if since is not None else ())
+            lost = lost_metrics.of(connection, stored.id, earlier_results.comparable(connection, stored.id))
+            result_rows.with_lost_metrics(rows, lost)
             ended = f"{stored.project} {stored.run}: {stored.verdict or stored.state}"
             has_failed = any(result.verdict != Verdict.PASSED for result in results)
             flaky = queries.flaky_cells(connection, stored.project, stored.started) if has_failed else set()
             common = [f"failed cells have in common: {text}" for text in observations.in_common(results, flaky=flaky)]
             news = [f"since {since.earlier}: {since.tally}"] if since is not None else []
+            news += [f"{metric.name}: {metric}" for metric in lost[:10]]
             remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
             return _results.render(rows, columns, format, store=store.location, remarks=remarks)
