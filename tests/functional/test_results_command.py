@@ -68,6 +68,18 @@ def test_until_includes_the_whole_day(results: Results) -> None:
     assert len(loaded(results("list", "--since=2026-04-08", "--until=2026-04-08", "--format=json"))) == 1
 
 
+def test_a_metric_without_a_value_is_shown_with_its_latest_value_and_the_reason(
+    results: Results, workspace: Workspace
+) -> None:
+    unknown = {SMALL: [Tried(metrics={"time": None})], LARGE: [Tried(metrics={"time": 3.6})]}
+    directory = Past(unknown, started=START + timedelta(days=50)).write(workspace.directory / "runs")
+    workspace.run("results", "import", str(directory))
+    found = {row["cell"]: row["lost_metrics"] for row in loaded(results("show", "latest", "--format=json"))}
+    lost = {"metric": "time", "unit": "s", "before": 1.004, "reason": "no such file"}
+    assert found == {SMALL: [lost], LARGE: []}
+    assert f"{SMALL}: time: 1.004 s → unknown: no such file" in results("show", "latest").stdout
+
+
 def test_a_run_is_shown_with_its_cells(results: Results) -> None:
     found = loaded(results("show", "20260304", "--format=json"))
     assert {row["cell"]: row["attempts"] for row in found} == {SMALL: 2, LARGE: 1}
