@@ -9,9 +9,9 @@ only is always reported. Any other exact condition is reported if its p-value is
 not exact if its p-value is at most 5 %. The p-value is that of Fisher's exact test, multiplied by the number of
 conditions that were tried (Bonferroni).
 
-The time and memory of a search grow about linearly with the number of cells. For this, conditions with a complement or
-a range on two axes are tried only for as many pairs of axes as the product of two axes of this many cells has, and only
-the largest groups of failures are explained separately.
+Time and memory are about proportional to the number of cells. Therefore, only the largest groups are explained
+separately, and the number of conditions on two axes with a complement or a range is limited. A matrix with a cell for
+each combination of labels does not reach this limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_LOG_P_VALUE: Final = math.log(0.05)
 _MOST_LOG_P_VALUE_IF_EXACT: Final = math.log(0.1)  # so that 4 failures in a matrix of 12 cells are enough
 _NEGLIGIBLE: Final = 1e-12
 _MOST_GROUPS: Final = 20  # that are explained separately
-# A label is in at most four terms of its axis: so this is enough for two axes with a cell for each pair of labels.
+# An axis has at most four terms per label: two axes with a cell for each pair of labels stay within this limit.
 _MOST_PAIRS_PER_CELL: Final = 16
 _MOST_PAIRS: Final = 160_000  # of terms on two axes, in a small matrix
 _REPEATED: Final = 8  # counts with so many cells for each entry are kept for further searches
