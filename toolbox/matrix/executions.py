@@ -274,8 +274,8 @@ class Executions:
         assert run.handle is not None, "the attempt was started"
         if status.state is AttemptState.UNREACHABLE:
             message = f"the connection was lost, and the workload may still be running: {status.message}"
-            outcome = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message)
-            return Conclusion(outcome, is_open=True, lost_machine=run.target)
+            lost = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message)
+            return Conclusion(lost, is_open=True, lost_machine=run.target)
         try:
             self._backend(run.target).collect(run.handle, run.cell.workload)
         except FilesLost as error:
