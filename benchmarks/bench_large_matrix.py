@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import resource
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,12 @@ from toolbox.runs.run_state import RunState, State, StepState
 
 _ROUNDS: Final = 5
 _NOISE: Final = 0.1  # the share of cells that fail without a cause
+_FAILING: Final = 0.3  # the share of failed cells in a matrix in which nothing explains the failures
+_SHAPES: Final = ((10_000,), (1_000, 10), (5_000, 2), (100, 100), (21, 21, 21), (10,) * 4, (2,) * 13)
+_CPU_SECONDS: Final = 2
+_MEMORY_MB: Final = 200
+_SEARCHES: Final = 22  # all failures, the 20 largest groups of equal failures, and the rest
+_SHAPE_RATIO: Final = 120
 _AXES: Final = {name: list(range(10)) for name in "abcd"}
 
 
@@ -68,6 +77,56 @@ def _attributed() -> bool:
     )
 
 
+def _shapes() -> bool:
+    """Compare the search with counts of the labels for axes of any length, and limit its time and memory.
+
+    The search is slowest if it finds nothing: the cells fail at random, with 100 different failures.
+    """
+    memory = _peak_mb()
+    within = [_shaped(shape) for shape in _SHAPES]
+    grown = _peak_mb() - memory
+    print(f"memory of all searches above their cells: {grown:.0f} MB (at most {_MEMORY_MB})", flush=True)
+    return all(within) and grown <= _MEMORY_MB
+
+
+def _shaped(shape: Sequence[int]) -> bool:
+    generator = np.random.default_rng(0)
+    rows = list(itertools.product(*(list(map(str, range(length))) for length in shape)))
+    cases = [
+        Case(dict(_named(labels)), bool(generator.random() < _FAILING), f"failure {generator.integers(100)}")
+        for labels in rows
+    ]
+    columns = list(zip(*rows, strict=True))
+
+    def count() -> None:
+        for size in [*range(1, min(MOST_AXES, len(shape)) + 1)] * _SEARCHES:
+            for chosen in itertools.combinations(columns, size):
+                Counter(zip(*chosen, strict=True))
+
+    began = time.process_time()
+    attribute(cases)
+    used = time.process_time() - began
+    name = " x ".join(f"{length:,}" for length in shape)
+    print(f"the cause of failures in {name} cells: {used:.2f} s of CPU (at most {_CPU_SECONDS})", flush=True)
+    within = compare(
+        f"the causes of 100 failures in {name} cells / counting the labels {_SEARCHES} times",
+        lambda: attribute(cases),
+        count,
+        rounds=1,
+        limit=_SHAPE_RATIO,
+    )
+    return within and used <= _CPU_SECONDS
+
+
+def _named(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the labels of a cell with the names of their axes."""
+    return ((f"axis{index}", label) for index, label in enumerate(labels))
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def _summarized() -> bool:
     """Compare the summary of a run on GitHub with the JSON of its messages."""
     steps = {}
@@ -90,7 +149,7 @@ def _summarized() -> bool:
 
 def main() -> int:
     """Measure, and return 1 if a limit is exceeded."""
-    return 0 if all([_expanded(), _attributed(), _summarized()]) else 1
+    return 0 if all([_expanded(), _attributed(), _shapes(), _summarized()]) else 1
 
 
 if __name__ == "__main__":

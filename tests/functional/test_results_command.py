@@ -68,6 +68,18 @@ def test_until_includes_the_whole_day(results: Results) -> None:
     assert len(loaded(results("list", "--since=2026-04-08", "--until=2026-04-08", "--format=json"))) == 1
 
 
+def test_a_metric_without_a_value_is_shown_with_its_latest_value_and_the_reason(
+    results: Results, workspace: Workspace
+) -> None:
+    unknown = {SMALL: [Tried(metrics={"time": None})], LARGE: [Tried(metrics={"time": 3.6})]}
+    directory = Past(unknown, started=START + timedelta(days=50)).write(workspace.directory / "runs")
+    workspace.run("results", "import", str(directory))
+    found = {row["cell"]: row["lost_metrics"] for row in loaded(results("show", "latest", "--format=json"))}
+    lost = {"metric": "time", "unit": "s", "before": 1.004, "reason": "no such file"}
+    assert found == {SMALL: [lost], LARGE: []}
+    assert f"{SMALL}: time: 1.004 s → unknown: no such file" in results("show", "latest").stdout
+
+
 def test_a_run_is_shown_with_its_cells(results: Results) -> None:
     found = loaded(results("show", "20260304", "--format=json"))
     assert {row["cell"]: row["attempts"] for row in found} == {SMALL: 2, LARGE: 1}
@@ -420,6 +432,20 @@ def test_a_csv_value_that_is_not_a_number_is_named_with_its_line(workspace: Work
     (tmp_path / "bad.csv").write_text("value\n1\nfast\n")
     outcome = workspace.run("results", "changes", f"--csv={tmp_path / 'bad.csv'}")
     assert "bad.csv:3: 'fast' is not a finite number" in outcome.stderr
+
+
+@pytest.mark.parametrize("gap", ["", " ", "nan", "NaN"])
+def test_a_csv_row_without_a_value_is_a_gap(workspace: Workspace, gap: str) -> None:
+    rows = ["when,value", f"0,{gap}", *(f"{row},{1 + row // 20}" for row in range(1, 40))]
+    workspace.write({"a.csv": "\n".join(rows)})
+    (change,) = loaded(workspace.run("results", "changes", "--csv=a.csv", "--format=json"))["changes"]
+    assert (change["index"], change["before"], change["after"]) == (20, 1, 2)
+
+
+def test_a_csv_column_of_gaps_is_refused(workspace: Workspace) -> None:
+    workspace.write({"a.csv": "when,value\n1,nan\n2,\n"})
+    outcome = workspace.run("results", "changes", "--csv=a.csv")
+    assert (outcome.exit_code, "a.csv has no number in this column" in outcome.stderr) == (2, True)
 
 
 def test_the_test_cases_of_runs_are_listed(results: Results, workspace: Workspace) -> None:

@@ -14,13 +14,14 @@ import hashlib
 import os
 import signal
 import time
-from typing import Dict, Iterator, List, NamedTuple
+from typing import Dict, Iterator, List, NamedTuple, Optional
 
 from toolbox.agent import tree
 
 _PROCESSES = "cgroup.procs"
 _KILL = "cgroup.kill"  # since Linux 5.14
 _HIERARCHIES = ("", "freezer", "pids", "name=systemd")  # the name of the hierarchy of version 2 is empty
+_OOM_FILES = {"": "memory.events", "memory": "memory.oom_control"}  # by hierarchy; version 1 since Linux 4.13
 _KILL_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 
@@ -119,6 +120,50 @@ def remove(group: str) -> None:
             os.rmdir(folder)
     except OSError:
         pass  # the group contains a process
+
+
+class OomCounter:
+    """Counts the processes that the kernel kills for want of memory in the memory group of a workload.
+
+    This is the group of the attempt if it has a memory controller, else the nearest group above it that has one. Other
+    processes may be in that group too, for example the other attempts of the user.
+    """
+
+    def __init__(self, group: str = "") -> None:
+        """Begin to count.
+
+        Args:
+            group: the directory of the group of the attempt; empty if it has none.
+        """
+        files = (file for file in _oom_files(group) if _oom_kills(file) is not None)
+        self._file = next(files, "")
+        self._earlier = _oom_kills(self._file) or 0
+
+    def count(self) -> int:
+        """Return the number of processes that were killed since the beginning; 0 if the system does not tell."""
+        return max(0, (_oom_kills(self._file) or 0) - self._earlier)
+
+
+def _oom_files(group: str) -> Iterator[str]:
+    """Yield the files that may count killed processes, the nearest to the attempt first."""
+    if group:
+        yield os.path.join(group, _OOM_FILES[""])
+    mounts, own_groups = _mounts(), _own_groups()
+    for hierarchy, name in _OOM_FILES.items():
+        if hierarchy in mounts and hierarchy in own_groups:
+            top = mounts[hierarchy].directory
+            directory = _directory_of(mounts[hierarchy], own_groups[hierarchy])
+            while directory and os.path.commonpath([top, directory]) == top:
+                yield os.path.join(directory, name)
+                if directory == top:
+                    break
+                directory = os.path.dirname(directory)
+
+
+def _oom_kills(file: str) -> Optional[int]:
+    """Return the number of killed processes in a file of the kernel; None if the file does not have it."""
+    counts = [line.split()[1:] for line in _lines(file) if line.startswith("oom_kill ")] if file else []
+    return int(counts[0][0]) if counts and counts[0] and counts[0][0].isdigit() else None
 
 
 def _name(directory: str) -> str:

@@ -150,6 +150,7 @@ class Supervisor:
         for name in (OUTCOME, EXIT_CODE):
             safe_files.reserve(self._path(f".{name}"), _RESERVED_BYTES)
         self._cgroup = cgroups.create(self._directory)
+        self._oom_counter = cgroups.OomCounter(self._cgroup)
         started = {"pid": os.getpid(), "time": time.time(), "boot": machine.boot()}
         safe_files.replace(self._path(STARTED), json.dumps(started).encode())
 
@@ -366,6 +367,7 @@ class Supervisor:
             "seconds": round(seconds, 3),
             "cpu_seconds": round(_cpu_seconds() - self._earlier_seconds, 3),
             "leftovers": self._leftovers,
+            "oom_kills": self._oom_counter.count(),
             "log_bytes": {name: log.bytes for name, log in logs.items()},
             "log_dropped": {name: log.dropped for name, log in logs.items() if log.dropped},
             "log_fault": next((log.fault for log in logs.values() if log.fault), ""),

@@ -197,7 +197,7 @@ class _TpuVm:
         if is_judged(attempt):
             ending = attempt.tpu.ending
             reason = ending.message if ending else machines.unusable or "the TPU was deleted"
-            raise FilesLost(f"its files are lost: {reason}")
+            raise FilesLost(f"its files are lost: {reason}", machine=attempt.tpu.name)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`. An attempt that has not started ends at once."""

@@ -30,6 +30,7 @@ from toolbox.results import (
     csv_series,
     earlier_results,
     flakiness,
+    lost_metrics,
     observations,
     queries,
     recording,
@@ -161,11 +162,14 @@ class Results:
                 )
             rows = result_rows.of_cells(results, queries.checks(connection, results))
             result_rows.with_changes(rows, since.cells if since is not None else ())
+            lost = lost_metrics.of(connection, stored.id, earlier_results.comparable(connection, stored.id))
+            result_rows.with_lost_metrics(rows, lost)
             ended = f"{stored.project} {stored.run}: {stored.verdict or stored.state}"
             has_failed = any(result.verdict != Verdict.PASSED for result in results)
             flaky = queries.flaky_cells(connection, stored.project, stored.started) if has_failed else set()
             common = [f"failed cells have in common: {text}" for text in observations.in_common(results, flaky=flaky)]
             news = [f"since {since.earlier}: {since.tally}"] if since is not None else []
+            news += [f"{metric.name}: {metric}" for metric in lost[:10]]
             remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
             return _results.render(rows, columns, format, store=store.location, remarks=remarks)
@@ -558,7 +562,7 @@ def _import_message(recorded: Recorded, store: Store) -> str:
 
 
 def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
-    series = {name: changes.detect(values) for name, values in csv_series.read(path, column).items()}
+    series = {name: changes.detect_between_gaps(values) for name, values in csv_series.read(path, column).items()}
     rows_by_series = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
     if format_ == "json":
         content = {name: {"changes": rows} for name, rows in rows_by_series.items()}

@@ -78,6 +78,7 @@ def conclude(endings: Sequence[Ending]) -> WorkloadOutcome:
         seconds=max(outcome.seconds for outcome in outcomes),
         cpu_seconds=sum(outcome.cpu_seconds for outcome in outcomes),
         leftovers=sum(outcome.leftovers for outcome in outcomes),
+        oom_kills=sum(outcome.oom_kills for outcome in outcomes),
         log_dropped=sum(outcome.log_dropped for outcome in outcomes),
         log_fault=next((f"{each.machine}: {each.outcome.log_fault}" for each in endings if each.outcome.log_fault), ""),
         accelerators=next((outcome.accelerators for outcome in outcomes if outcome.accelerators), ""),

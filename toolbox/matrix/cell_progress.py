@@ -53,6 +53,7 @@ class Conclusion:
         paid_seconds: the time for which the target cost money because of the attempt; None if it equals `seconds`.
         is_open: whether the workload may still be running, or its files are still on the target. Then only a resumed
             run continues the attempt, and the cell gets no other attempt in this session.
+        lost_machine: the name of the machine that was lost during the attempt; empty if none was.
     """
 
     outcome: Outcome | None
@@ -66,6 +67,7 @@ class Conclusion:
     image: str = ""
     paid_seconds: float | None = None
     cases: tuple[CaseReport, ...] = ()
+    lost_machine: str = ""
 
     @property
     def remarks(self) -> list[str]:

@@ -274,10 +274,13 @@ class Executions:
         assert run.handle is not None, "the attempt was started"
         if status.state is AttemptState.UNREACHABLE:
             message = f"the connection was lost, and the workload may still be running: {status.message}"
-            return Conclusion(Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message), is_open=True)
+            lost = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, message)
+            return Conclusion(lost, is_open=True, lost_machine=run.target)
         try:
             self._backend(run.target).collect(run.handle, run.cell.workload)
-        except (LimitExceeded, FilesLost) as error:
+        except FilesLost as error:
+            return replace(_failure(error), lost_machine=error.machine or run.target)
+        except LimitExceeded as error:
             return _failure(error)
         except (StepError, Cancelled, OSError) as error:
             # The files are still on the target: a resumed run can fetch them without repeating the attempt.
@@ -299,6 +302,7 @@ class Executions:
             accelerators=outcome.accelerators,
             image=outcome.image,
             paid_seconds=outcome.paid_seconds,
+            lost_machine=_lost_machine(outcome, run.target),
         )
         expected = run.cell.expectations
         changed = staging.changed_files(run.cell.workload, run.directory)
@@ -328,11 +332,25 @@ def _remark(outcome: WorkloadOutcome) -> str:
     if outcome.leftovers:
         count = "a process" if outcome.leftovers == 1 else f"{outcome.leftovers} processes"
         parts.append(f"{count} of the workload had to be killed")
+    if outcome.oom_kills > 0:
+        count = "a process" if outcome.oom_kills == 1 else f"{outcome.oom_kills} processes"
+        parts.append(f"the kernel killed {count} for want of memory in the cgroup of the workload while it ran")
     if outcome.changed_startup_files:
         parts.append(f"startup files of the shell changed while the workload ran: {outcome.changed_startup_files}")
     if outcome.log_dropped:
         parts.append(f"the logs have reached their size limit: {outcome.log_dropped} bytes were dropped")
     return "; ".join(parts)
+
+
+def _lost_machine(outcome: WorkloadOutcome, target: str) -> str:
+    """Return the machine that was lost during an attempt: its name, or its target's if unknown; empty if none was."""
+    match outcome.ended_by:
+        case EndedBy.LOST:
+            return outcome.host or target
+        case EndedBy.EVICTED:
+            return outcome.host
+        case _:
+            return ""
 
 
 def _failure(error: BaseException) -> Conclusion:

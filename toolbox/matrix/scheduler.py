@@ -229,6 +229,7 @@ class Scheduler:
                 continue
             run = earlier or self._open(cell)
             run.submit(target)
+            self.rules.note_start(cell.id)
             self._begin_attempt(run)
             if self._budget is not None:
                 self._budget.begin(run.name, cell, target)
@@ -324,7 +325,8 @@ class Scheduler:
             attempt = outcome if outcome.verdict is Verdict.CANCELLED else conclusion.outcome_before_comparisons()
             run.end(attempt, conclusion, sync=self._remains.keeps(run.target))
             self._remains.release(run)
-        if self.rules.note_attempt(run.cell.id, outcome, is_adopted=run.is_adopted):
+        lost_machine = conclusion.lost_machine
+        if self.rules.note_attempt(run.cell.id, outcome, is_adopted=run.is_adopted, lost_machine=lost_machine):
             self._note(self.rules.outage)
             for each in self._admission.withdraw_paused(lambda paused: not paused.is_unconfirmed):
                 self._give_up(each)

@@ -29,22 +29,32 @@ class StopRules:
     outage: str = ""
     over_budget: str = ""
     _failures: int = 0
-    _broken: set[str] = field(default_factory=set)
+    _broken: dict[str, str] = field(default_factory=dict)  # what broke each cell: a loss of a machine, or the cell
+    _starts: dict[str, int] = field(default_factory=dict)  # the number of losses at the start of the latest attempt
+    _losses: int = 0
+    _latest_loss: dict[str, int] = field(default_factory=dict)  # by machine
 
-    def note_attempt(self, cell: str, outcome: Outcome, *, is_adopted: bool) -> bool:
+    def note_start(self, cell: str) -> None:
+        """Record that an attempt is submitted."""
+        self._starts[cell] = self._losses
+
+    def note_attempt(self, cell: str, outcome: Outcome, *, is_adopted: bool, lost_machine: str = "") -> bool:
         """Record the outcome of an attempt, and return whether an outage begins with this attempt.
 
+        All attempts that one loss of a machine ended count once, because another attempt may run on another machine.
+
         Args:
+            lost_machine: the name of the machine that was lost during the attempt; empty if none was.
             is_adopted: whether an earlier session submitted the attempt. If such an attempt is lost, this does not
                 count towards an outage: after a power failure, all adopted attempts are lost, and an outage would
                 prevent their retries.
         """
         if outcome.cause is Cause.INFRASTRUCTURE and not is_adopted:
-            self._broken.add(cell)
+            self._broken[cell] = self._loss(cell, lost_machine) if lost_machine else f"cell {cell}"
         else:
-            self._broken.discard(cell)
+            self._broken.pop(cell, None)
         count = len(self._broken)
-        if self.outage or count <= max(1, self.cells * _OUTAGE_SHARE):
+        if self.outage or len(set(self._broken.values())) <= max(1, self.cells * _OUTAGE_SHARE):
             return False
         self.outage = (
             f"outage: {count} of {self.cells} cells failed because of the infrastructure; cells are no longer retried"
@@ -61,3 +71,11 @@ class StopRules:
         count = "a cell" if self._failures == 1 else f"{self._failures} cells"
         self.stopped = f"{count} did not pass: no more cells were started"
         return True
+
+    def _loss(self, cell: str, machine: str) -> str:
+        """Return which loss ended an attempt: the latest loss of the machine, or a new loss if it began later."""
+        latest = self._latest_loss.get(machine)
+        if latest is None or self._starts.get(cell, 0) >= latest:
+            self._losses += 1
+            latest = self._latest_loss[machine] = self._losses
+        return f"loss {latest}"

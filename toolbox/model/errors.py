@@ -144,7 +144,15 @@ class LimitExceeded(StepError):
 
 
 class FilesLost(StepError):
-    """The files of an ended attempt are lost, because the machine no longer exists. Another attempt may succeed."""
+    """The files of an ended attempt are lost, because the machine no longer exists. Another attempt may succeed.
+
+    Args:
+        machine: the name of the machine; empty if unknown.
+    """
+
+    def __init__(self, message: str, *, machine: str = "") -> None:
+        super().__init__(message)
+        self.machine = machine
 
 
 class CheckFailed(StepError):

@@ -102,6 +102,7 @@ class WorkloadOutcome:
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
         paid_seconds: the time for which the target cost money because of the workload, if it differs from `seconds`: a
             machine that is rented for the workload also costs money while it is prepared. Only backends set this field.
+        oom_kills: the number of processes that the kernel killed for want of memory in the cgroup of the workload.
     """
 
     ended_by: EndedBy
@@ -118,6 +119,7 @@ class WorkloadOutcome:
     image: str = ""
     changed_startup_files: str = ""
     paid_seconds: float | None = None
+    oom_kills: int = 0
 
     @classmethod
     def parse(cls, record: Mapping[str, Any] | None) -> Self:
@@ -139,6 +141,7 @@ class WorkloadOutcome:
                 _text(record["accelerators"]),
                 image=_text(record.get("image", "")),
                 changed_startup_files=_text(record.get("changed_startup_files", "")),
+                oom_kills=_integer(record.get("oom_kills", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError):  # the workload can overwrite the record
             return cls(EndedBy.LOST, message="the file outcome.json of the workload was not written by its supervisor")

@@ -1,6 +1,7 @@
-"""What a run shows against the baseline besides changes of verdicts: flaky cells, and metrics that moved.
+"""What a run shows against the baseline besides changes of verdicts: flaky cells, and metrics that moved or are lost.
 
-`flaky_failures` and `metric_changes` find them in the store, and `since_last_run` keeps them with the run.
+`flaky_failures`, `metric_changes` and `lost_metrics` find them in the store, and `since_last_run` keeps them with the
+run.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
+from toolbox.model.text import truncate
+
 MOST_VALUES: Final = 20
 """The number of latest values of a metric that are kept as its history."""
+_LONGEST_REASON: Final = 500
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -113,6 +117,40 @@ class MetricChange:
             bound=str(content["bound"]),
             is_outside=bool(content["is_outside"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LostMetric:
+    """A metric that had values in the baseline and is unknown in a cell that passed.
+
+    Args:
+        cell: the id of the cell.
+        name: the name of the cell.
+        before: the latest value of the baseline.
+        reason: why the value is unknown.
+    """
+
+    cell: str
+    name: str
+    metric: str
+    unit: str
+    before: float
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the metric as a line: `time: 1 s → unknown: there is no file result.json`."""
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{self.metric}: {self.before:.5g}{unit} → unknown: {truncate(self.reason, _LONGEST_REASON)}"
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Return the metric that a file describes.
+
+        Raises:
+            ValueError, KeyError, TypeError: the content is not a lost metric, or a number is not finite.
+        """
+        texts = {key: str(content[key]) for key in ("cell", "name", "metric", "unit", "reason")}
+        return cls(before=_finite(content["before"]), **texts)
 
 
 def sparkline(values: Sequence[float]) -> str:

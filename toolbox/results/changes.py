@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
@@ -44,7 +45,8 @@ class Change:
         state: suspect if there are too few values after the change to distinguish a new level from an excursion.
         before: the median of the values of the level before the change.
         after: the median of the values of the level after the change.
-        p_value: the two-sided p-value of the t-test of the two levels, not corrected for the number of tests.
+        p_value: the two-sided p-value of the t-test of the two levels, not corrected for the number of tests; for a
+            suspected shift between two constants, the largest probability that noise put the points last.
     """
 
     index: int
@@ -93,7 +95,8 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
         return []
     shifts = [(index, State.CONFIRMED, step.p_value) for index, step in segmented(scaled, floor)]
     last = shifts[-1][0] if shifts else 0
-    suspects = _suspects(scaled[last:], floor, largest_p=FALSE_ALARMS / len(series))
+    largest_p = FALSE_ALARMS / len(series)
+    suspects = _suspects(scaled[last:], floor, largest_p=largest_p) or _constants(series[last:], largest_p)
     if suspects:
         p_value, index = min(suspects)
         shifts.append((last + index, State.SUSPECT, p_value))
@@ -104,6 +107,12 @@ def detect_latest(values: NDArray[np.float64]) -> list[Change]:
     """Return the changes among the latest `LOOK_BACK` values of a series; `Change.index` counts all values."""
     begin = max(0, len(values) - LOOK_BACK)
     return [replace(change, index=begin + change.index) for change in detect(values[begin:])]
+
+
+def detect_between_gaps(values: NDArray[np.float64]) -> list[Change]:
+    """Return the changes of a series in which NaN stands for a missing value; `Change.index` counts all values."""
+    places = np.flatnonzero(~np.isnan(values))
+    return [replace(change, index=int(places[change.index])) for change in detect(values[places])]
 
 
 def _scaled(series: Values) -> tuple[Values, float]:
@@ -141,6 +150,36 @@ def _suspects(level: Values, floor: float, *, largest_p: float) -> list[tuple[fl
         if nearest >= LEAST_SUSPECT_EFFECT * step.spread and earlier < nearest / 2 and step.p_value <= largest_p:
             suspects.append((step.p_value, len(history)))
     return suspects
+
+
+def _constants(level: Values, largest_p: float) -> list[tuple[float, int]]:
+    """Return the p-value and index of a suspected shift from one constant to another among the last few points.
+
+    The difference of the constants is the smallest difference of the values, so it says nothing about their rounding.
+    If the constants differ by one unit of their last decimal place, the shift may be noise about a limit of rounding.
+    Then it must be improbable even for the share of such points that makes it most probable.
+    """
+    _, exponent = np.frexp(np.abs(level).max())
+    small = np.ldexp(level, -exponent)  # differences of these cannot overflow
+    for count in SUSPECT_POINTS:
+        history, end = small[:-count], small[-count:]
+        if len(history) < _LEAST_HISTORY:
+            break
+        is_constant = max(np.ptp(history), np.ptp(end)) <= _ROUNDING
+        if not is_constant or abs(end[0] - history[0]) <= _ROUNDING:
+            continue
+        share = count / len(level)
+        p_value = math.exp(count * math.log(share) + len(history) * math.log1p(-share))
+        if p_value <= largest_p or _decimal_units(float(level[0]), float(level[-1])) > 1:
+            return [(p_value, len(history))]
+    return []
+
+
+def _decimal_units(*values: float) -> Decimal:
+    """Return the difference of two numbers in units of their last decimal place, which is at most 1."""
+    first, second = (Decimal(repr(value)).normalize() for value in values)
+    places = max(0, *(-int(value.as_tuple().exponent) for value in (first, second)))
+    return abs(first - second).scaleb(places)
 
 
 def _described(series: Values, shifts: list[tuple[int, State, float]]) -> list[Change]:

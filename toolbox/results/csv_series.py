@@ -18,8 +18,10 @@ from toolbox.model.nearest import did_you_mean
 def read(path: Path, column: str) -> dict[str, NDArray[np.float64]]:
     """Return the values of a column in a file, or in each `*.csv` of a directory, by the name of the file.
 
+    A row without a value is a gap: its value is NaN.
+
     Raises:
-        UsageError: the file or column does not exist, or a value is not a finite number.
+        UsageError: the file or column does not exist, all rows are gaps, or a value is infinite or not a number.
     """
     if path.is_dir():
         files = sorted(path.glob("*.csv"))
@@ -41,6 +43,8 @@ def _column(file: Path, column: str) -> NDArray[np.float64]:
         raise UsageError(f"--csv={file}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"--csv={file}: {error}") from None
+    if values and all(map(math.isnan, values)):
+        raise UsageError(f"--column={column}: {file} has no number in this column: name another column")
     return np.array(values, dtype=np.float64)
 
 
@@ -53,10 +57,13 @@ def _rows(rows: csv.DictReader[str], file: Path) -> Iterator[dict[str | Any, str
 
 
 def _number(text: str | None, where: str) -> float:
+    """Return a number; NaN if the text is empty or `nan`."""
+    if text is None or not text.strip():
+        return math.nan
     try:
-        value = float(text or "")
+        value = float(text)
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UsageError(f"{where}: {text!r} is not a finite number")
+        value = math.inf
+    if math.isinf(value):
+        raise UsageError(f"{where}: {text!r} is not a finite number, and not empty or `nan` for a gap")
     return value

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, select
 from toolbox.model.bounds import Bound
 from toolbox.model.events import StepKind
 from toolbox.model.text import truncate
-from toolbox.results import earlier_results, flaky_failures
-from toolbox.results.baseline_findings import MetricChange
+from toolbox.results import earlier_results, flaky_failures, lost_metrics
+from toolbox.results.baseline_findings import LostMetric, MetricChange
 from toolbox.results.since_last_run import NotCompared, SinceLastRun
 from toolbox.results.tables import RESULTS, RUNS, SAMPLES
 
@@ -36,11 +36,13 @@ def of(
         has_cells = select(RESULTS.c.id).where(RESULTS.c.run_id == row, RESULTS.c.kind == StepKind.CELL).limit(1)
         return None if connection.scalar(has_cells) is None else NotCompared(_reason(run, is_first=not runs))
     moved: list[MetricChange] = []
+    lost: list[LostMetric] = []
     if connection.scalar(select(SAMPLES.c.run_id).where(SAMPLES.c.run_id == row).limit(1)) is not None:
         from toolbox.results import metric_changes  # imports NumPy, which is slow, and which many runs do not need
 
         moved = metric_changes.of(connection, row, runs, bounds)
-    return comparison.with_findings(flaky_failures.of(connection, row, run.project, run.started), moved)
+        lost = lost_metrics.of(connection, row, runs)
+    return comparison.with_findings(flaky_failures.of(connection, row, run.project, run.started), moved, lost)
 
 
 def _reason(run: Any, *, is_first: bool) -> str:

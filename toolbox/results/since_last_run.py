@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from toolbox.model.cases import FAIL_ON, CaseOutcome
 from toolbox.model.text import counted, truncate
 from toolbox.model.verdicts import UNEXPECTED, Verdict
-from toolbox.results.baseline_findings import FlakyCell, MetricChange
+from toolbox.results.baseline_findings import FlakyCell, LostMetric, MetricChange
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
 
@@ -100,6 +100,8 @@ class SinceLastRun:
         metrics: the metrics that moved, those that became worse first; at most `MOST_LISTED`.
         flaky_count: the number of all flaky cells.
         metric_counts: the number of all metrics that moved, by how they moved.
+        lost: the metrics of the baseline that are unknown in cells that passed, at most `MOST_LISTED`.
+        lost_count: the number of all such metrics.
     """
 
     run: str
@@ -117,6 +119,8 @@ class SinceLastRun:
     metrics: Sequence[MetricChange] = ()
     flaky_count: int = 0
     metric_counts: Mapping[str, int] = field(default_factory=dict)
+    lost: Sequence[LostMetric] = ()
+    lost_count: int = 0
 
     @classmethod
     def of(
@@ -163,16 +167,22 @@ class SinceLastRun:
         known = tuple(change for part in parts for change in part.known)[: 2 * MOST_LISTED]
         flaky = [cell for part in parts for cell in part.flaky]
         metrics = [change for part in parts for change in part.metrics]
-        return replace(listed, cell_counts=of_cells, test_counts=of_tests, known=known).with_findings(flaky, metrics)
+        lost = [metric for part in parts for metric in part.lost]
+        combined = replace(listed, cell_counts=of_cells, test_counts=of_tests, known=known)
+        return combined.with_findings(flaky, metrics, lost)
 
-    def with_findings(self, flaky: Sequence[FlakyCell], metrics: Sequence[MetricChange]) -> Self:
-        """Return the comparison with the flaky cells and the metrics that moved."""
+    def with_findings(
+        self, flaky: Sequence[FlakyCell], metrics: Sequence[MetricChange], lost: Sequence[LostMetric] = ()
+    ) -> Self:
+        """Return the comparison with the flaky cells, the metrics that moved, and the metrics that are lost."""
         return replace(
             self,
             flaky=tuple(flaky[:MOST_LISTED]),
             metrics=tuple(metrics[:MOST_LISTED]),
             flaky_count=len(flaky),
             metric_counts=Counter(change.word for change in metrics),
+            lost=tuple(lost[:MOST_LISTED]),
+            lost_count=len(lost),
         )
 
     @property
@@ -187,8 +197,8 @@ class SinceLastRun:
 
     @property
     def is_notable(self) -> bool:
-        """Whether there is news, or a cell is flaky, or a metric moved."""
-        return self.has_news or bool(self.flaky_count or any(self.metric_counts.values()))
+        """Whether there is news, or a cell is flaky, or a metric moved or is lost."""
+        return self.has_news or bool(self.flaky_count or self.lost_count or any(self.metric_counts.values()))
 
     @property
     def earlier(self) -> str:
@@ -212,7 +222,9 @@ class SinceLastRun:
         parts = [text for counts, noun in known for text in _counted(counts, noun, [Kind.KNOWN_FAILURE])]
         parts += [counted(self.flaky_count, "flaky cell")] if self.flaky_count else []
         moved = [(self.metric_counts.get(word, 0), word) for word in _METRIC_WORDS]
-        return "; ".join([*parts, *(f"{counted(count, 'metric')} {word}" for count, word in moved if count)])
+        parts += [f"{counted(count, 'metric')} {word}" for count, word in moved if count]
+        parts += [f"{counted(self.lost_count, 'metric')} of the baseline unknown"] if self.lost_count else []
+        return "; ".join(parts)
 
     def newly_failing(self) -> set[str]:
         """Return the ids of the cells that newly fail, or that have a test case that newly fails."""
@@ -236,6 +248,8 @@ class SinceLastRun:
             "metrics": [change.as_json() for change in self.metrics],
             "flaky_count": self.flaky_count,
             "metric_counts": dict(self.metric_counts),
+            "lost": [asdict(metric) for metric in self.lost],
+            "lost_count": self.lost_count,
         }
 
     @classmethod
@@ -264,6 +278,8 @@ class SinceLastRun:
             metrics=tuple(MetricChange.from_json(each) for each in content.get("metrics", ())[:MOST_LISTED]),
             flaky_count=int(content.get("flaky_count", 0)),
             metric_counts={str(word): int(count) for word, count in content.get("metric_counts", {}).items()},
+            lost=tuple(LostMetric.from_json(each) for each in content.get("lost", ())[:MOST_LISTED]),
+            lost_count=int(content.get("lost_count", 0)),
         )
 
 

@@ -245,7 +245,8 @@ class Attempts:
         """End an attempt, unless it is over. A cancelled attempt that has not started ends as cancelled."""
         if attempt.is_cancelled and not attempt.is_started:
             outcome = WorkloadOutcome(EndedBy.CANCELLED)
-        outcome = replace(outcome, paid_seconds=paid_seconds(attempt, outcome))
+        host = attempt.tpu.name if outcome.ended_by is EndedBy.LOST else outcome.host
+        outcome = replace(outcome, host=host, paid_seconds=paid_seconds(attempt, outcome))
         self._become(attempt, AttemptStatus(AttemptState.ENDED, outcome))
 
     def lose_contact(self, attempt: Attempt, message: str) -> None:

@@ -138,6 +138,37 @@ def test_no_process_of_an_attempt_remains_after_the_machine_was_restarted(lost: 
     assert attempt_directory.kill(str(lost)) is False
 
 
+@pytest.mark.parametrize(
+    ("hierarchy", "file", "where"),
+    [
+        ("", "memory.events", "session/attempt"),
+        ("", "memory.events", "session"),
+        ("", "memory.events", ""),
+        ("memory", "memory.oom_control", "session"),
+    ],
+)
+def test_processes_that_are_killed_for_want_of_memory_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hierarchy: str, file: str, where: str
+) -> None:
+    group = tmp_path / "session/attempt"
+    group.mkdir(parents=True)
+    monkeypatch.setattr(cgroups, "_mounts", lambda: {hierarchy: cgroups._Mount(str(tmp_path), "/")})
+    monkeypatch.setattr(cgroups, "_own_groups", lambda: {hierarchy: "/session"})
+    text = "oom 3\noom_kill {}\noom_group_kill 0\n"
+    (tmp_path / where / file).write_text(text.format(2))
+    counter = cgroups.OomCounter("" if hierarchy else str(group))
+    assert counter.count() == 0
+    (tmp_path / where / file).write_text(text.format(4))
+    assert counter.count() == 2
+
+
+@pytest.mark.parametrize("text", ["", "oom_kill", "oom_kill -1", "oom_kill many", "under_oom 1"])
+def test_without_a_count_of_the_kernel_nothing_was_killed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "memory.events").write_text(text)
+    assert cgroups._oom_kills(str(tmp_path / "memory.events")) is None
+    assert cgroups._oom_kills("") is None
+
+
 def test_the_hierarchies_are_read_as_they_are_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {
         "/proc/self/mountinfo": [

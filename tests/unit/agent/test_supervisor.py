@@ -53,6 +53,7 @@ def test_an_outcome_has_all_fields(script: Script, tmp_path: Path) -> None:
         "signal": None,
         "message": "",
         "leftovers": 0,
+        "oom_kills": 0,
         "log_bytes": {"stdout": 4, "stderr": 4},
         "log_dropped": {},
         "log_fault": "",

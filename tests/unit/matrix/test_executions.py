@@ -118,6 +118,14 @@ def test_what_the_supervisor_noticed_becomes_a_remark(desks: Any) -> None:
     assert desks(Ending(remark={"leftovers": 1})).collect().remark.startswith("a process of the workload")
 
 
+@pytest.mark.parametrize(("kills", "count"), [(1, "a process"), (3, "3 processes")])
+def test_killed_children_of_a_workload_that_ended_well_are_a_remark(desks: Any, kills: int, count: str) -> None:
+    conclusion = desks(Ending(remark={"oom_kills": kills})).collect()
+    assert (
+        conclusion.remark == f"the kernel killed {count} for want of memory in the cgroup of the workload while it ran"
+    )
+
+
 def test_the_remark_about_a_failed_workload_names_its_machine(desks: Any) -> None:
     assert desks(Ending(3, remark={"message": "worker 2: exit status 3"})).collect().remark == "worker 2: exit status 3"
 

@@ -267,6 +267,23 @@ def test_an_outage_ends_all_retries(bench: Bench) -> None:
     assert {word: machines.began().count(word) for word in "cdef"} == dict.fromkeys("cdef", 1)
 
 
+def test_the_loss_of_one_machine_is_no_outage(bench: Bench) -> None:
+    begun = tuple(f"submit {cell}" for cell in "abcd")
+    lost = Ending(by=EndedBy.LOST, after=begun, remark={"host": "tpu-1"})
+    machines = Machines({cell: [lost, Ending()] for cell in "abcd"})
+    scheduler = bench.run(list("abcd"), machines, machines.target("one"), options=Options(jobs=4))
+    assert (scheduler.rules.outage, bench.verdicts()) == ("", dict.fromkeys("abcd", "passed"))
+
+
+def test_a_host_that_no_longer_answers_does_not_end_the_retries_on_another_host(bench: Bench) -> None:
+    lost = Ending(lost="no route to host", after=("submit a", "submit b", "submit c"))
+    restarted = Ending(by=EndedBy.LOST, after=("submit c",))
+    machines = Machines({"a": [lost], "b": [lost], "c": [lost], "d": [restarted, Ending()]})
+    targets = machines.target("one", jobs=3), machines.target("two", jobs=1)
+    scheduler = bench.run(list("abcdefghi"), machines, *targets, options=Options(jobs=4))
+    assert (scheduler.rules.outage, bench.verdicts()["d"]) == ("", "passed")
+
+
 def test_fail_fast_cancels_running_cells_and_starts_no_more(bench: Bench) -> None:
     machines = Machines({"a": Ending(1, after=["submit b"]), "b": NEVER})
     scheduler = bench.run(["a", "b", "c"], machines, options=Options(jobs=2, fail_fast=True))

@@ -19,6 +19,27 @@ def test_an_outage_is_more_than_one_cell_and_more_than_a_third(cells: int, broke
     assert not rules.note_attempt("another", BROKEN, is_adopted=False)
 
 
+def begins(rules: StopRules, cell: str, machine: str) -> bool:
+    return rules.note_attempt(cell, BROKEN, is_adopted=False, lost_machine=machine)
+
+
+def test_the_attempts_that_one_loss_of_a_machine_ended_count_once() -> None:
+    rules = StopRules(6, None)
+    for cell in "abcdef":
+        rules.note_start(cell)
+    assert not any(begins(rules, cell, "tpu-1") for cell in "abcdef")
+    rules.note_start("a")
+    assert not begins(rules, "a", "tpu-1")  # a second loss
+    rules.note_start("b")
+    assert begins(rules, "b", "tpu-1")  # a third loss
+    assert "6 of 6 cells failed because of the infrastructure" in rules.outage
+
+
+def test_the_losses_of_several_machines_are_an_outage() -> None:
+    rules = StopRules(6, None)
+    assert [begins(rules, cell, f"node-{cell}") for cell in "abc"] == [False, False, True]
+
+
 def test_a_cell_that_recovers_and_attempts_lost_in_a_power_failure_are_no_outage() -> None:
     rules = StopRules(3, None)
     rules.note_attempt("a", BROKEN, is_adopted=False)

@@ -75,6 +75,7 @@ def test_an_incomplete_record_is_refused(missing: str) -> None:
         {"seconds": -1},
         {"cpu_seconds": "1"},
         {"leftovers": 1.5},
+        {"oom_kills": "many"},
         {"host": {"name": "it"}},
         {"accelerators": 8},
         {"changed_startup_files": ["~/.bashrc"]},

@@ -13,7 +13,7 @@ from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
 from toolbox.reports.terminal import live_view, run_table
 from toolbox.results import since_last_run
-from toolbox.results.baseline_findings import FlakyCell, MetricChange
+from toolbox.results.baseline_findings import FlakyCell, LostMetric, MetricChange
 from toolbox.results.since_last_run import Kind, SinceLastRun, VerdictChange
 from toolbox.runs.run_state import RunState
 
@@ -86,11 +86,15 @@ def test_without_news_there_is_no_section(tmp_path: Path) -> None:
 
 def test_flaky_cells_and_metrics_that_moved_are_listed_as_text(tmp_path: Path) -> None:
     state = compared(tmp_path / "r-1")
+    lost = LostMetric("c", HOSTILE, "time", "s", 1.5, HOSTILE)
     metric = MetricChange("c", HOSTILE, "time", "s", 1.0, 1.5, False, [1.0, 1.1, 1.5], "[0.9, 1.1]", is_outside=True)
     comparison = since_last_run.read(state.directory)
     assert comparison is not None
-    since_last_run.write(state.directory, comparison.with_findings([FlakyCell("c", HOSTILE, "random")], [metric]))
+    since_last_run.write(
+        state.directory, comparison.with_findings([FlakyCell("c", HOSTILE, "random")], [metric], [lost])
+    )
     shown = section(state)
-    assert "Against the baseline: 1 flaky cell; 1 metric worse." in shown
+    assert "Against the baseline: 1 flaky cell; 1 metric worse; 1 metric of the baseline unknown." in shown
     assert f"flaky: {HOSTILE[:50]}" in shown
+    assert "time: 1.5 s → unknown: " in shown
     assert "time: 1 s → 1.5 s (+50 %, worse), out of [0.9, 1.1] ▁▂█" in shown

@@ -182,6 +182,25 @@ def test_runs_with_other_presets_are_not_part_of_the_history(nightly: Nightly) -
     assert 9.0 not in change.history
 
 
+NO_VALUE = Tried(metrics={"time": None})
+
+
+def test_a_metric_that_is_unknown_in_a_passing_cell_is_named_with_its_reason(nightly: Nightly) -> None:
+    nightly.run({"x=a": Tried(metrics={"time": 2.0}), "x=b": Tried(metrics={"time": 1.0}), "x=c": NO_VALUE})
+    nightly.run({"x=a": Tried(metrics={"time": 1.5}), "x=b": NO_VALUE, "x=c": NO_VALUE})
+    failed = Tried(Verdict.FAILED, Cause.PRODUCT, metrics={"time": None})
+    found = nightly.compare(nightly.run({"x=a": NO_VALUE, "x=b": failed, "x=c": NO_VALUE}))
+    assert [f"{metric.name}: {metric}" for metric in found.lost] == ["x=a: time: 1.5 s → unknown: no such file"]
+    assert (found.remarks, found.is_notable) == ("1 metric of the baseline unknown", True)
+    assert SinceLastRun.from_json(json.loads(json.dumps(found.as_json()))) == found
+
+
+def test_a_metric_that_only_other_runs_measured_is_not_lost(nightly: Nightly) -> None:
+    nightly.run({"x=a": Tried(metrics={"time": 2.0})}, **PULL_REQUEST)
+    nightly.run({"x=a": NO_VALUE})
+    assert nightly.compare(nightly.run({"x=a": NO_VALUE})).lost == ()
+
+
 def test_the_first_run_says_why_it_is_not_compared(nightly: Nightly) -> None:
     nightly.run({"x=a": PASSED}, presets=["smoke"])
     found = nightly.find(nightly.run({"x=a": PASSED}, presets=["nightly", "a"]))

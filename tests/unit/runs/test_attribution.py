@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import random
+import tracemalloc
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolbox.runs import attribution, axis_terms
 from toolbox.runs.attribution import Case, Finding, attribute
 
 Labels = Mapping[str, str]
@@ -279,3 +284,140 @@ def test_the_order_of_the_cells_does_not_matter_if_a_condition_separates(cases: 
     for before, after in itertools.zip_longest(attribute(cases), attribute(shuffled)):
         if before.failed == before.cells and not before.failed_elsewhere:
             assert before == after
+
+
+Term = tuple[str, str, frozenset[str]]  # the operator, the label after the operator, and the labels of the set
+Terms = dict[str, Term]  # by axis
+Row = Mapping[str, str]
+
+
+def terms_of(labels: Sequence[str]) -> Iterator[Term]:
+    """Yield the terms of an axis, with the labels that meet each term."""
+    every = frozenset(labels)
+    ordered = sorted(labels, key=float) if all(label.lstrip("-").isdigit() for label in labels) else []
+    yield from (("=", label, frozenset([label])) for label in labels)
+    for label in labels if len(labels) > 2 else ():
+        is_first, is_last = [label] == ordered[:1], [label] == ordered[-1:]
+        named = ("≥", ordered[1]) if is_first else ("≤", ordered[-2]) if is_last else ("≠", label)
+        yield *named, every - {label}
+    for index in range(2, len(ordered) - 1):
+        yield "≤", ordered[index - 1], frozenset(ordered[:index])
+        yield "≥", ordered[index], frozenset(ordered[index:])
+
+
+def holds(terms: Terms, row: Row) -> bool:
+    return all(row.get(axis) in term[2] for axis, term in terms.items())
+
+
+def conditions(size: int, *, of_labels: bool, rows: Sequence[Row], axes: Sequence[str]) -> Iterator[Terms]:
+    """Yield the conditions of a kind that are tried."""
+    varying = [axis for axis in axes if len({row.get(axis) for row in rows}) > 1]
+    for names in itertools.combinations(varying, size):
+        if of_labels:
+            combinations = dict.fromkeys(tuple(row.get(name) for name in names) for row in rows)
+            for labels in combinations:
+                yield {
+                    name: ("=", str(label), frozenset([label] if label else []))
+                    for name, label in zip(names, labels, strict=True)
+                }
+            continue
+        present = [list(dict.fromkeys(row[name] for row in rows if name in row)) for name in names]
+        for terms in itertools.product(*map(terms_of, present)):
+            if any(term[0] != "=" for term in terms):
+                yield dict(zip(names, terms, strict=True))
+
+
+def best_of(failed: Sequence[Row], passed: Sequence[Row], axes: Sequence[str], *, pure: bool) -> Any:
+    """Return the sort key of the best condition, the number of passed cells that meet the condition, and its terms."""
+    total, tried, found = len(failed) + len(passed), {True: 0, False: 0}, []
+    for size, of_labels in (
+        ((1, True), (1, False), (2, True), (2, False), (3, True)) if len(failed) > 1 and passed else ()
+    ):
+        level = list(conditions(size, of_labels=of_labels, rows=[*failed, *passed], axes=axes))
+        tried[of_labels] += len(level)
+        log_tries = math.log(max(1, tried[True] if of_labels else sum(tried.values())))
+        for terms in level:
+            inside, passes = (sum(holds(terms, row) for row in rows) for rows in (failed, passed))
+            if inside < 2 or (pure and passes) or inside * total <= (inside + passes) * len(failed):
+                continue
+            numbers = (total, len(failed), inside + passes, inside)
+            log_p_value = attribution._log_p_value(*numbers, log_tries, math.inf)
+            is_exact = inside == len(failed) and not passes
+            is_fact = is_exact and (of_labels or size == 1 or log_p_value <= math.log(0.1))
+            found.append((not is_fact, size if is_fact else 0, log_p_value, passes, terms))
+    best = min(found, key=operator.itemgetter(0, 1, 2), default=None)
+    return best if best and (not best[0] or best[2] < 0) else None
+
+
+def cover_of(failed: Sequence[Row], passed: Sequence[Row], axes: Sequence[str], *, pure: bool) -> list[Any]:
+    """Return the conditions that together explain the failed cells, as the module describes them."""
+    cover: list[Any] = []
+    while len(cover) < 5 and (best := best_of(failed, passed, axes, pure=pure)):
+        cover.append(best)
+        failed, passed = ([row for row in rows if not holds(best[4], row)] for rows in (failed, passed))
+    separates = not failed and not any(best[3] for best in cover)
+    if separates and (sum(best[2] for best in cover) <= math.log(0.05) or [best[0] for best in cover] == [False]):
+        return cover
+    return list(itertools.takewhile(lambda best: best[2] <= math.log(0.05) or not best[0], cover))
+
+
+def findings_of(failed: Sequence[Row], passed: Sequence[Row], axes: Sequence[str], failure: str = "") -> list[str]:
+    covers = [cover_of(failed, passed, axes, pure=pure) for pure in (True, False)]
+    found = []
+    for *_, terms in min(covers, key=lambda cover: sum(best[2] for best in cover)):
+        inside = [sum(holds(terms, row) for row in rows) for rows in (failed, passed)]
+        named = " and ".join(axis_terms.text(axis, *term[:2]) for axis, term in terms.items())
+        counts = f"{inside[0]} of {sum(inside)} failed; elsewhere {len(failed) - inside[0]} of "
+        found.append(f"{named}: {counts}{len(failed) + len(passed) - sum(inside)}{f' ({failure})' if failure else ''}")
+    return found
+
+
+def brute_force(cases: Sequence[Case]) -> list[str]:
+    """Return the findings as text, computed with sets of labels and a scan of all cells for each condition."""
+    axes = list(dict.fromkeys(axis for case in cases for axis in case.labels))
+    passed = [case.labels for case in cases if not case.failed]
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for case in cases:
+        if case.failed:
+            groups[case.failure].append(case.labels)
+    of_all = findings_of(list(itertools.chain.from_iterable(groups.values())), passed, axes)
+    if len(groups) < 2 or (len(of_all) == 1 and "elsewhere 0 of" in of_all[0]):
+        return of_all
+    found, unexplained = [], []
+    for failure, rows in sorted(groups.items(), key=lambda group: -len(group[1])):
+        of_group = findings_of(rows, passed, axes, failure)
+        found += of_group
+        unexplained += [] if of_group else rows
+    return (found + (findings_of(unexplained, passed, axes) if found else of_all))[:5]
+
+
+@st.composite
+def mixed_matrices(draw: st.DrawFn) -> list[Case]:
+    """Draw a matrix with axes of numbers and words, missing labels, a planted cause, noise, and several failures."""
+    rng = draw(st.randoms(use_true_random=False))
+    pools = [["8", "16", "1", "32", "4"], ["x", "y", "z", "w"], ["10", "-2", "3", "7"]]
+    axes = {name: rng.choice(pools)[: rng.randint(1, 5)] for name in "abc"[: rng.randint(1, 3)]}
+    cells = [cell for cell in grid(**axes) if rng.random() < 0.8] or grid(**axes)
+    cells = [{axis: label for axis, label in cell.items() if rng.random() < 0.97} for cell in cells]
+    planted, names = rng.choice(cells), rng.sample(sorted(axes), rng.randint(1, len(axes)))
+    noise, failures = rng.choice([0, 0.1, 0.3, 0.6]), rng.randint(1, 3)
+    fails = [all(cell.get(name) == planted.get(name) for name in names) or rng.random() < noise for cell in cells]
+    return [Case(cell, failed, f"error {rng.randrange(failures)}") for cell, failed in zip(cells, fails, strict=True)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(mixed_matrices())
+def test_the_findings_are_those_of_brute_force(cases: list[Case]) -> None:
+    assert list(map(str, attribute(cases))) == brute_force(cases)
+
+
+@pytest.mark.parametrize("shape", [(2_000,), (200, 10), (45, 45)])
+def test_the_memory_is_not_quadratic_in_the_values_of_an_axis(shape: tuple[int, ...]) -> None:
+    cells = grid(**{f"axis{index}": list(map(str, range(count))) for index, count in enumerate(shape)})
+    cases = [Case(labels, int(labels["axis0"]) >= shape[0] * 0.6) for labels in cells]
+    tracemalloc.start()
+    found = attribute(cases)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [found.condition for found in found] == [{"axis0": str(math.ceil(shape[0] * 0.6))}]
+    assert peak < 10e6  # sets of labels for each range of 2,000 values would need 400 MB

@@ -53,6 +53,13 @@ def test_an_attempt_that_waits_is_cancelled_at_once(desk: Desk) -> None:
     assert (ended_by(attempt), attempt.settled.is_set(), desk.notified) == (EndedBy.CANCELLED, True, ["a"])
 
 
+def test_all_attempts_that_one_tpu_lost_name_the_tpu(desk: Desk) -> None:
+    attempts = [desk.add(name) for name in "ab"]
+    for attempt, host in zip(attempts, ("", "worker-1"), strict=True):
+        desk.attempts.conclude(attempt, WorkloadOutcome(EndedBy.LOST, host=host))
+    assert [attempt.status.outcome.host for attempt in attempts if attempt.status.outcome] == ["tpu", "tpu"]
+
+
 @pytest.mark.parametrize(("is_started", "expected"), [(False, EndedBy.CANCELLED), (True, EndedBy.LOST)])
 def test_a_cancelled_attempt_ends_as_cancelled_unless_it_has_started(
     desk: Desk, is_started: bool, expected: EndedBy

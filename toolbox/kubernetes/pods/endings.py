@@ -146,7 +146,7 @@ def _is_of_absence(event: str) -> bool:
 
 def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline: bool) -> WorkloadOutcome:
     reported = _outcome_from_report(pod, ended.report) if ended.report is not None else None
-    # Ignore a killed child process if the workload recovered from it.
+    # A killed child process is only a remark if the workload recovered from it.
     if ended.reason == "OOMKilled" and (reported is None or _is_bad_end(reported)):
         limit = f" ({pod.memory_limit})" if pod.memory_limit else ""
         text = f"it was killed because it used more memory than its limit{limit}"
@@ -159,6 +159,8 @@ def _by_container(pod: PodView, ended: Ended, *, is_cancelled: bool, by_deadline
     if is_ended_by_agent and by_deadline:
         known = reported or WorkloadOutcome(EndedBy.TIMEOUT, ended.exit_code, host=pod.node)
         return dataclasses.replace(known, ended_by=EndedBy.TIMEOUT, message=_DEADLINE_TEXT)
+    if reported is not None and ended.reason == "OOMKilled":
+        return dataclasses.replace(reported, oom_kills=max(1, reported.oom_kills))
     return reported or _outcome_without_report(pod, ended, is_cancelled=is_cancelled)
 
 

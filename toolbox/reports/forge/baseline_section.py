@@ -1,4 +1,4 @@
-"""Renders how a run differs from the baseline: what is new, known, flaky and fixed, and which metrics moved."""
+"""Renders how a run differs from the baseline: what is new, known, flaky and fixed; metrics that moved or are lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from toolbox.reports.forge.markup import code, size
 from toolbox.results import since_last_run
-from toolbox.results.baseline_findings import MetricChange
+from toolbox.results.baseline_findings import LostMetric, MetricChange
 from toolbox.results.since_last_run import Kind, NotCompared, SinceLastRun, VerdictChange
 
 _MOST_VERDICTS: Final = 30
@@ -42,8 +42,10 @@ def render(directory: Path, room: int) -> str:
     total = _total(found)
     parts = [head]
     parts += _table(_VERDICT_HEAD, verdicts[:_MOST_VERDICTS], total, room // 2)
-    metrics = [_metric(change) for change in found.metrics[:_MOST_METRICS]]
-    parts += _table(_METRIC_HEAD, metrics, sum(found.metric_counts.values()), room - sum(map(size, parts)))
+    lost = [_lost(metric) for metric in found.lost[:_MOST_METRICS]]
+    metrics = [*lost, *(_metric(change) for change in found.metrics)][:_MOST_METRICS]
+    total = found.lost_count + sum(found.metric_counts.values())
+    parts += _table(_METRIC_HEAD, metrics, total, room - sum(map(size, parts)))
     return "\n".join(parts)
 
 
@@ -90,6 +92,12 @@ def _metric(change: MetricChange) -> Sequence[str]:
         change.sparkline,
         code(change.position, _LONGEST) if change.bound else "",
     )
+
+
+def _lost(metric: LostMetric) -> Sequence[str]:
+    unit = f" {metric.unit}" if metric.unit else ""
+    before, reason = code(f"{metric.before:.5g}{unit}", _LONGEST), code(metric.reason, _LONGEST)
+    return "unknown", code(metric.metric, _LONGEST), code(metric.name, _LONGEST), before, reason, "", "", ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], total: int, room: int) -> list[str]:

@@ -38,8 +38,9 @@ class VerdictChanges:
     Args:
         earlier: the run with which this run is compared.
         more: the number of rows for which the page has no room.
-        remarks: the number of known failures, flaky cells, and metrics that moved, as text; empty if there are none.
-        findings: a line for each flaky cell and each metric that moved.
+        remarks: the number of known failures, flaky cells, and metrics that moved or are lost, as text; empty if
+            there are none.
+        findings: a line for each flaky cell and each metric that moved or is lost.
     """
 
     earlier: str
@@ -68,7 +69,8 @@ def make(directory: Path, cards: Iterable[StepCard]) -> VerdictChanges | None:
 
 def _findings(comparison: SinceLastRun) -> list[str]:
     flaky = [f"flaky: {cell.name}: {cell.reason}" for cell in comparison.flaky]
-    return [*flaky, *(f"{change.name}: {change} {change.sparkline}" for change in comparison.metrics)]
+    lost = [f"{metric.name}: {metric}" for metric in comparison.lost]
+    return [*flaky, *lost, *(f"{change.name}: {change} {change.sparkline}" for change in comparison.metrics)]
 
 
 def _rows(comparison: SinceLastRun, cards: Mapping[str, StepCard]) -> list[ChangeRow]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.cases import CaseOutcome
 from toolbox.results import changes, comparison
+from toolbox.results.baseline_findings import LostMetric
 from toolbox.results.bounds_update import Decision
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
@@ -167,6 +168,17 @@ def with_changes(rows: Sequence[Row], changes: Iterable[VerdictChange]) -> Seque
         row["change"] = change.kind if change is not None else None
         row["before"] = change.before if change is not None else None
         row["run_before"] = change.run if change is not None else None
+    return rows
+
+
+def with_lost_metrics(rows: Sequence[Row], lost: Iterable[LostMetric]) -> Sequence[Row]:
+    """Add to the rows of cells the metrics of the baseline that are unknown now, with the reasons; return the rows."""
+    by_cell: dict[str, list[Row]] = {}
+    for metric in lost:
+        about = {"metric": metric.metric, "unit": metric.unit, "before": metric.before, "reason": metric.reason}
+        by_cell.setdefault(metric.cell, []).append(about)
+    for row in rows:
+        row["lost_metrics"] = by_cell.get(row["id"], [])
     return rows
 
 

@@ -194,6 +194,8 @@ def _since_last_run(summary: RunState) -> Iterator[Text]:
             yield Text(_line(f"since {found.earlier}: {found.tally}"), style="bold")
         if found.remarks:
             yield Text(_line(f"against the baseline: {found.remarks}"))
+        for metric in found.lost[:_MOST_FAILURES]:
+            yield Text(_line(f"{metric.name}: {metric}"), style="yellow")
 
 
 def _line(text: str) -> str:

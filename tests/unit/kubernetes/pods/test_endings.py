@@ -63,7 +63,8 @@ def test_out_of_memory_is_distinguished_from_other_kills() -> None:
 
 
 def test_a_workload_that_survives_an_out_of_memory_kill_has_exited() -> None:
-    assert end(pod(report("exit", 0), 0, "OOMKilled")).ended_by is EndedBy.EXIT
+    recovered = end(pod(report("exit", 0), 0, "OOMKilled"))
+    assert (recovered.ended_by, recovered.oom_kills) == (EndedBy.EXIT, 1)
 
 
 @pytest.mark.parametrize("of", [report("cancelled", 143), None])

@@ -12,7 +12,7 @@ from tests.unit.reports.forge.test_github import HOSTILE, cell, is_whole, outsid
 from toolbox.model.verdicts import Verdict
 from toolbox.reports.forge import github
 from toolbox.results import since_last_run
-from toolbox.results.baseline_findings import FlakyCell, MetricChange
+from toolbox.results.baseline_findings import FlakyCell, LostMetric, MetricChange
 from toolbox.results.since_last_run import Kind, NotCompared, SinceLastRun, VerdictChange
 from toolbox.runs.run_state import RunState
 
@@ -106,3 +106,13 @@ def test_hostile_texts_are_only_in_code(tmp_path: Path) -> None:
     )
     assert list(filter(str.strip, outside_of_code(hostile))) == list(filter(str.strip, outside_of_code(plain)))
     assert {str(each.tag) for each in hostile.iter()} == {str(each.tag) for each in plain.iter()}
+
+
+def test_a_metric_that_is_unknown_now_is_listed_with_the_reason(tmp_path: Path) -> None:
+    compared(tmp_path)
+    comparison = since_last_run.read(tmp_path)
+    assert comparison is not None
+    lost = LostMetric("id", "x=a", "time", "s", 1.5, "<no> such file")
+    since_last_run.write(tmp_path, comparison.with_findings([], [], [lost]))
+    run = summary(cell("a"), directory=tmp_path)
+    assert ["unknown", "time", "x=a", "1.5 s", "<no> such file", "", "", ""] in rows(run)

@@ -15,6 +15,9 @@ from toolbox.model.cases import CaseOutcome, CaseReport
 from toolbox.model.events import CheckJudged, RunFinished, StepKind
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.reports.terminal import live_view, run_table
+from toolbox.results import since_last_run
+from toolbox.results.baseline_findings import LostMetric
+from toolbox.results.since_last_run import SinceLastRun
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState, State, StepState
 
@@ -150,3 +153,12 @@ def test_a_hostile_remote_resource_cannot_control_the_terminal() -> None:
     text = shown(replace(summary(), resources=[open_resource("a\x1b[2J", failure="\x1b]0;x\x07")]))
     assert "\x1b[2J" not in text
     assert "\x1b]" not in text
+
+
+def test_a_metric_that_is_unknown_now_is_named(tmp_path: Path) -> None:
+    lost = LostMetric("id", "x=a", "time", "s", 1.5, "no such file")
+    empty = SinceLastRun.of((), (), "r0", datetime.now(UTC), has_more_runs=False, compared=1, new=0, gone=None)
+    since_last_run.write(tmp_path, empty.with_findings([], [], [lost]))
+    text = shown(replace(summary(step("000__a")), directory=tmp_path))
+    assert "against the baseline: 1 metric of the baseline unknown" in text
+    assert "x=a: time: 1.5 s → unknown: no such file" in text
