@@ -26,7 +26,7 @@ from typing import Any, Final, Self, get_args, get_origin
 from toolbox.agent import safe_files
 from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.events import CaseFailed, JournalEvent, RunStarted
+from toolbox.model.events import JournalEvent, RunStarted
 from toolbox.model.text import abbreviated
 from toolbox.runs import layout
 from toolbox.runs.layout import RunDirectory
@@ -371,18 +371,19 @@ _OF_FIELDS: Final[Mapping[str, _Reader]] = {
     "step": _step,
     "attempt": _attempt,
     "seconds": _seconds,
-    "paid_seconds": lambda value: None if value is None else _seconds(value),
+    "paid_seconds": _seconds,
 }
 
 
-def _reader_of_field(kind: type[Any], name: str, hint: Any) -> _Reader:
-    if name == "seconds" and kind is CaseFailed:
-        return _OF_FIELDS["paid_seconds"]
-    return _OF_FIELDS.get(name) or _reader(hint)
+def _reader_of_field(name: str, hint: Any) -> _Reader:
+    reader = _OF_FIELDS.get(name)
+    if reader is None or type(None) not in typing.get_args(hint):
+        return reader or _reader(hint)
+    return lambda value: None if value is None else reader(value)
 
 
 # The readers are made only once, because a journal has many lines.
 _READERS: Final = {
-    kind: {name: _reader_of_field(kind, name, hint) for name, hint in typing.get_type_hints(kind).items()}
+    kind: {name: _reader_of_field(name, hint) for name, hint in typing.get_type_hints(kind).items()}
     for kind in _KINDS.values()
 }
