@@ -125,6 +125,9 @@ def uses_cluster_modules(tasks: Path) -> bool:
 def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     settings = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
     variables = processes.environment(play.step, settings)
+    # Ansible refuses to start in a locale that is not installed or has another encoding. So tasks always print English.
+    if sys.platform == "linux":  # macOS does not have this locale
+        variables["LC_ALL"] = "C.UTF-8"
     # Use the ansible-playbook of this virtual environment, even if the environment is not activated.
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     # Without this variable, Ansible would read a configuration file in the working directory or the home directory.
