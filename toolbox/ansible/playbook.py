@@ -35,7 +35,11 @@ _SETTINGS: Final = {
     "ANSIBLE_HOST_KEY_CHECKING": "1",  # ansible-runner would turn the check off
     "ANSIBLE_PYTHON_INTERPRETER": "auto_silent",
     "ANSIBLE_INVENTORY_ENABLED": "yaml",  # don't try other inventory plugins
-    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes",
+    "ANSIBLE_SSH_ARGS": (
+        "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes"
+        # As in `ssh_machine`: end a dead connection, and ignore options that the user has for logins by hand.
+        " -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o RemoteCommand=none -o RequestTTY=no"
+    ),
 }
 
 
