@@ -181,3 +181,11 @@ def test_the_reason_of_a_failed_login_comes_before_a_banner(
     failure = (step(workspace, "host__capture_state") / "FAILURE").read_text()
     assert reason in failure
     assert "line 1\n" not in failure
+
+
+def test_a_home_with_a_long_path_is_no_hindrance(server: openssh.Server, workspace: Workspace, tmp_path: Path) -> None:
+    home = tmp_path / ("h" * 90)
+    home.mkdir()
+    env = {"PATH": server.environment()["PATH"], "HOME": str(home)}
+    outcome = workspace.run("host", "capture_state", f"--hosts={server.host}", env=env)
+    assert outcome.exit_code == 0, str(outcome)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from toolbox.ansible import unsafe_yaml, warm
 from toolbox.ansible.warm import Helpers
-from toolbox.system import environ, filesystem, places, processes
+from toolbox.system import environ, filesystem, places, processes, scratch
 from toolbox.system.fork_servers import ForkedProcess
 
 _TASK_HAS_STARTED: Final = "playbook_on_task_start"
@@ -50,6 +50,7 @@ class Play:
     Args:
         inventory: the content of Ansible's YAML inventory, in which all data is marked by `unsafe_yaml.untrusted`.
         private: a private directory for files that must not outlive the play.
+        uses_ssh: whether the play connects to SSH hosts.
     """
 
     file: Path
@@ -57,6 +58,7 @@ class Play:
     roles: Sequence[Path]
     step: Path
     private: Path
+    uses_ssh: bool = False
 
 
 def run(play: Play, handler: EventHandler) -> int:
@@ -127,7 +129,10 @@ def uses_cluster_modules(tasks: Path) -> bool:
 
 
 def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
-    settings = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
+    # In the default directory, below the home directory, the path of a socket may be too long.
+    sockets = scratch.ssh_sockets(create=play.uses_ssh) or (helpers.config.parent if helpers else play.private)
+    settings = {**_SETTINGS, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets)}
+    settings = {name: value for name, value in settings.items() if environ.get(name) is None}
     variables = processes.environment(play.step, settings)
     # Ansible refuses to start in a locale that is not installed or has another encoding. So tasks always print English.
     if sys.platform == "linux":  # macOS does not have this locale

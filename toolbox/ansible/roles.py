@@ -162,7 +162,8 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
         _write_request(call, step)
         play = _write_play(call, variables, step=step, private=private)
         try:
-            _run_play(call, step, Play(play, hosts, places.folders("roles"), step.directory, private))
+            roles = places.folders("roles")
+            _run_play(call, step, Play(play, hosts, roles, step.directory, private, uses_ssh=bool(call.hosts)))
         finally:
             step.recorder.sweep(step.identity, step.directory)
         return step.directory
