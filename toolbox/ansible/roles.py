@@ -220,7 +220,8 @@ def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, pri
     }
     request = (call.role, call.label, public, secret_files)
     login = _login_tasks(call)
-    text, redacted = (_play_text(*each, login) for each in (request, redactor.redact_nested(request)))
+    text = _play_text(*request, login_tasks=login)
+    redacted = _play_text(*redactor.redact_nested(request), login_tasks=login)
     redacted_file = filesystem.write_text(StepDirectory(directory).play, redacted)
     # If a secret is a common word (`admin`), redaction also changes other parts of the play. So Ansible runs the
     # unredacted play.
@@ -240,6 +241,7 @@ def _play_text(
     label: str,
     variables: Mapping[str, Any],
     secret_files: Sequence[str],
+    *,
     login_tasks: Sequence[Mapping[str, Any]],
 ) -> str:
     play: dict[str, Any] = {

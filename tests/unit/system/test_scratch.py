@@ -130,7 +130,7 @@ def test_without_a_directory_in_memory_the_paths_are_short_enough_for_sockets(
     long = tmp_path / LONG
     long.mkdir()
     monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path / "missing")
-    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(long))
+    monkeypatch.setattr("tempfile.tempdir", str(long))
     monkeypatch.setattr(scratch, "_USUAL", tmp_path)
     with scratch.directory() as path:
         assert path.parent == tmp_path
