@@ -43,6 +43,7 @@ class RoleEvents:
         self._rescued = False
         self.is_logging_in = False
         self.logins: set[str] = set()  # the hosts whose login has succeeded or failed
+        self.failed_logins: set[str] = set()
         self._tail: deque[str] = deque(maxlen=_MOST_LINES)
 
     @property
@@ -93,7 +94,7 @@ class RoleEvents:
 
     def _show(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "playbook_on_task_start":
-            self.is_logging_in = _task_name(data) == LOGIN
+            self.is_logging_in = data.get("name") == LOGIN  # the tasks of a role have its name before theirs
             self._step.recorder.record(TaskStarted(self._step.identity, _task_name(data)))
         elif kind == "playbook_on_stats":
             self._rescued = any(data.get("rescued", {}).values())
@@ -102,6 +103,7 @@ class RoleEvents:
             self._step.recorder.record(finished)
             if self.is_logging_in:
                 self.logins.add(finished.host)
+                self.failed_logins |= {finished.host} if finished.status == "failed" else set()
             for text in self._redact.redact_nested((data.get("res") or {}).get("warnings") or []):
                 self._step.recorder.record(Note(self._step.identity, str(text)))
             if finished.status in {"failed", "unreachable"}:

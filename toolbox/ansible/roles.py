@@ -291,7 +291,7 @@ def _waiting_shown(call: RoleCall, step: Step, events: RoleEvents) -> Iterator[N
 def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> StepError:
     verdict, cause = step.failure
     failed = events.failed
-    if failed is not None and failed.name == LOGIN and failed.status == "failed":
+    if failed is not None and failed.host in events.failed_logins:
         processes.end_marked(step.directory)  # Ansible does not end the `ssh` of a login that takes too long
         output = failed.output
         if any(text in output for text in _TIMED_OUT):

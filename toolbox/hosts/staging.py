@@ -63,7 +63,7 @@ def limits(workload: Workload) -> dict[str, Any]:
     }
 
 
-class SpecialFile(OSError):
+class SpecialFile(ValueError):
     """A file to send is neither a regular file nor a folder."""
 
 
@@ -96,14 +96,11 @@ def _fill(folder: Path, workload: Workload) -> None:
             _copy(source, folder / name)
         for name, text in workload.text_files.items():
             filesystem.write_text(folder / name, text)
-    except shutil.Error as error:  # its argument is a list of the files in a folder that cannot be copied
-        (_, _, reason), *others = error.args[0]
-        more = f", and {len(others)} more" if others else ""
-        raise StepError(
-            f"the files of the workload cannot be sent: {reason}{more}", cause=Cause.CONFIGURATION
-        ) from error
-    except OSError as error:
-        is_wrong = isinstance(error, (FileNotFoundError, SpecialFile))
+    except shutil.Error as error:  # its argument lists the files of a folder that cannot be copied
+        reason = next((str(each[-1]) for each in error.args[0] if isinstance(each, tuple)), str(error))
+        raise StepError(f"the files of the workload cannot be sent: {reason}") from error
+    except (OSError, SpecialFile) as error:
+        is_wrong = isinstance(error, FileNotFoundError | SpecialFile)
         cause = Cause.CONFIGURATION if is_wrong else Cause.INFRASTRUCTURE
         raise StepError(f"the files of the workload cannot be sent: {error}", cause=cause) from error
 
@@ -166,7 +163,8 @@ def digests(source: Path) -> dict[str, str]:
     The digest of a symbolic link in the folder is `-> TARGET`.
 
     Raises:
-        OSError: a file cannot be read, or is a pipe, a socket or a device.
+        OSError: a file cannot be read.
+        SpecialFile: a file is a pipe, a socket or a device.
     """
     if not source.is_dir():
         return {"": _digest(source)}

@@ -95,7 +95,8 @@ def test_the_proxy_of_the_environment_is_used_and_shown_without_its_password(
         monkeypatch.setenv(name, value)
     loaded = Credentials.load(Access(str(kubeconfig(tmp_path, "https://api.lab"))))
     assert (str(loaded.proxy) if loaded.proxy else None) == expected
-    assert (loaded.configuration.proxy, loaded.configuration.no_proxy) == (expected and loaded.proxy.client_url, None)
+    client = loaded.proxy.client_url if loaded.proxy else None
+    assert (loaded.configuration.proxy, loaded.configuration.no_proxy) == (client, None)
     assert "%3A" not in repr(loaded.proxy)
 
 
