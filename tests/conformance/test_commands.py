@@ -28,7 +28,7 @@ COMMANDS = {command.signature.name: command for group in GROUPS.values() for com
 WITH_ROLE = {name: command for name, command in COMMANDS.items() if command.role}
 ROLES = {path.name: path for path in places.entries("roles", "*") if path.is_dir()}
 CLUSTER_MODULES = {path.stem for path in Path(modules.__file__).parent.glob("[!_]*.py")}
-_HOSTS = registry.HOSTS.name
+_OF_EACH_ROLE = (registry.HOSTS, registry.LOGIN_TIMEOUT)
 _LOCALS = ast.dump(ast.parse("locals()", mode="eval").body)
 
 each_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
@@ -78,7 +78,7 @@ def undeclared(text: str) -> set[str]:
 
 def prefixed(command: Command) -> dict[str, str]:
     """Return the variables of a command's role, by the names of parameters and of values that its body returns."""
-    names = [item.name for item in command.signature.parameters if item.name != _HOSTS]
+    names = [item.name for item in command.signature.parameters if item not in _OF_EACH_ROLE]
     return {name: f"{command.role}_{name}" for name in [*names, *returned(command)]}
 
 

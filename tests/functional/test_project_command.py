@@ -265,3 +265,13 @@ def test_a_run_passes_even_if_its_reports_cannot_be_written(small: Workspace) ->
 def test_the_name_of_a_run_does_not_depend_on_how_its_path_is_written(tmp_path: Path) -> None:
     (tmp_path / "run/step").mkdir(parents=True)
     assert project._run_directory(f"{tmp_path}/run/step/..").name == "run"
+
+
+def test_a_checkout_of_another_owner_is_named_with_the_advice_of_git(small: Workspace) -> None:
+    subprocess.run(["git", "init", "--quiet", small.directory], check=True)
+    usual = small.run("project", "run", "small")
+    outcome = small.run("project", "run", "small", env={"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "LANG": "de"})
+    assert (usual.exit_code, outcome.exit_code) == (0, 0), str(outcome)
+    assert "the revision of the project is unknown" not in usual.stderr  # a repository without a commit
+    assert "warning: the revision of the project is unknown, because git cannot read" in outcome.stderr
+    assert f"git config --global --add safe.directory {small.directory}" in outcome.stderr

@@ -6,7 +6,6 @@ import io
 import json
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,6 @@ PROJECT = {
     "projects/small/orchestration.py": "from toolbox.orchestration import matrix\n\n\ndef test():\n    matrix.run()\n",
     "command_args/small.yaml.j2": "{}\n",
 }
-
-
-@pytest.fixture
-def shell(server: openssh.Server) -> Iterator[Path]:
-    """Yield the start file of the shell on the machine, and delete it after the test."""
-    file = server.directory / ".bashrc"
-    yield file
-    file.unlink(missing_ok=True)
 
 
 def run(server: openssh.Server, workspace: Workspace, script: str, **target: Any) -> Outcome:
@@ -58,20 +49,20 @@ def test_a_cell_that_leaves_more_than_its_target_allows_is_an_error(
     assert list((server.directory / ".cache/topgallant/attempts").iterdir()) == []
 
 
-def test_a_machine_that_sends_without_end_is_cut_off(server: openssh.Server, workspace: Workspace, shell: Path) -> None:
-    shell.write_text("tar() { cat > /dev/null; yes; }\n")
-    outcome = run(server, workspace, "true", collect_bytes=1000, collect_files=10)
+def test_a_machine_that_sends_without_end_is_cut_off(server: openssh.Server, workspace: Workspace) -> None:
+    with server.replaced("tar", "cat > /dev/null; yes"):
+        outcome = run(server, workspace, "true", collect_bytes=1000, collect_files=10)
     assert outcome.exit_code == 3, str(outcome)
     assert "`collect_bytes` and `collect_files` of the target" in outcome.stdout + outcome.stderr
 
 
 def test_a_forged_archive_writes_only_into_the_attempt_directory(
-    server: openssh.Server, workspace: Workspace, shell: Path, tmp_path: Path
+    server: openssh.Server, workspace: Workspace, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     archive = server.directory / "hostile.tar"
-    long, path, members = "d" * 247, "files", []
+    long, path, members = "d" * 247, "files", [("files/forged", tarfile.REGTYPE, "")]
     for letter in "abcdefghijklmnop":
         members += [(f"{path}/{long}", tarfile.DIRTYPE, ""), (f"{path}/{letter}", tarfile.SYMTYPE, long)]
         path = f"{path}/{letter}"
@@ -85,8 +76,9 @@ def test_a_forged_archive_writes_only_into_the_attempt_directory(
             member = tarfile.TarInfo(name)
             member.type, member.linkname = kind, target
             content.addfile(member, io.BytesIO())
-    shell.write_text(f"tar() {{ cat > /dev/null; cat {archive}; }}\n")
-    run(server, workspace, "true")
+    with server.replaced("tar", f"cat > /dev/null; cat {archive}"):
+        run(server, workspace, "true")
+    assert (attempt(workspace) / "files/forged").exists()
     assert list(outside.iterdir()) == []
     assert not (attempt(workspace).parent / "owned").exists()
     assert not (attempt(workspace) / "settings.yaml").exists()
@@ -130,7 +122,7 @@ def test_a_forged_agent_can_write_only_logs(server: openssh.Server, workspace: W
     assert "the agent sends malformed events" in outcome.stderr
 
 
-HOSTILE_PYTHON = r"""#!/bin/sh
+HOSTILE_PYTHON = r"""
 case "$1 $2" in
 "- "*) cat > /dev/null; printf '%s' '{answer}' ;;
 *) exec {python} "$@" ;;
@@ -147,14 +139,11 @@ esac
     ],
 )
 def test_a_host_that_names_other_files_is_refused(
-    server: openssh.Server, workspace: Workspace, shell: Path, tmp_path: Path, answer: object
+    server: openssh.Server, workspace: Workspace, tmp_path: Path, answer: object
 ) -> None:
-    python = tmp_path / "bin/python3"
-    python.parent.mkdir()
-    python.write_text(HOSTILE_PYTHON.format(answer=json.dumps(answer), python=sys.executable))
-    python.chmod(0o755)
-    shell.write_text(f"PATH={python.parent}:$PATH\n")
-    outcome = workspace.run("host", "capture_state", f"--hosts={server.host}", env=server.environment())
+    script = HOSTILE_PYTHON.format(answer=json.dumps(answer), python=sys.executable)
+    with server.replaced("python3", script):
+        outcome = workspace.run("host", "capture_state", f"--hosts={server.host}", env=server.environment())
     assert outcome.exit_code == 3, str(outcome)
     assert "with no other files than lscpu.txt, nvidia-smi.txt" in outcome.stdout
     assert not [path for path in tmp_path.rglob("owned*") if path.is_file()]

@@ -56,12 +56,12 @@ def bench(server: openssh.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         one.shared.backend.close()
 
 
-def refusal(bench: Bench, wait: float = 60.0) -> tuple[str, float]:
+def refusal(bench: Bench, wait: float = 60.0, *, cause: Cause = Cause.INFRASTRUCTURE) -> tuple[str, float]:
     """Return the error with which a workload cannot be started, and the seconds until that error."""
     began = time.monotonic()
     with pytest.raises(StepError) as caught:
         bench.start("true", wait=wait)
-    assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, Cause.INFRASTRUCTURE)
+    assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, cause)
     return str(caught.value), time.monotonic() - began
 
 
@@ -91,15 +91,22 @@ def test_a_machine_that_comes_up_late_is_used(bench: Open, server: openssh.Serve
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"user": "nobody-of-that-name"}, "Permission denied (publickey)"),
-        ({"python": "no-such-python"}, "no-such-python: command not found"),
-        ({"python": "/no/such/python"}, "/no/such/python: No such file or directory"),
+        ({"python": "no-such-python"}, "exec: no-such-python: not found"),
+        ({"python": "/no/such/python"}, "exec: /no/such/python: not found"),
+        ({"python": "/etc"}, "exec: /etc: Permission denied"),
     ],
 )
-def test_permanent_connection_errors_are_reported_at_once(bench: Open, fields: dict[str, str], message: str) -> None:
-    error, seconds = refusal(bench(**fields))
-    assert error.startswith("there: the host cannot be reached: ")
+def test_a_wrong_interpreter_is_reported_at_once(bench: Open, fields: dict[str, str], message: str) -> None:
+    error, seconds = refusal(bench(**fields), cause=Cause.CONFIGURATION)
+    assert error.startswith("there: the agent cannot start: ")
     assert message in error
+    assert seconds < AT_ONCE
+
+
+def test_a_refused_login_is_reported_at_once(bench: Open) -> None:
+    error, seconds = refusal(bench(user="nobody-of-that-name"))
+    assert error.startswith("there: the host cannot be reached: ")
+    assert "Permission denied (publickey)" in error
     assert seconds < AT_ONCE
 
 
@@ -167,7 +174,7 @@ def test_a_python_that_is_too_old_is_refused_at_once(bench: Open, version: str) 
     python = interpreter(version)
     if python is None:
         pytest.skip(f"Python {version} is not installed")
-    error, seconds = refusal(bench(python=python))
+    error, seconds = refusal(bench(python=python), cause=Cause.CONFIGURATION)
     assert f"the agent needs Python 3.8 or later, and this is {version}" in error
     assert seconds < AT_ONCE
 
@@ -246,12 +253,8 @@ def test_files_of_a_hostile_machine_stay_in_the_attempt_directory(
     target = bench()
     attempt = target.start("true")
     attempt.wait()
-    shell = server.directory / ".bashrc"
-    shell.write_text(f"tar() {{ cat > /dev/null; cat {archive}; }}\n")
-    try:
+    with server.replaced("tar", f"cat > /dev/null; cat {archive}"):
         attempt.collect()
-    finally:
-        shell.unlink()
     assert not outside.exists()
     found = {path.relative_to(attempt.directory / "files") for path in (attempt.directory / "files").rglob("*")}
     assert found == {Path("ok"), Path("link"), Path("link/outside")}

@@ -144,3 +144,48 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
     assert workspace.holding("correct-horse") == []
     left = [path for path in server.directory.rglob("*") if path.is_file()]
     assert [path for path in left if b"correct-horse" in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize("helpers", ["1", "0"])
+def test_a_login_that_hangs_is_ended_after_the_time_limit_and_a_line_says_what_is_waited_for(
+    tmp_path: Path, workspace: Workspace, helpers: str
+) -> None:
+    with openssh.serving(tmp_path, options="ForceCommand exec sleep 500\n") as server:
+        env = {"TOPGALLANT_ANSIBLE_WARM": helpers}
+        outcome = run(server, workspace, "host", "capture_state", "--timeout=7", env=env)
+        assert outcome.exit_code == 3, str(outcome)
+        assert f"waiting for the login to {server.host}, up to 7 s" in outcome.stdout
+        failure = (step(workspace, "host__capture_state") / "FAILURE").read_text()
+        assert f"{name_of(server)}: the login took longer than 7 s; --timeout allows another time" in failure
+        assert outcome_of(step(workspace, "host__capture_state")) == ("error", "infrastructure")
+        left = [process for session in server.sessions() for process in session.children()]
+        assert [process for process in left if process.name() == "sleep"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "user", "reason"),
+    [
+        ("ForceCommand echo No account.; exit 1\n", getpass.getuser(), "the command ended with status 1\nNo account."),
+        ("Banner {banner}\n", "no-such-user", "via ssh: no-such-user@127.0.0.1: Permission denied"),
+    ],
+)
+def test_the_reason_of_a_failed_login_comes_before_a_banner(
+    tmp_path: Path, workspace: Workspace, options: str, user: str, reason: str
+) -> None:
+    banner = tmp_path / "banner"
+    banner.write_text("".join(f"line {n}\n" for n in range(9)))
+    with openssh.serving(tmp_path, options=options.format(banner=banner)) as server:
+        host = f"{user}@{openssh.ADDRESS}:{server.port}"
+        outcome = workspace.run("host", "capture_state", f"--hosts={host}", env=server.environment())
+    assert outcome.exit_code == 3, str(outcome)
+    failure = (step(workspace, "host__capture_state") / "FAILURE").read_text()
+    assert reason in failure
+    assert "line 1\n" not in failure
+
+
+def test_a_home_with_a_long_path_is_no_hindrance(server: openssh.Server, workspace: Workspace, tmp_path: Path) -> None:
+    home = tmp_path / ("h" * 90)
+    home.mkdir()
+    env = {"PATH": server.environment()["PATH"], "HOME": str(home)}
+    outcome = workspace.run("host", "capture_state", f"--hosts={server.host}", env=env)
+    assert outcome.exit_code == 0, str(outcome)

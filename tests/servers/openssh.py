@@ -114,6 +114,18 @@ class Server:
         """Return the line of a known hosts file that assigns a key to this server."""
         return f"[{ADDRESS}]:{self.port} {key}"
 
+    @contextmanager
+    def replaced(self, program: str, script: str) -> Iterator[None]:
+        """Let the start file of the shell put a script before a program of the machine, inside a `with` block."""
+        file, shell = self.directory / "bin" / program, self.directory / ".bashrc"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        shell.write_text(f"PATH={file.parent}:$PATH\n")
+        yield
+        shell.unlink()
+        file.unlink()
+
     def environment(self, known_hosts: Path | None = None) -> dict[str, str]:
         """Return the environment variables with which programs use the wrappers of `ssh`, which can log in.
 

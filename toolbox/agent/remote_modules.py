@@ -24,10 +24,6 @@ _INPUT, _OUTPUT = 0, 1
 _STDOUT, _STDERR = 1, 2
 # Files that login shells read at their start, besides those of `startup_files`.
 _SHELL_FILES = (
-    "~/.cshrc",
-    "~/.tcshrc",
-    "~/.kshrc",
-    "~/.config/fish/config.fish",
     "/etc/bash.bashrc",
     "/etc/csh.cshrc",
     "/etc/fish/config.fish",
@@ -157,5 +153,4 @@ class _Start:
 
     @staticmethod
     def _read() -> Tuple[Dict[str, str], Dict[str, startup_files.Version]]:
-        shell_files = map(os.path.expanduser, _SHELL_FILES)
-        return startup_files.digests(), {path: startup_files.version(path) for path in shell_files}
+        return startup_files.digests(), {path: startup_files.version(path) for path in _SHELL_FILES}

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from toolbox.ansible import unsafe_yaml, warm
 from toolbox.ansible.warm import Helpers
-from toolbox.system import environ, filesystem, places, processes
+from toolbox.system import environ, filesystem, places, processes, scratch
 from toolbox.system.fork_servers import ForkedProcess
 
 _TASK_HAS_STARTED: Final = "playbook_on_task_start"
@@ -35,7 +35,11 @@ _SETTINGS: Final = {
     "ANSIBLE_HOST_KEY_CHECKING": "1",  # ansible-runner would turn the check off
     "ANSIBLE_PYTHON_INTERPRETER": "auto_silent",
     "ANSIBLE_INVENTORY_ENABLED": "yaml",  # don't try other inventory plugins
-    "ANSIBLE_SSH_ARGS": "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes",
+    "ANSIBLE_SSH_ARGS": (
+        "-C -o ControlMaster=auto -o ControlPersist=10s -o BatchMode=yes"
+        # As in `ssh_machine`: end a dead connection, and ignore options that the user has for logins by hand.
+        " -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o RemoteCommand=none -o RequestTTY=no"
+    ),
 }
 
 
@@ -46,6 +50,7 @@ class Play:
     Args:
         inventory: the content of Ansible's YAML inventory, in which all data is marked by `unsafe_yaml.untrusted`.
         private: a private directory for files that must not outlive the play.
+        uses_ssh: whether the play connects to SSH hosts.
     """
 
     file: Path
@@ -53,6 +58,7 @@ class Play:
     roles: Sequence[Path]
     step: Path
     private: Path
+    uses_ssh: bool = False
 
 
 def run(play: Play, handler: EventHandler) -> int:
@@ -123,8 +129,14 @@ def uses_cluster_modules(tasks: Path) -> bool:
 
 
 def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
-    settings = {name: value for name, value in _SETTINGS.items() if environ.get(name) is None}
+    # In the default directory, below the home directory, the path of a socket may be too long.
+    sockets = scratch.ssh_sockets(create=play.uses_ssh) or (helpers.config.parent if helpers else play.private)
+    settings = {**_SETTINGS, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets)}
+    settings = {name: value for name, value in settings.items() if environ.get(name) is None}
     variables = processes.environment(play.step, settings)
+    # Ansible refuses to start in a locale that is not installed or has another encoding. So tasks always print English.
+    if sys.platform == "linux":  # macOS does not have this locale
+        variables["LC_ALL"] = "C.UTF-8"
     # Use the ansible-playbook of this virtual environment, even if the environment is not activated.
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     # Without this variable, Ansible would read a configuration file in the working directory or the home directory.

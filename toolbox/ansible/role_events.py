@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from toolbox.model.events import Note, TaskFinished, TaskStarted
+from toolbox.model.text import reason_first
 from toolbox.model.verdicts import CAUSE_KEY, Cause
 from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
 from toolbox.system import filesystem
 
+LOGIN: Final = "Log in"
+"""The task before those of a role that logs in to the hosts."""
 _MOST_LINES: Final = 4
 _NOT_STARTED: Final = ("Error executing command", "[Errno 2]")  # of ansible-core 2.19, and of earlier versions
+_RAW_FAILED: Final = "non-zero return code"
+_SSH_OUTPUT: Final = "via ssh: "  # in messages of Ansible, the output of `ssh` follows
 _STATUS: Final = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
@@ -39,6 +44,9 @@ class RoleEvents:
         self._failures: list[tuple[TaskFinished, str]] = []  # each failed task, and the cause that it reported or ""
         self._missing: dict[tuple[str, str], str] = {}  # programs that this machine does not have, by host and task
         self._rescued = False
+        self.is_logging_in = False
+        self.logins: set[str] = set()  # the hosts whose login has succeeded or failed
+        self.failed_logins: set[str] = set()
         self._tail: deque[str] = deque(maxlen=_MOST_LINES)
 
     @property
@@ -95,12 +103,16 @@ class RoleEvents:
 
     def _show(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "playbook_on_task_start":
+            self.is_logging_in = data.get("name") == LOGIN  # the tasks of a role have its name before theirs
             self._step.recorder.record(TaskStarted(self._step.identity, _task_name(data)))
         elif kind == "playbook_on_stats":
             self._rescued = any(data.get("rescued", {}).values())
         elif kind in _STATUS:
             finished = self._finished(kind, data)
             self._step.recorder.record(finished)
+            if self.is_logging_in:
+                self.logins.add(finished.host)
+                self.failed_logins |= {finished.host} if finished.status == "failed" else set()
             for text in self._redact.redact_nested((data.get("res") or {}).get("warnings") or []):
                 self._step.recorder.record(Note(self._step.identity, str(text)))
             if finished.status in {"failed", "unreachable"}:
@@ -177,4 +189,9 @@ def _failure_text(result: dict[str, Any]) -> str:
         message = f"there is no program `{program}`: install it, or add its folder to $PATH"
     elif "cmd" in result:
         message = f"`{_command(result)}` ended with status {result.get('rc')}"
+    elif message == _RAW_FAILED:
+        message = f"the command ended with status {result.get('rc')}"
+        error = [*str(result.get("stdout") or "").strip().splitlines(), *error]
+    beginning, marker, output = message.partition(_SSH_OUTPUT)
+    message = f"{beginning}{marker}{reason_first(output)}" if marker else message
     return "\n".join([message, *error[-_MOST_LINES:]])

@@ -17,28 +17,32 @@ import dataclasses
 import functools
 import hashlib
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
 from toolbox.ansible import inventory, playbook, unsafe_yaml
 from toolbox.ansible.playbook import Play
-from toolbox.ansible.role_events import RoleEvents
+from toolbox.ansible.role_events import LOGIN, RoleEvents
 from toolbox.ansible.role_variables import plain, run_body, with_absolute_paths
 from toolbox.ansible.unsafe_yaml import untrusted
-from toolbox.interface.registry import HOSTS, Command
+from toolbox.interface.registry import HOSTS, LOGIN_TIMEOUT, Command
 from toolbox.model.addresses import Address
 from toolbox.model.errors import MissingProgram, StepError, UsageError
-from toolbox.model.events import StepKind
+from toolbox.model.events import Note, StepKind
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK, Secret, secrets_in
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs import steps
 from toolbox.runs.layout import StepDirectory
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, environ, extras, filesystem, places, scratch
+from toolbox.system import cancellation, environ, extras, filesystem, places, processes, scratch
 
+_LONG_LOGIN_SECONDS: Final = 5.0  # after this time, a line says what the command waits for
+_TIMED_OUT: Final = ("Timed out after", "expected time frame")  # what Ansible says about the time limit of a task
 _FAILED_CAUSES: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # with these causes, the verdict is `failed`, and not `error`
 
 
@@ -50,11 +54,13 @@ class RoleCall:
         command: the command, whose method is called before the role runs.
         values: the converted arguments, by parameter.
         hosts: the SSH hosts; empty for this machine.
+        login_timeout: how many seconds a host may take to log in.
     """
 
     command: Command
     values: Mapping[str, Any]
     hosts: Sequence[Address] = ()
+    login_timeout: int = LOGIN_TIMEOUT.default
 
     @property
     def role(self) -> str:
@@ -72,6 +78,8 @@ class RoleCall:
         """The command line that reproduces the step. It contains references instead of secrets."""
         words = [environ.program(), self.command.group, self.command.name]
         words += [f"--{name}={_argument(value)}" for name, value in self.values.items()]
+        if self.login_timeout != LOGIN_TIMEOUT.default:
+            words.append(f"--{LOGIN_TIMEOUT.name}={self.login_timeout}")
         if self.hosts:
             words.append(f"--hosts={','.join(map(str, self.hosts))}")
         return shlex.join(words)
@@ -121,6 +129,9 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
     """
     arguments = dict(values)
     call = RoleCall(command, arguments, arguments.pop(HOSTS.name) or ())
+    if LOGIN_TIMEOUT in command.signature.parameters:
+        timeout = arguments.pop(LOGIN_TIMEOUT.name, LOGIN_TIMEOUT.default)
+        call = dataclasses.replace(call, login_timeout=timeout)
     _check_role(call)
     call = dataclasses.replace(call, values=with_absolute_paths(call.label, call.values, is_remote=bool(call.hosts)))
     hosts = inventory.build(call.hosts)
@@ -151,7 +162,8 @@ def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts
         _write_request(call, step)
         play = _write_play(call, variables, step=step, private=private)
         try:
-            _run_play(call, step, Play(play, hosts, places.folders("roles"), step.directory, private))
+            roles = places.folders("roles")
+            _run_play(call, step, Play(play, hosts, roles, step.directory, private, uses_ssh=bool(call.hosts)))
         finally:
             step.recorder.sweep(step.identity, step.directory)
         return step.directory
@@ -179,9 +191,13 @@ def _check_role(call: RoleCall) -> None:
 
 def _check_library(call: RoleCall) -> None:
     """Raise a `UsageError` if the role needs the Kubernetes client, which is not installed."""
-    tasks = places.find("roles", call.role, "tasks")
-    if tasks is not None and any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml")):
+    if _uses_cluster(call):
         extras.require("kubernetes", call.label)
+
+
+def _uses_cluster(call: RoleCall) -> bool:
+    tasks = places.find("roles", call.role, "tasks")
+    return tasks is not None and any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml"))
 
 
 def _write_request(call: RoleCall, step: Step) -> None:
@@ -208,14 +224,31 @@ def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, pri
         "artifact_extra_logs_dir": str(directory),
     }
     request = (call.role, call.label, public, secret_files)
-    text, redacted = _play_text(*request), _play_text(*redactor.redact_nested(request))
+    login = _login_tasks(call)
+    text = _play_text(*request, login_tasks=login)
+    redacted = _play_text(*redactor.redact_nested(request), login_tasks=login)
     redacted_file = filesystem.write_text(StepDirectory(directory).play, redacted)
     # If a secret is a common word (`admin`), redaction also changes other parts of the play. So Ansible runs the
     # unredacted play.
     return redacted_file if redacted == text else filesystem.write_text(private / "play.yaml", text)
 
 
-def _play_text(role_name: str, label: str, variables: Mapping[str, Any], secret_files: Sequence[str]) -> str:
+def _login_tasks(call: RoleCall) -> list[dict[str, Any]]:
+    """Return the tasks that log in to the hosts with a time limit, because Ansible has no time limit for a login."""
+    if not call.hosts or _uses_cluster(call):  # such a role does not connect to the hosts
+        return []
+    task = {"name": LOGIN, "ansible.builtin.raw": "exit 0", "changed_when": False, "timeout": call.login_timeout}
+    return [task]
+
+
+def _play_text(
+    role_name: str,
+    label: str,
+    variables: Mapping[str, Any],
+    secret_files: Sequence[str],
+    *,
+    login_tasks: Sequence[Mapping[str, Any]],
+) -> str:
     play: dict[str, Any] = {
         "name": untrusted(label),
         "hosts": inventory.TARGETS,
@@ -223,6 +256,8 @@ def _play_text(role_name: str, label: str, variables: Mapping[str, Any], secret_
         "vars": _data(variables),
         "roles": [role_name],
     }
+    if login_tasks:
+        play["pre_tasks"] = login_tasks
     if secret_files:
         play["vars_files"] = untrusted(secret_files)
     return unsafe_yaml.dump([play])
@@ -233,15 +268,41 @@ def _data(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_play(call: RoleCall, step: Step, play: Play) -> None:
-    with RoleEvents(step) as events:
+    with RoleEvents(step) as events, _waiting_shown(call, step, events):
         status = playbook.run(play, events.handle)
     if status != 0:
         raise _failure(call, step, events, status)
 
 
+@contextmanager
+def _waiting_shown(call: RoleCall, step: Step, events: RoleEvents) -> Iterator[None]:
+    """Show what the command waits for, if a login takes long."""
+
+    def show() -> None:
+        waiting = [str(host) for host in call.hosts if inventory.name_of(host) not in events.logins]
+        if events.is_logging_in and waiting:
+            text = f"waiting for the login to {', '.join(waiting)}, up to {call.login_timeout} s"
+            step.recorder.record(Note(step.identity, text))
+
+    timer = threading.Timer(_LONG_LOGIN_SECONDS, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> StepError:
     verdict, cause = step.failure
     failed = events.failed
+    if failed is not None and failed.host in events.failed_logins:
+        processes.end_marked(step.directory)  # Ansible does not end the `ssh` of a login that takes too long
+        output = failed.output
+        if any(text in output for text in _TIMED_OUT):
+            output = f"the login took longer than {call.login_timeout} s; --{LOGIN_TIMEOUT.name} allows another time"
+        message = f"{', '.join(events.hosts_of(failed))}: {output}"
+        return StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE, directory=step.directory)
     if failed is None:
         message = events.last_lines() or f"ansible-playbook ended with status {status}"
         return StepError(f"{call.label}: {message}", directory=step.directory)

@@ -14,17 +14,23 @@ from typing import Any, Final
 
 from toolbox.hosts import bootstrap, messages
 from toolbox.hosts.messages import Message
+from toolbox.model.text import reason_first
 from toolbox.system.processes import Channel, LineTooLong
 
 _HELLO: Final = b'{"event": "hello"'
 _HELLO_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 60.0
+_CANNOT_EXECUTE: Final = (126, 127)  # the exit statuses of `sh` if a program is missing or cannot be executed
 
 log = logging.getLogger(__name__)
 
 
 class ConnectionLost(Exception):
     """The agent does not answer, or the connection has ended. The text of the exception is the last known error."""
+
+
+class NoInterpreter(ConnectionLost):
+    """The host was reached, but has no usable Python under the name that the target gives."""
 
 
 class Connection:
@@ -110,13 +116,15 @@ class Connection:
         except Exception:  # end the connection, because other threads would wait forever for answers
             log.exception("an error occurred while the messages of an agent were read")
         status = self._channel.close()
-        reason = fault or self._channel.errors or f"the agent ended with status {status}"
+        reason = fault or reason_first(self._channel.errors) or f"the agent ended with status {status}"
+        is_unusable = status in _CANNOT_EXECUTE or bootstrap.TOO_OLD in reason
+        kind = NoInterpreter if is_unusable and not self._hello.done() else ConnectionLost
         with self._lock:
             self._has_ended = True
             waiting = [self._hello, *self._answers.values()]
         for answer in waiting:
             if not answer.done():
-                answer.set_exception(ConnectionLost(reason))
+                answer.set_exception(kind(reason))
         self._on_end(self)
 
     def _handle(self, message: object) -> None:

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.agent.log_files import END_BYTES
-from toolbox.hosts import bootstrap, messages
-from toolbox.hosts.agent_connection import Connection, ConnectionLost
+from toolbox.hosts import messages
+from toolbox.hosts.agent_connection import Connection, ConnectionLost, NoInterpreter
 from toolbox.hosts.messages import Message
 from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown, describe, outcome_of
 from toolbox.model.text import abbreviated
+from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
@@ -32,15 +33,13 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
-# Error messages of ssh and of the remote shell that mean that another try would fail too.
+# Error messages of ssh that mean that another try would fail too.
 _FINAL_ERRORS: Final = (
     "Permission denied",
     "Host key verification failed",
     "Could not resolve hostname",
     "Bad configuration option",
     "Bad owner or permissions",
-    "command not found",
-    "not found",
     "No such file or directory",
 )
 _ABSENT: Final = {"state": "absent"}
@@ -234,6 +233,8 @@ class Host:
                 self._home = str(connection.start_agent().get("home"))
             except (ConnectionLost, OSError) as error:
                 # If the host has answered before, any error may be temporary: the host may be restarting.
+                if isinstance(error, NoInterpreter) and not self._home:
+                    raise self._without_interpreter(str(error)) from None
                 is_final = not self._home and _is_final(str(error))
                 left = deadline - time.monotonic()
                 if is_final or left <= 0 or self._is_closed.is_set():
@@ -325,6 +326,11 @@ class Host:
         waited = f" for {timeout:.0f} s" if round(timeout) else ""
         return self._failure(f"the host cannot be reached{waited}: {reason}")
 
+    def _without_interpreter(self, reason: str) -> StepError:
+        first, *others = reason.splitlines()
+        hint = f"the agent cannot start: {first}; `python` of the target must name Python 3.8 or later"
+        return StepError("\n".join([f"{self.label}: {hint}", *others]), cause=Cause.CONFIGURATION)
+
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.label}: {message}")
 
@@ -336,10 +342,9 @@ def _ended(message: Message) -> AttemptStatus:
 
 
 def _is_final(reason: str) -> bool:
-    """Return whether another try would fail too, judged by the last line of ssh's output."""
-    last = reason.strip().rpartition("\n")[2]
-    is_final = any(error in last for error in _FINAL_ERRORS) and _TEMPORARY_ERROR not in last
-    return is_final or bootstrap.TOO_OLD in reason
+    """Return whether another try would fail too, judged by the first line of the reason."""
+    first = reason.partition("\n")[0]
+    return any(error in first for error in _FINAL_ERRORS) and _TEMPORARY_ERROR not in first
 
 
 def _write_at(file: Path, offset: int, data: str, *, most: int) -> None:

@@ -22,7 +22,7 @@ import sys
 sys.path[:] = [folder for folder in sys.path if folder]  # without the working directory
 import os
 if sys.version_info < (3, 8):
-    raise SystemExit("{TOO_OLD}, and this is " + sys.version)
+    raise SystemExit("{TOO_OLD}, and this is " + sys.version.split()[0])
 def read(count):
     content = b""
     while len(content) < count:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import tarfile
 import time
@@ -45,7 +46,15 @@ _OPTIONS: Final = (
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
     "ControlPersist=no",
+    # The user may have these options in the SSH configuration for logins by hand.
+    "RemoteCommand=none",
+    "RequestTTY=no",
 )
+# Executes the commands in its argument. `printf` decodes them, so that a login shell of any kind reads one line.
+_ANY_SHELL: Final = """/bin/sh -c 'eval "$(printf %b "$1")"' sh"""
+# Each login shell reads the other characters between single quotes unchanged. In csh, `!` and line breaks are special
+# even there, and in fish, backslashes are.
+_ENCODED: Final = re.compile(rb"[^ -~]|['!\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class Login:
     options: tuple[str, ...] = ()
 
     def command(self, *options: str, command: str) -> Sequence[str]:
-        """Return the command line that runs a shell command on the machine.
+        """Return the command line that runs a command of `sh` on the machine, whatever the user's login shell is.
 
         Args:
             options: options of OpenSSH for this command line only, as `NAME=VALUE`.
@@ -73,7 +82,7 @@ class Login:
         flags = [f"-o{option}" for option in (*_OPTIONS, *options, *self.options)]
         user = ["-l", self.user] if self.user else []
         port = ["-p", str(self.port)] if self.port else []
-        return ["ssh", "-T", *flags, *user, *port, "--", self.host, command]
+        return ["ssh", *flags, *user, *port, "--", self.host, in_any_shell(command)]
 
 
 @dataclass(slots=True)
@@ -149,7 +158,7 @@ class SshMachine:
         return f"{home}{parent.removeprefix('~')}/{name}"
 
     def _launch(self) -> Channel:
-        command = shlex.join(bootstrap.command(self.python))
+        command = f"exec {shlex.join(bootstrap.command(self.python))}"
         # This master connection ends with the orchestrator. The connections for files share the master connection, and
         # end with it.
         self._control.unlink(missing_ok=True)
@@ -172,7 +181,8 @@ class SshMachine:
                 content.add(folder, arcname=".")
             remote_folder = f"{remote}/{folder.name}"
             quoted = shlex.quote(remote_folder)
-            self._run(f"umask 077 && mkdir -p {quoted} && tar -xof - -C {quoted}", source=archive)
+            # `tar -C` would read a backslash in the name as an escape.
+            self._run(f"umask 077 && mkdir -p {quoted} && cd {quoted} && tar -xof -", source=archive)
             with suppress(OSError):  # another process has already created `src/`
                 folder.replace(AttemptDirectory(directory).sources)
             return remote_folder
@@ -180,11 +190,12 @@ class SshMachine:
     def _fetch(self, names: Sequence[str], remote: str, directory: Path) -> None:
         """Fetch files from a remote directory. Skip files that cannot be read or are unsafe to extract."""
         archive = AttemptDirectory(directory).archive
-        tar = f"tar -C {shlex.quote(remote)} --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
+        tar = "tar --format=gnu --ignore-failed-read --hard-dereference --null -T - -cf -"
         with scratch.directory() as private:
             paths = filesystem.write_bytes(private / "paths", b"\0".join(os.fsencode(f"./{name}") for name in names))
             try:
-                for line in self._run(f"printf '\\n{ARCHIVE_MARKER}\\n'; {tar}", source=paths, output=archive):
+                command = f"printf '\\n{ARCHIVE_MARKER}\\n'; cd {shlex.quote(remote)} && {tar}"
+                for line in self._run(command, source=paths, output=archive):
                     if line.startswith("tar:"):
                         log.warning("%s: %s", self.context.name, line)
                 self._extract(archive, directory)
@@ -240,6 +251,12 @@ class SshMachine:
 
     def _failure(self, message: str) -> StepError:
         return StepError(f"{self.context.name}: {message}", verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
+
+
+def in_any_shell(command: str) -> str:
+    """Return one line with which each login shell executes commands of `sh`: bash, zsh, ksh, fish, csh and others."""
+    encoded = _ENCODED.sub(lambda match: b"\\%04o" % ord(match[0]), os.fsencode(command))
+    return f"{_ANY_SHELL} '{encoded.decode('ascii')}'"
 
 
 def skip_login_output(stream: BinaryIO) -> None:

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 EVERYTHING: Final = ("**",)
 _DIGITS: Final = 16
+_KINDS: Final = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git")
 
 
@@ -62,6 +63,10 @@ def limits(workload: Workload) -> dict[str, Any]:
     }
 
 
+class SpecialFile(ValueError):
+    """A file to send is neither a regular file nor a folder."""
+
+
 @contextmanager
 def staged(workload: Workload, directory: Path) -> Iterator[Path | None]:
     """Copy the files of a workload into a new folder in the attempt's directory, and yield the folder.
@@ -91,8 +96,12 @@ def _fill(folder: Path, workload: Workload) -> None:
             _copy(source, folder / name)
         for name, text in workload.text_files.items():
             filesystem.write_text(folder / name, text)
-    except (OSError, shutil.Error) as error:
-        cause = Cause.CONFIGURATION if isinstance(error, FileNotFoundError) else Cause.INFRASTRUCTURE
+    except shutil.Error as error:  # its argument lists the files of a folder that cannot be copied
+        reason = next((str(each[-1]) for each in error.args[0] if isinstance(each, tuple)), str(error))
+        raise StepError(f"the files of the workload cannot be sent: {reason}") from error
+    except (OSError, SpecialFile) as error:
+        is_wrong = isinstance(error, FileNotFoundError | SpecialFile)
+        cause = Cause.CONFIGURATION if is_wrong else Cause.INFRASTRUCTURE
         raise StepError(f"the files of the workload cannot be sent: {error}", cause=cause) from error
 
 
@@ -155,6 +164,7 @@ def digests(source: Path) -> dict[str, str]:
 
     Raises:
         OSError: a file cannot be read.
+        SpecialFile: a file is a pipe, a socket or a device.
     """
     if not source.is_dir():
         return {"": _digest(source)}
@@ -171,9 +181,7 @@ def digests(source: Path) -> dict[str, str]:
 
 
 def _digest(file: Path) -> str:
-    mode = file.stat().st_mode
-    if not stat.S_ISREG(mode):
-        return "no regular file"
+    mode = _require_regular(file)
     with file.open("rb") as stream:
         content = hashlib.file_digest(stream, "sha256").hexdigest()
     return f"{content[:_DIGITS]}{'+x' if mode & stat.S_IXUSR else ''}"
@@ -186,9 +194,28 @@ def _raise(error: OSError) -> None:
 def _copy(source: Path, target: Path) -> None:
     filesystem.make_directory(target.parent)
     if source.is_dir():
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_IGNORED)
+        copy = _copy_regular
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_IGNORED, copy_function=copy)
     else:
-        shutil.copy(source, target)
+        _copy_regular(source, target)
+
+
+def _copy_regular(source: str | Path, target: str | Path) -> None:
+    _require_regular(Path(source))
+    shutil.copy(source, target)
+
+
+def _require_regular(file: Path) -> int:
+    """Return the mode of a regular file. To read another file may never end.
+
+    Raises:
+        SpecialFile: it is another file.
+    """
+    mode = file.stat().st_mode
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "a device")
+        raise SpecialFile(f"{file} cannot be sent: it is {kind}, and not a file or a folder")
+    return mode
 
 
 def _revealed(value: str | Secret) -> str:

@@ -23,6 +23,7 @@ from toolbox.interface.signature import Parameter, Signature
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.quantities import WholeSeconds
 from toolbox.system import modules, places
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,15 @@ HOSTS = Parameter(
     None,
     "the SSH hosts to run on, as [USER@]HOST[:PORT]; this machine when left out. The commands of the groups `cluster` "
     "and `kubernetes` always run on this machine.",
+    positional=False,
+)
+
+# The command also has this parameter, unless its method has a parameter of this name.
+LOGIN_TIMEOUT = Parameter(
+    "timeout",
+    WholeSeconds,
+    60,
+    "how long a host of `--hosts` may take to log in, in seconds. The tasks after the login have no time limit.",
     positional=False,
 )
 
@@ -173,10 +183,15 @@ def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
     label = group_name if group_name == name else f"{group_name} {name}"
     if role is None and (folder := places.find("roles", f"{group_name}_{name}")) is not None:
         raise TypeError(f"{label} has the role {folder}, but is not marked with `@role` (toolbox.ansible.roles)")
-    described = signature.of(call, name=label, extra=[HOSTS] if role else [])
+    described = signature.of(call, name=label, extra=_extra_parameters(call) if role else [])
     if role and (reserved := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
         raise TypeError(f"{label}: a parameter cannot be called {min(reserved)}: `run.run_toolbox` uses this name")
     return Command(group_name, name, call, described, role)
+
+
+def _extra_parameters(call: Callable[..., Any]) -> list[Parameter]:
+    has_own = LOGIN_TIMEOUT.name in inspect.signature(inspect.unwrap(call)).parameters
+    return [HOSTS] if has_own else [LOGIN_TIMEOUT, HOSTS]
 
 
 def _is_command(name: str, value: object) -> bool:

@@ -91,3 +91,14 @@ def with_text_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {as_text(key): with_text_keys(item) for key, item in value.items()}
     return [with_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def reason_first(output: str) -> str:
+    """Return the last line of a program's error output, which gives the reason, and then up to three lines before it.
+
+    A host may print a long banner before the reason.
+    """
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    if len(lines) < 2:  # noqa: PLR2004  # there is only the reason
+        return "".join(lines)
+    return "\n".join([lines[-1], "printed before it:", *(f"  {line.strip()}" for line in lines[-4:-1])])

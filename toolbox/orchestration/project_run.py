@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import getpass
+import logging
 import os
 import platform
 import socket
@@ -50,6 +51,7 @@ from toolbox.model.events import (
 )
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
+from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code
 from toolbox.orchestration import (
     cell_limit,
@@ -79,11 +81,15 @@ from toolbox.runs.steps import Outcome, Step
 from toolbox.system import cancellation, environ, filesystem, places, processes, signals
 from toolbox.system.redaction import Redactor
 
+log = logging.getLogger(__name__)
+
 _NOTHING_RAN: Final = f"no phase ran: orchestration.py defines none of the functions {', '.join(projects.PHASES)}"
 _NOTHING_TO_DO: Final = (
     "there is nothing to do: every step of the run has finished (--failed repeats the cells that did not pass)"
 )
 _CellAttempt = tuple[StepState, CellAttempt]
+# What git says about a folder without a repository, and about a repository without a commit.
+_WITHOUT_COMMIT: Final = ("not a git repository", "bad revision 'HEAD'", "Not a valid object name HEAD")
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
 
@@ -563,16 +569,23 @@ def _revision_under_test(loaded: Loaded, revision: str | None) -> str | None:
 
 
 def _revision(folder: Path, run_directory: Path) -> str | None:
-    """Return the Git revision of the folder, with `+` appended if there are uncommitted changes."""
+    """Return the Git revision of the folder, with `+` appended if there are uncommitted changes.
+
+    If git refuses to read the checkout, for example because it has another owner, log the reason and return None.
+    """
     command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     try:
         completed = processes.run(
             command,
-            env=processes.environment(processes.apart(run_directory)),
+            env=processes.environment(processes.apart(run_directory), {"LC_ALL": "C.UTF-8"}),
             on_line=lambda _: None,
             capture_stdout=True,
             capture_stderr=True,
         )
     except OSError:
         return None
+    errors = [line.strip() for line in (completed.stderr or "").splitlines() if line.strip()]
+    if completed.returncode and not any(known in line for line in errors for known in _WITHOUT_COMMIT):
+        reason = "\n".join(truncate(line, 300) for line in errors[-3:])
+        log.warning("the revision of the project is unknown, because git cannot read %s: %s", folder, reason)
     return (completed.stdout or "").strip() or None

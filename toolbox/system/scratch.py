@@ -8,16 +8,23 @@ id in the name would not be enough: containers with separate process ids may sha
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from toolbox.system import environ
+
 _PREFIX: Final = "topgallant-"
 _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # `mkdtemp` makes a private directory there
+_USUAL: Final = Path("/tmp")  # noqa: S108  # as above
+# The path of a socket has at most 107 bytes, of which those of a play need up to 85.
+_LONGEST_PARENT: Final = 22
 
 
 @contextmanager
@@ -26,7 +33,7 @@ def directory() -> Iterator[Path]:
 
     A fork of this process that leaves the body does not remove the directory.
     """
-    parent = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    parent = _parent()
     _remove_abandoned(parent)
     path, lock = _create(parent)
     owner = os.getpid()
@@ -36,6 +43,37 @@ def directory() -> Iterator[Path]:
         if os.getpid() == owner:
             shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
+
+
+def ssh_sockets(*, create: bool) -> Path | None:
+    """Return a private directory with a short path for the sockets of SSH connections that several commands share.
+
+    It belongs to this user and this `$HOME`, whose SSH configuration decides how a host is reached. Return None if
+    there is something else of this name, which another user may have created.
+
+    Args:
+        create: create the directory if it does not exist.
+    """
+    home = hashlib.sha256(os.fsencode(environ.get("HOME") or "")).hexdigest()[:8]
+    path = _parent() / f"tg-ssh-{os.getuid()}-{home}"
+    try:
+        if create:
+            path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
+    except FileNotFoundError:
+        return path
+    except OSError:
+        return None
+    is_private = status.st_uid == os.getuid() and not stat.S_IMODE(status.st_mode) & 0o077
+    return path if stat.S_ISDIR(status.st_mode) and is_private else None
+
+
+def _parent() -> Path:
+    if os.access(_IN_MEMORY, os.W_OK):
+        return _IN_MEMORY
+    parent = Path(tempfile.gettempdir())
+    is_long = len(os.fsencode(parent)) > _LONGEST_PARENT
+    return _USUAL if is_long and os.access(_USUAL, os.W_OK) else parent
 
 
 def _create(parent: Path) -> tuple[Path, int]:

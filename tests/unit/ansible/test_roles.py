@@ -217,7 +217,7 @@ def test_a_failure_has_the_verdict_that_the_enclosing_step_defines(role: Role, t
 
 def test_a_host_that_cannot_be_reached_is_an_error_of_the_infrastructure(role: Role, top: Step) -> None:
     top.failure = (Verdict.FAILED, Cause.PRODUCT)
-    with pytest.raises(StepError, match=r"`Look` unreachable on 127\.0\.0\.1") as caught:
+    with pytest.raises(StepError, match=r"`Log in` unreachable on 127\.0\.0\.1") as caught:
         role("look", "- name: Look\n  ansible.builtin.ping:\n", hosts=(Address("127.0.0.1", "nobody", 1),))
     assert (caught.value.verdict, caught.value.cause) == (Verdict.ERROR, Cause.INFRASTRUCTURE)
 

@@ -89,7 +89,7 @@ def call(tmp_path: Path, called: Path, **fields: Any) -> list[str]:
 
 def test_ssh_never_asks_for_a_password_and_detects_a_dead_connection(tmp_path: Path, called: Path) -> None:
     args = call(tmp_path, called)
-    assert {"-T", "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"} <= set(args)
+    assert {"-oRequestTTY=no", "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"} <= set(args)
 
 
 def test_settings_that_the_target_omits_are_left_to_the_ssh_configuration(tmp_path: Path, called: Path) -> None:
@@ -103,7 +103,9 @@ def test_a_target_names_the_user_and_the_port(tmp_path: Path, called: Path) -> N
     assert args[args.index("-l") + 1] == "me"
     assert args[args.index("-p") + 1] == "2222"
     assert args[args.index("--") + 1] == "far"
-    assert args[args.index("--") + 2].startswith("'/opt/a python' -E -s -S -c ")
+    remote = args[args.index("--") + 2]
+    assert remote.endswith("'")
+    assert "exec \\0047/opt/a python\\0047 -E -s -S -c " in remote
 
 
 def test_ssh_takes_an_ipv6_address_without_brackets(tmp_path: Path, called: Path) -> None:

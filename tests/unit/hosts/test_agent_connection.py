@@ -88,7 +88,7 @@ def test_events_are_passed_on_as_they_arrive(talk: Talks) -> None:
     [
         ("sys.exit(3)", "the agent ended with status 3"),
         ("sys.exit('Permission denied (publickey).')", r"Permission denied \(publickey\)\."),
-        ("print('line 1', file=sys.stderr); sys.exit('line 2')", "line 1\nline 2"),
+        ("print('line 1', file=sys.stderr); sys.exit('line 2')", "line 2\nprinted before it:\n  line 1"),
         ("os.kill(os.getpid(), 9)", "the agent ended with status -9"),
     ],
 )

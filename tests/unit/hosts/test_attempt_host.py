@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import sys
 import threading
@@ -136,12 +137,31 @@ def test_after_a_timeout_later_calls_try_once(machine: Machines) -> None:
     assert ask(one) == "absent"
 
 
-@pytest.mark.parametrize("error", ["Permission denied (publickey).", "sh: 1: python3: not found", bootstrap.TOO_OLD])
-def test_a_final_error_is_raised_at_once(machine: Machines, error: str) -> None:
-    one = machine(f"echo '{error}' >&2; exit 1")
-    with pytest.raises(StepError, match=r"^there: the host cannot be reached: "):
+def test_a_final_error_is_raised_at_once_and_stands_before_a_banner(machine: Machines) -> None:
+    one = machine(f"printf '%s\\n' a b c d e >&2; {DENIED}")
+    with pytest.raises(StepError) as caught:
         ask(one)
+    first, *others = str(caught.value).splitlines()
+    assert first == "there: the host cannot be reached: Permission denied (publickey)."
+    assert others == ["printed before it:", "  c", "  d", "  e"]
     assert one.launches == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (127, "sh: 1: exec: python9: not found"),
+        (127, "sh: python9: Kommando nicht gefunden"),
+        (126, "sh: 1: exec: /etc: Permission denied"),
+        (1, f"{bootstrap.TOO_OLD}, and this is 3.6.9"),
+    ],
+)
+def test_a_wrong_interpreter_is_a_fault_of_the_configuration(machine: Machines, status: int, error: str) -> None:
+    one = machine(f"echo Welcome >&2; echo '{error}' >&2; exit {status}")
+    with pytest.raises(StepError, match=rf"^there: the agent cannot start: {re.escape(error)}; `python` of") as caught:
+        ask(one)
+    assert (one.launches, caught.value.cause) == (1, Cause.CONFIGURATION)
+    assert str(caught.value).endswith("printed before it:\n  Welcome")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,30 @@ def test_a_file_that_is_a_link_has_the_digest_of_its_target(tmp_path: Path) -> N
     assert staging.digests(tmp_path / "link") == staging.digests(tmp_path / "real")
 
 
-def test_a_pipe_is_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert staging.digests(tmp_path) == {"pipe": "no regular file"}
+def make_special(file: Path, kind: str) -> None:
+    """Make a special file, or a link to one."""
+    if kind == "a named pipe":
+        os.mkfifo(file)
+    elif kind == "a socket":
+        with socket.socket(socket.AF_UNIX) as unused:
+            unused.bind(str(file))
+    else:
+        file.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_folder"),
+    [("a named pipe", False), ("a named pipe", True), ("a socket", False), ("a socket", True), ("a device", False)],
+)
+def test_a_special_file_is_refused_and_not_read(tmp_path: Path, kind: str, in_folder: bool) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    make_special(folder / "x", kind)
+    source = folder if in_folder else folder / "x"
+    with pytest.raises(staging.SpecialFile, match=rf"/x cannot be sent: it is {kind}, and not a file"):
+        staging.digests(source)
+    workload, attempt = Workload(("true",), files={"sent": source}), tmp_path / "attempt"
+    message = rf"/x cannot be sent: it is {kind}, and not.* folder$"
+    with pytest.raises(StepError, match=message) as caught, staging.staged(workload, attempt):
+        pass
+    assert caught.value.cause is Cause.CONFIGURATION

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,14 @@ def test_files_are_relative_to_the_root_and_must_exist(planned: Planned, tmp_pat
         ConfigurationError, match=r"config\.yaml:5: `matrix\.workload\.files\[\"main\.py\"\]`: .*train\.py does not"
     ):
         planned({**block, "workload": workload})
+
+
+def test_a_pipe_in_a_folder_to_send_is_a_fault_of_the_plan(planned: Planned, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder/pipe")
+    workload = {"command": "true", "files": {"sent": "folder"}}
+    with pytest.raises(ConfigurationError, match=r"`matrix\.workload\.files`.*: .*folder/pipe cannot be sent: it is a"):
+        planned({"axes": {"x": ["a"]}, "workload": workload})
 
 
 def test_written_files_are_text_json_or_yaml_by_their_names(planned: Planned) -> None:

@@ -101,6 +101,7 @@ def test_without_a_memory_file_system_the_temporary_directory_is_used(
 ) -> None:
     monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path / "missing")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "_LONGEST_PARENT", len(str(tmp_path)))
     with scratch.directory() as path:
         assert path.parent == tmp_path
 
@@ -118,3 +119,46 @@ with scratch.directory() as path:
 """
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "True\n"
+
+
+LONG = "d" * 100
+
+
+def test_without_a_directory_in_memory_the_paths_are_short_enough_for_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / LONG
+    long.mkdir()
+    monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path / "missing")
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    monkeypatch.setattr(scratch, "_USUAL", tmp_path)
+    with scratch.directory() as path:
+        assert path.parent == tmp_path
+
+
+def test_the_sockets_of_ssh_are_private_to_a_user_and_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path)
+    monkeypatch.setenv("HOME", f"/home/{LONG}")
+    first = scratch.ssh_sockets(create=True)
+    assert first is not None
+    assert (first.parent, first.stat().st_mode & 0o7777, scratch.ssh_sockets(create=True)) == (tmp_path, 0o700, first)
+    assert len(first.name) < len("tg-ssh-1234567890-12345678") + 1
+    monkeypatch.setenv("HOME", "/home/other")
+    other = scratch.ssh_sockets(create=False)
+    assert other not in {None, first}
+    assert list(tmp_path.iterdir()) == [first]
+
+
+@pytest.mark.parametrize("fault", ["open to others", "a link", "a file"])
+def test_a_directory_for_sockets_that_another_user_may_have_made_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(scratch, "_IN_MEMORY", tmp_path)
+    path = scratch.ssh_sockets(create=True)
+    assert path is not None
+    if fault == "open to others":
+        path.chmod(0o755)
+    else:
+        path.rmdir()
+        path.symlink_to(tmp_path) if fault == "a link" else path.touch(mode=0o600)
+    assert scratch.ssh_sockets(create=True) is None

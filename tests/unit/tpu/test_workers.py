@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.hosts.ssh_machine import in_any_shell
 from toolbox.model.errors import StepError
 from toolbox.model.verdicts import Cause
 from toolbox.tpu import workers
@@ -94,7 +95,7 @@ def test_the_command_line_uses_only_the_key_of_the_run() -> None:
     assert '-oIdentityFile="/keys/a b%%/id"' in command
     assert "-oIdentitiesOnly=yes" in command
     assert "-oHostKeyAlias=x-1767312000.000000-0" in command
-    assert list(command[-7:]) == ["-l", "me", "-p", "2222", "--", "192.0.2.1", "true"]
+    assert list(command[-7:]) == ["-l", "me", "-p", "2222", "--", "192.0.2.1", in_any_shell("true")]
 
 
 def test_each_command_has_its_own_connection_unless_its_options_name_another() -> None:

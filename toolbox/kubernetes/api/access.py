@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import yaml
 
+from toolbox.kubernetes.api import proxies
+from toolbox.kubernetes.api.proxies import Proxy
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
@@ -39,12 +41,14 @@ class Credentials:
         namespace: the namespace for requests that don't name one.
         source: the absolute path of the kubeconfig and the name of the context that were read. With this source,
             another process reaches the same cluster, even if `$KUBECONFIG` or the current context has changed.
+        proxy: the proxy for the requests: that of the kubeconfig, or else that of the environment.
     """
 
     access: Access
     configuration: Configuration
     namespace: str
     source: Access = field(default_factory=Access)
+    proxy: Proxy | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _loaded: float = 0.0
 
@@ -87,6 +91,7 @@ class Credentials:
         from kubernetes import config
 
         files = _files(self.access)
+        self.configuration.proxy = None  # the client has read the variables in its own way
         try:
             if files is None:
                 config.load_incluster_config(client_configuration=self.configuration)
@@ -100,6 +105,7 @@ class Credentials:
                 config.load_kube_config(
                     files, str(context["name"]), client_configuration=self.configuration, persist_config=False
                 )
+            self._set_proxy()
         except ConfigurationError:
             raise
         except Exception as error:  # the parsers of the client raise exceptions of many types
@@ -110,6 +116,19 @@ class Credentials:
         self.configuration.refresh_api_key_hook = None
         self._loaded = time.monotonic()
         return namespace
+
+    def _set_proxy(self) -> None:
+        """Use the proxy of the kubeconfig for each address, as kubectl does, or else that of the environment."""
+        configuration = self.configuration
+        configured = configuration.proxy
+        self.proxy = (
+            Proxy.parse(str(configured), "`proxy-url` of the kubeconfig")
+            if configured
+            else proxies.of_environment(str(configuration.host))
+        )
+        configuration.proxy = self.proxy.client_url if self.proxy else None
+        configuration.proxy_headers = self.proxy.headers if self.proxy else None
+        configuration.no_proxy = None
 
 
 def _files(access: Access) -> str | None:

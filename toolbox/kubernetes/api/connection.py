@@ -243,11 +243,16 @@ class Cluster:
         if fault.status == HTTPStatus.UNAUTHORIZED:
             text = f"{self.label}: the credentials are refused (401): the token has expired, or is for another cluster"
             return ApiError(text, status=fault.status, reason=fault.reason)
+        if fault.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            text = f"{self.label}: the proxy {self.credentials.proxy} refuses the user or the password (407)"
+            return ApiError(text, status=fault.status, reason=fault.reason, cause=Cause.CONFIGURATION)
         if fault.is_temporary:
             if fault.pause is not None and fault.pause > timeout:
                 return Unavailable(f"{self.label}: the API server asks us to wait {fault.pause:.0f} s: {fault.text}")
             waited = f" for {timeout:.0f} s" if round(timeout) else ""
-            return Unavailable(f"{self.label}: the API server does not answer{waited}: {fault.text}")
+            proxy = self.credentials.proxy
+            through = f" through the proxy {proxy}" if proxy is not None and fault.status == 0 else ""
+            return Unavailable(f"{self.label}: the API server does not answer{waited}{through}: {fault.text}")
         return ApiError(f"{self.label}: {fault.text}", status=fault.status, reason=fault.reason, cause=_cause(fault))
 
     def _call(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from toolbox.kubernetes.api import proxies
 from toolbox.kubernetes.api.connection import Cluster, Unavailable, json_object
 from toolbox.kubernetes.api.objects import POD
 
@@ -119,17 +120,16 @@ class Execution:
 
 
 def _connect(cluster: Cluster, path: str, query: list[tuple[str, str]]) -> WebSocket:
-    """Return a connected websocket, with the official client's settings for proxies and TLS."""
-    from kubernetes.stream.ws_client import get_websocket_url, websocket_proxycare
+    """Return a connected websocket, with the official client's settings for TLS."""
+    from kubernetes.stream.ws_client import get_websocket_url
     from websocket import WebSocket
 
     configuration = cluster.credentials.configuration
     url, headers = cluster.url(path, query), {**cluster.authorization(), "Sec-WebSocket-Protocol": _PROTOCOL}
-    options = {"header": [f"{name}: {value}" for name, value in headers.items()], "timeout": _SECONDS}
+    options: dict[str, Any] = {"header": [f"{name}: {value}" for name, value in headers.items()], "timeout": _SECONDS}
     websocket = WebSocket(sslopt=_security(configuration))
-    websocket.connect(  # type: ignore[no-untyped-call]
-        get_websocket_url(url), **websocket_proxycare(options, configuration, url, headers)
-    )
+    options |= proxies.websocket_options(cluster.credentials.proxy)
+    websocket.connect(get_websocket_url(url), **options)  # type: ignore[no-untyped-call]
     return websocket
 
 
