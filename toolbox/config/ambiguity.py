@@ -77,7 +77,7 @@ def _setting(source: Document, scalar: AmbiguousScalar, *, is_override: bool) ->
 def _is_clear(
     scalar: AmbiguousScalar, setting: _Setting | None, configuration: Document, contracts: Sequence[FilePath]
 ) -> bool:
-    """Return whether the value is meant: a contract accepts the value, and refuses the text or reads it as the same."""
+    """Return whether a contract accepts the value, and either refuses the text or reads text and value as equal."""
     if setting is None or scalar.is_key or scalar.is_other_number:
         return False
     if setting.path and setting.path[-1] in _BOUNDS and isinstance(scalar.value, float):
@@ -101,10 +101,10 @@ def _contracts_of(at: Path, contracts: Sequence[FilePath]) -> Iterator[tuple[Pat
 
 
 def _outcome(configuration: Document, block: Path, file: FilePath, setting: _Setting, value: Any) -> Any:
-    """Return the validated block if the scalar had another value; the faults, as a tuple, if the block is wrong."""
+    """Return the validated block as text if the scalar had another value; the faults, as a tuple, if it is wrong."""
     try:
         changed = configuration.overlaid({setting.field: _replaced(setting.value, setting.inner, value)}, {})
-        return contract.validated(changed, block, contract.load(file))
+        return repr(contract.validated(changed, block, contract.load(file)))  # `==` would read the secrets of a model
     except ConfigurationError as error:
         return error.faults
 

@@ -88,6 +88,14 @@ def test_other_ambiguous_scalars_are_named(load: Load, contracts: list[Path], te
     assert f"`{scalar}` is read as" in line
 
 
+def test_a_contract_with_secrets_is_asked_without_reading_them(load: Load, contracts: list[Path]) -> None:
+    text = """
+        secrets: {dir: {env_key: NO_SUCH_VARIABLE}, token: token}
+        targets: {here: {backend: kubernetes, env: {TOKEN: "*$@secrets.token"}, cost_per_hour: 2.40}}
+    """
+    assert load(text, contracts=contracts).ambiguous_scalars() == []
+
+
 def test_many_dates_are_checked_quickly(load: Load, contracts: list[Path]) -> None:
     entries = ["{when: {n: 5}, reason: r, owner: o, expires: 2027-01-31}"] * 1000
     configuration = load(f"matrix: {{axes: {{n: [5]}}, quarantine: [{', '.join(entries)}]}}", contracts=contracts)
