@@ -75,7 +75,7 @@ def test_a_run_that_says_passed_without_a_cell_is_an_error_everywhere(grid: Grid
     journal = grid.directory / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(line for line in lines if not all(part in line for part in lost)))
-    directory, fault = str(grid.directory), "has no end of 1 cell: x=b"
+    directory, fault = str(grid.directory), "does not contain the end of 1 cell: x=b"
     status = grid.workspace.run("project", "status", directory)
     assert ("error (infrastructure)" in status.stdout, fault in status.stdout) == (True, True), str(status)
     assert grid.workspace.run("project", "status", directory, "--format=json").json["verdict"] == "error"
@@ -108,7 +108,7 @@ TAMPERING = """
 
 def test_a_run_that_loses_the_end_of_a_cell_is_an_error_at_once(workspace: Workspace) -> None:
     outcome = Grid(workspace, TAMPERING).run()
-    assert (outcome.exit_code, "has no end of 1 cell: x=b" in outcome.stdout) == (3, True), str(outcome)
+    assert (outcome.exit_code, "end of 1 cell: x=b" in outcome.stdout) == (3, True), str(outcome)
     assert workspace.summary()["exit_code"] == 3
 
 

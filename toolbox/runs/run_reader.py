@@ -108,7 +108,7 @@ def read(directory: Path) -> RunState:
 def fold(entries: Iterable[Entry], directory: Path = Path(), cells: Mapping[str, _Labelled] = _NO_CELLS) -> RunState:
     """Return the state of a run after these events. A run without an end is returned as dead.
 
-    A run that has ended with a pass that contradicts its steps is returned with an error as its end.
+    If the recorded end is a pass that the steps contradict, the end of the returned state is an error.
 
     Args:
         cells: the settings and labels of each planned cell, by cell id.
@@ -157,7 +157,7 @@ def _end(events: _Fold, steps: Mapping[str, StepState], cells: Mapping[str, _Lab
     """Return the end of a run; None if it has not ended."""
     if events.finished is None:
         return None
-    planned = sum(events.planned.values())
+    planned = sum(events.expected.values())
     has_matrix = planned > 0 or any(step.kind is StepKind.CELL for step in steps.values())
     labels = {id_: labels for id_, (_, labels) in cells.items()} if has_matrix else {}
     unbegun = run_verdict.unbegun_cells(steps.values(), labels)
@@ -204,6 +204,7 @@ class _Fold:
         self.unfinished: dict[str, None] = {}  # the directories of unfinished steps other than cells
         self.session: set[str] = set()  # the directories of the steps that began in the latest session
         self.planned: dict[str, int] = {}
+        self.expected: dict[str, int] = {}  # `planned`, without the matrices of earlier executions of a repeated step
         self.planned_cells: int | None = None
         self.changes: list[ConfigurationChanged] = []
         self.earlier_changes = 0  # how many of `changes` were made in earlier sessions
@@ -230,7 +231,7 @@ class _Fold:
             case RunStarted() | RunFinished() | RunPaused():
                 self._add_of_session(event, time)
             case MatrixPlanned():
-                self.planned[event.step] = event.cells
+                self.planned[event.step] = self.expected[event.step] = event.cells
                 self.planned_cells = sum(self.planned.values())  # each shard of a merged run has planned its cells
             case ShardMerged():
                 self.shards.append(event)
@@ -277,6 +278,9 @@ class _Fold:
         if (event.kind is StepKind.PHASE and event.name == CLEANUP) or _is_deletion(event):
             self.undone.update(self.latest.values())
         self.session.add(event.step)
+        # The matrix of a repeated step is planned again, maybe in another step inside it.
+        for step in [name for name in self.expected if f"{name}/".startswith(f"{event.step}/")]:
+            del self.expected[step]
         key = event.key or event.step
         if (earlier := self.latest.get(key, event.step)) != event.step:
             self.replaced.update(step for step in self.steps if step == earlier or step.startswith(f"{earlier}/"))

@@ -236,7 +236,7 @@ class RunState:
             goes on, or ended the run.
         phase_changes: the fields that the orchestration replaced in the latest execution of each phase, by its name.
         missing_phases: the phases of a run in steps that have not run, while the run has not ended.
-        contradiction: why `finished` is an error, and not the pass that the journal records; empty if it is the
+        contradiction: why `finished` is an error although the journal records a pass; empty if `finished` is the
             recorded end.
     """
 

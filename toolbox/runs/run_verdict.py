@@ -1,4 +1,4 @@
-"""Derives from the steps of a run whether the run can have passed, and compares the recorded end of the run with that.
+"""Compares the recorded end of a run with its steps, and makes the run an error if it cannot have passed.
 
 A line of the journal may be lost or in the wrong place, also without a line that cannot be read: a file was copied
 incompletely, merged by hand, or written by code under test. `run_reader` calls `derived_end` for each run that it
@@ -19,7 +19,7 @@ from toolbox.runs.run_state import StepState, cell_id
 
 _MOST_NAMES: Final = 5
 _LONGEST_NAME: Final = 100
-_ADVICE: Final = "lines of its journal are lost or in the wrong place: `project resume` repeats what has no end"
+_ADVICE: Final = "lines of its journal are lost or in the wrong place; `project resume` repeats steps without an end"
 
 
 def derived_end(
@@ -30,7 +30,7 @@ def derived_end(
     unbegun: Mapping[str, str],
     session: Collection[str],
 ) -> RunFinished:
-    """Return the end of a run: the recorded end, or an error if the record says that the run passed and it cannot have.
+    """Return the recorded end of a run, or an error if the recorded end is a pass that the steps contradict.
 
     Args:
         steps: the steps by directory.
@@ -61,14 +61,14 @@ def _without_end(
     names = [step.name for step in cells if _is_without_end(step)] + list(unbegun.values())
     count = max(len(names), planned - len(cells) + len(names) - len(unbegun))
     if count:
-        return f"has no end of {counted(count, 'cell')}{_named(names)}"
+        return f"does not contain the end of {counted(count, 'cell')}{_named(names)}"
     others = [step.step for step in steps.values() if step.verdict is None and _decides(step, session)]
-    return f"has no end of {counted(len(others), 'step')}{_named(others)}" if others else ""
+    return f"does not contain the end of {counted(len(others), 'step')}{_named(others)}" if others else ""
 
 
 def _is_without_end(cell: StepState) -> bool:
-    """Return whether the end of a cell or of its latest attempt is not recorded."""
-    return cell.verdict is None or (bool(cell.attempts) and cell.attempts[-1].is_open)
+    """Return whether the end of a cell is not recorded, or that of the attempt by which the cell passed."""
+    return cell.verdict is None or (cell.verdict.is_pass and bool(cell.attempts) and cell.attempts[-1].is_open)
 
 
 def _failed(steps: Mapping[str, StepState], session: Collection[str]) -> str:

@@ -65,8 +65,8 @@ def test_no_two_swapped_lines_leave_a_pass_with_a_cell_that_has_no_end(directory
 def test_the_message_names_the_cells_and_what_to_do(directory: Path) -> None:
     run = read(directory, [line for line in lines_of(directory) if "x=a" not in line and "x=b" not in line])
     assert end(run).message.splitlines() == [
-        "the journal says that the run is `xfailed`, but has no end of 2 cells: x=a, x=b",
-        "lines of its journal are lost or in the wrong place: `project resume` repeats what has no end",
+        "the journal says that the run is `xfailed`, but does not contain the end of 2 cells: x=a, x=b",
+        "lines of its journal are lost or in the wrong place; `project resume` repeats steps without an end",
     ]
     assert (end(run).cause, end(run).exit_code) == (Cause.INFRASTRUCTURE, 3)
 
@@ -74,7 +74,7 @@ def test_the_message_names_the_cells_and_what_to_do(directory: Path) -> None:
 def test_cells_are_counted_without_a_plan(directory: Path) -> None:
     RunDirectory(directory).plan.unlink()
     run = read(directory, [line for line in lines_of(directory) if "x=a" not in line])
-    assert "has no end of 1 cell\n" in end(run).message
+    assert "does not contain the end of 1 cell\n" in end(run).message
 
 
 @pytest.mark.parametrize("recorded", [Verdict.PASSED, Verdict.SKIPPED, Verdict.XFAILED])
@@ -91,6 +91,23 @@ def test_what_does_not_count_may_fail(tmp_path: Path) -> None:
     cells = {**CELLS, "x=b": [Tried(Verdict.FAILED, Cause.CHECK)]}
     directory = Past(cells, quarantined=["x=b"]).write(tmp_path)
     assert end(run_reader.read(directory)).verdict is Verdict.XFAILED
+
+
+def test_a_cell_in_quarantine_may_keep_an_attempt_that_is_still_running(tmp_path: Path) -> None:
+    cells = {**CELLS, "x=b": [Tried(Verdict.ERROR, Cause.INFRASTRUCTURE)]}
+    directory = Past(cells, quarantined=["x=b"]).write(tmp_path)
+    run = read(directory, [line for line in lines_of(directory) if not ("x=b" in line and "AttemptEnded" in line)])
+    assert run.cells[1].attempts[-1].is_open
+    assert end(run).verdict is Verdict.XFAILED
+
+
+def test_a_repeated_step_may_run_its_matrix_in_another_step_inside_it(directory: Path) -> None:
+    first, *rest = lines_of(directory)
+    phase, planned = ({**json.loads(line), "time": "2026-03-01T01:00:00+00:00"} for line in rest[:2])
+    task = {**phase, "step": "000__test/000__task", "name": "task", "kind": "task", "key": "/test/task"}
+    earlier = [phase, task, {**planned, "step": task["step"]}]
+    run = read(directory, [first, *(json.dumps(event) + "\n" for event in earlier), first, *rest])
+    assert end(run).verdict is Verdict.XFAILED
 
 
 def test_a_recorded_failure_stays_as_it_is(tmp_path: Path) -> None:
