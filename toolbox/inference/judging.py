@@ -184,7 +184,7 @@ def _mismatches(
         actual = answer.error if answer.error is not None else next(iter(answer.generations), GenerationRecord())
         given = actual.generation()
         is_in_stream = answer.stream and expectation.protocol in OPENAI_KINDS
-        wanted_error = _of_error_in_stream(expected[0], given) if is_in_stream else expected[0]
+        wanted_error = _of_error_in_stream(expected[0], given, comparators) if is_in_stream else expected[0]
         yield from _compared([wanted_error], [given], comparators)
     elif answer.error is not None:
         refused = f" (sent again {counted(answer.refusals, 'time')})" if answer.refusals else ""
@@ -270,7 +270,7 @@ def _of_input(expected: Generation) -> Generation:
     )
 
 
-def _of_error_in_stream(expected: Generation, actual: Generation) -> Generation:
+def _of_error_in_stream(expected: Generation, actual: Generation, comparators: Sequence[Comparator]) -> Generation:
     """Return what is expected of an error inside a stream, which has the HTTP status 200.
 
     The status is compared only if the error names one, like a code that is derived from the status. If nothing else is
@@ -281,7 +281,8 @@ def _of_error_in_stream(expected: Generation, actual: Generation) -> Generation:
         return expected
     code = None if _CODE_OF_STATUS.fullmatch(wanted.code or "") else wanted.code
     error = ServerError(code, wanted.message)
-    return expected if error == ServerError() else replace(expected, error=error)
+    same, other = (replace(expected, error=each) for each in (error, ServerError()))
+    return same if any(each.compare(same, other) for each in comparators) else expected
 
 
 def _unfinished(expected: Sequence[Generation], actual: Sequence[Generation]) -> Iterator[Mismatch]:

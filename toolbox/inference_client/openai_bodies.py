@@ -261,7 +261,7 @@ def _id(key: str) -> int | None:
 
 def error_in(body: Mapping[str, Any]) -> ServerError | None:
     """Return the error that a body with the status 200, or a chunk of a stream, describes; None if it is an answer."""
-    is_answer = body.get("choices") is not None or body.get("data") is not None
+    is_answer = bool(body.get("choices")) or bool(body.get("data"))
     is_error = not is_answer and (body.get("object") == "error" or body.get("detail") is not None)
     return error_of(body, None) if is_error or body.get("error") is not None else None
 

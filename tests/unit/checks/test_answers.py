@@ -628,3 +628,18 @@ def test_an_expected_error_may_come_inside_a_stream(
     judged.write(cases, whole, record, streams=True, protocols=("openai",))
     judged.judge()
     assert judged.rows()[1].outcome == outcome
+
+
+@pytest.mark.parametrize(("rule", "outcome"), [("ignore", "failed"), ("contains", "passed")])
+def test_an_error_inside_a_stream_must_have_something_that_is_compared(judged: Judged, rule: str, outcome: str) -> None:
+    cases = (
+        HTTP_ERROR.format(error="status: 400, message: too long")
+        + f"""
+      compare: [{{comparator: error, message: {rule}}}]
+"""
+    )
+    record = answer("f/long", error={"code": "ERROR", "message": "too long: 9"}, generations=[], stream=True)
+    whole = answer("f/long", error={"code": "HTTP 400", "message": "too long: 9", "status": 400}, generations=[])
+    judged.write(cases, whole, record, streams=True, protocols=("openai",))
+    judged.judge()
+    assert [row.outcome for row in judged.rows()] == ["passed", outcome]

@@ -301,6 +301,12 @@ def test_an_error_in_a_stream_has_the_status_of_its_body() -> None:
     assert openai_bodies.error_of({"error": {"message": "no", "code": 503}}, None).status == 503
 
 
+@pytest.mark.parametrize("empty", [{}, {"choices": []}, {"data": []}, {"choices": None}])
+def test_an_error_object_without_an_answer_is_an_error(empty: dict[str, Any]) -> None:
+    body = {"object": "error", "message": "no", "code": 400, **empty}
+    assert openai_bodies.error_in(body) == ServerError(code="HTTP 400", message="no", status=400)
+
+
 def test_an_error_page_that_is_not_json_is_the_message() -> None:
     error = openai_bodies.error_of_content(b"<h1>Bad gateway</h1>\xff", 502)
     assert error == ServerError(code="HTTP 502", message="<h1>Bad gateway</h1>\ufffd", status=502)
