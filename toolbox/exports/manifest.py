@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal, TypeVar
@@ -120,26 +121,31 @@ class FileList(_Model):
     @field_validator("files")
     @classmethod
     def _has_no_file_in_a_file(cls, files: dict[str, ExportedFile]) -> dict[str, ExportedFile]:
-        if any(str(folder) in files for name in files for folder in PurePosixPath(name).parents):
-            raise ValueError("has a file and a folder of the same name")
+        _require_no_file_in_a_file(files)
         return files
 
     @field_validator("renamed")
     @classmethod
     def _is_portable(cls, renamed: dict[str, str]) -> dict[str, str]:
         if any(portable(original) != name or original == name for name, original in renamed.items()):
-            raise ValueError("has a file whose path in the run is not the one from which its path was made")
+            raise ValueError("has a file whose exported path does not belong to its path in the run")
         return renamed
 
     @model_validator(mode="after")
     def _has_each_path_once(self) -> FileList:
         if not self.renamed.keys() <= self.files.keys() or not self.files.keys().isdisjoint(self.renamed.values()):
             raise ValueError("has two files with the same path in the run, or a path of no file")
+        _require_no_file_in_a_file({self.original(name) for name in self.files})
         return self
 
     def original(self, name: str) -> str:
         """Return the path in the run of an exported file."""
         return self.renamed.get(name, name)
+
+
+def _require_no_file_in_a_file(names: Collection[str]) -> None:
+    if any(str(folder) in names for name in names for folder in PurePosixPath(name).parents):
+        raise ValueError("has a file and a folder of the same name")
 
 
 class AllowedFile(_Model):

@@ -49,6 +49,11 @@ def test_a_forged_name_is_refused(renamed: dict[str, Any]) -> None:
         FileList.model_validate({"files": dict.fromkeys(renamed, FILE), "renamed": renamed})
 
 
+def test_a_file_cannot_be_inside_a_renamed_file() -> None:
+    with pytest.raises(ValidationError, match="a file and a folder of the same name"):
+        FileList.model_validate({"files": dict.fromkeys(["a%3A", "a:/b"], FILE), "renamed": {"a%3A": "a:"}})
+
+
 @pytest.mark.parametrize("files", [["a%3Ab", "a:b"], ["c"]])
 def test_a_path_is_given_to_one_file(files: list[str]) -> None:
     with pytest.raises(ValidationError, match="the same path in the run, or a path of no file"):
