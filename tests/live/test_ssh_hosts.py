@@ -156,7 +156,7 @@ def test_a_login_that_hangs_is_ended_after_the_time_limit_and_a_line_says_what_i
         assert outcome.exit_code == 3, str(outcome)
         assert f"waiting for the login to {server.host}, up to 7 s" in outcome.stdout
         failure = (step(workspace, "host__capture_state") / "FAILURE").read_text()
-        assert f"{name_of(server)}: the login took longer than 7 s; --timeout allows another time" in failure
+        assert f"{name_of(server)}: the login took longer than 7 s. Raise the limit with --timeout" in failure
         assert outcome_of(step(workspace, "host__capture_state")) == ("error", "infrastructure")
         left = [process for session in server.sessions() for process in session.children()]
         assert [process for process in left if process.name() == "sleep"] == []

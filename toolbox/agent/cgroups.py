@@ -140,7 +140,7 @@ class OomCounter:
         self._earlier = _oom_kills(self._file) or 0
 
     def count(self) -> int:
-        """Return the number of processes that were killed since the beginning; 0 if the system does not tell."""
+        """Return the number of processes that were killed since the beginning; 0 if the kernel does not count them."""
         return max(0, (_oom_kills(self._file) or 0) - self._earlier)
 
 

@@ -103,7 +103,7 @@ class RoleEvents:
 
     def _show(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "playbook_on_task_start":
-            self.is_logging_in = data.get("name") == LOGIN  # the tasks of a role have its name before theirs
+            self.is_logging_in = data.get("name") == LOGIN  # tasks of a role are named `ROLE : TASK`
             self._step.recorder.record(TaskStarted(self._step.identity, _task_name(data)))
         elif kind == "playbook_on_stats":
             self._rescued = any(data.get("rescued", {}).values())

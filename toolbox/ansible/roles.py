@@ -300,7 +300,7 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
         processes.end_marked(step.directory)  # Ansible does not end the `ssh` of a login that takes too long
         output = failed.output
         if any(text in output for text in _TIMED_OUT):
-            output = f"the login took longer than {call.login_timeout} s; --{LOGIN_TIMEOUT.name} allows another time"
+            output = f"the login took longer than {call.login_timeout} s. Raise the limit with --{LOGIN_TIMEOUT.name}"
         message = f"{', '.join(events.hosts_of(failed))}: {output}"
         return StepError(message, verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE, directory=step.directory)
     if failed is None:

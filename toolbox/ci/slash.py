@@ -407,10 +407,10 @@ def _line(number: int, parts: list[str]) -> Line:
 
 
 def _refuse_hidden(line: Line) -> None:
-    """Raise if the readers of a comment do not see a part of a command."""
+    """Raise ValueError if a forge hides a part of a command from the readers of the comment."""
     if opening := hidden_text.opening_in(line.rest):
         raise ValueError(
-            f"/{line.name}: a forge does not show the text after `{opening}`: write it outside of the command"
+            f"/{line.name}: a forge does not show the text after `{opening}`. Remove this text from the command"
         )
 
 

@@ -253,8 +253,8 @@ class Ci:
         Export a run to a directory or a URL, without symbolic links, if no file has a secret.
 
         The output also gets index.html, a page of all its runs. Repeating an export writes only what is missing or has
-        changed. If a secret is found, nothing is written, and the exit code is 1. A file whose name an artifact of a CI
-        system cannot have gets another name, which `results import` and `results merge` undo.
+        changed. If a secret is found, nothing is written, and the exit code is 1. If the artifacts of a CI
+        system refuse the name of a file, the file gets another name, until `results import` or `results merge`.
 
         Args:
             output: the directory or URL, such as s3://BUCKET/FOLDER, that gets the run in PROJECT/RUN.
@@ -338,7 +338,8 @@ def _check_installation(source: str, github: GitHub) -> None:
     is_checkout = places.workspace() is None and (root / "run_toolbox.py").is_file()
     if missing and not is_checkout:
         raise UsageError(
-            f"{source}: the steps of the workflows would fail in this workspace: set {' and '.join(missing)}\n"
+            f"{source}: the default install and clean-up steps work only in a checkout of Topgallant. "
+            f"Set {' and '.join(missing)}\n"
             "  install: the commands that install Topgallant on the runner; command: how to start Topgallant there"
         )
 

@@ -109,7 +109,7 @@ def _remote(address: str) -> Storage:
     except ImportError:
         hint = did_you_mean(scheme, _SCHEMES_OF_EXTRA, label="schemes")
         raise UsageError(
-            f"{shown}: unknown scheme `{scheme}`: {hint}\n  another scheme needs the library fsspec, and its own driver"
+            f"{shown}: unknown scheme `{scheme}`: {hint}\n  another scheme needs the library fsspec and its driver"
         ) from None
 
     try:

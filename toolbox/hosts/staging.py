@@ -206,10 +206,10 @@ def _copy_regular(source: str | Path, target: str | Path) -> None:
 
 
 def _require_regular(file: Path) -> int:
-    """Return the mode of a regular file. To read another file may never end.
+    """Return the mode of a regular file. Reading a pipe, a socket or a device may never end.
 
     Raises:
-        SpecialFile: it is another file.
+        SpecialFile: the file is not a regular file.
     """
     mode = file.stat().st_mode
     if not stat.S_ISREG(mode):

@@ -392,7 +392,7 @@ class _Logprobs(_OpenPart):
         if len({len(each) for each in lists}) > 1:
             raise ValueError("`tokens`, `token_logprobs` and `top_logprobs` must have the same number of items")
         if _lacks_top(self.token_logprobs, self.top_logprobs):
-            raise ValueError("`top_logprobs` must have tokens for each of the `tokens` with a logprob")
+            raise ValueError("`top_logprobs` must list top tokens for each of the `tokens` that has a logprob")
         return self
 
     @classmethod
@@ -508,7 +508,7 @@ class _Choice(_OpenPart):
         if self.text is not None and self.message is not None:
             raise ValueError("has either a `text` or a `message`")
         if self.stop_reason is not None and self.matched_stop is not None:
-            raise ValueError("has either a `stop_reason` or a `matched_stop`")
+            raise ValueError("must not have both `stop_reason` and `matched_stop`")
         return self
 
     def generation(self, usage: _Usage) -> Generation:

@@ -334,7 +334,7 @@ def _remark(outcome: WorkloadOutcome) -> str:
         parts.append(f"{count} of the workload had to be killed")
     if outcome.oom_kills > 0:
         count = "a process" if outcome.oom_kills == 1 else f"{outcome.oom_kills} processes"
-        parts.append(f"the kernel killed {count} for want of memory in the cgroup of the workload while it ran")
+        parts.append(f"the kernel killed {count} for want of memory in a cgroup of the workload, maybe shared")
     if outcome.changed_startup_files:
         parts.append(f"startup files of the shell changed while the workload ran: {outcome.changed_startup_files}")
     if outcome.log_dropped:

@@ -15,7 +15,6 @@ from toolbox.config.paths import Path
 from toolbox.matrix import planner
 from toolbox.matrix.plan import BLOCK, Plan
 from toolbox.model.errors import ConfigurationError
-from toolbox.model.secrets import Secret
 
 _BLOCKS: Final = (BLOCK, "targets")
 _PARTS: Final = tuple(f"{BLOCK}.{part}" for part in ("workload", "checks", "metrics"))  # may refer to the cell
@@ -72,11 +71,7 @@ def _differences(before: Any, after: Any, at: Path) -> Iterator[Path]:
 
 
 def _are_equal(before: Any, after: Any) -> bool:
-    if type(before) is not type(after):
-        return False
-    if not isinstance(before, Secret):
-        return bool(before == after)
     try:
-        return bool(before == after)
+        return type(before) is type(after) and bool(before == after)
     except ConfigurationError:  # the file of one of the secrets cannot be read
         return False

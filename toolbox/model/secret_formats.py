@@ -29,14 +29,14 @@ _WORD: Final = (
 # the beginning of a token occurs by chance.
 _GLUED: Final = rf"(?:{_WORD}|(?<![A-Za-z0-9+/_\-]{{12}}))"
 _GITLAB: Final = ("pat", "dt", "rt", "cbt", "ptt", "ft", "imt", "agent", "soat", "oas", "ffct", "rtr", "wt")
-# The beginning of a format without one of the two boundaries occurs nowhere by chance.
+# A format without `_WORD` and `_GLUED` begins with characters that do not occur by chance.
 _FORMATS: Final = {
     "a token of GitHub": r"(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255})",
     "a token of GitLab": (
         rf"(?:gl(?:{'|'.join(_GITLAB)})-[A-Za-z0-9_\-]{{20,255}}"
         rf"|{_WORD}gl[a-z]{{2,5}}-[A-Za-z0-9_\-]{{20,255}}|GR1348941[A-Za-z0-9_\-]{{20,255}})"
     ),
-    # Glued to a word only with a digit, because sequences of proteins consist of the same letters.
+    # In the middle of a word, the key must contain a digit, because protein sequences consist of the same letters.
     "an access key of AWS": (rf"(?:{_WORD}|{_GLUED}(?=[A-Z]{{4,19}}[2-7]))(?:AKIA|ASIA)[A-Z2-7]{{16}}(?![A-Za-z0-9])"),
     "a key of Google": (
         rf"(?:{_GLUED}(?:AIza[A-Za-z0-9_\-]{{35}}|1//0[A-Za-z0-9_\-]{{40,255}})"

@@ -102,7 +102,7 @@ class WorkloadOutcome:
         image: the container image of the workload, as `NAME@sha256:...`; empty if unknown.
         paid_seconds: the time for which the target cost money because of the workload, if it differs from `seconds`: a
             machine that is rented for the workload also costs money while it is prepared. Only backends set this field.
-        oom_kills: the number of processes that the kernel killed for want of memory in the cgroup of the workload.
+        oom_kills: the number of processes that the kernel killed for want of memory; other processes may be included.
     """
 
     ended_by: EndedBy

@@ -72,7 +72,7 @@ class Project:
                 raise ConfigurationError(_refusal(path, cell_fields))
             current.cells_configuration = current.cells_configuration or current.configuration
             got = filesystem.dump_yaml_line(current.cells_configuration.get(path))
-            current.late_changes.append(f"{path} was {got} when the cells ran: {layer} replaced it after them")
+            current.late_changes.append(f"{path} was {got} when the cells ran: {layer} changed the value afterwards")
         current.configuration = changed
         recorder = session.step().recorder
         recorder.redactor.add(changed.secret_values())
@@ -101,7 +101,7 @@ def _cells_are_over(current: Session) -> bool:
 def _refusal(path: str, fields: Sequence[str]) -> str:
     names = ", ".join(first_of([f"`{field}`" for field in fields], _MAX_SHOWN_FIELDS))
     return (
-        f"set_config({path!r}): the cells of the matrix are planned before the first phase, with the old value in "
+        f"set_config({path!r}): the cells of the matrix are planned before the first phase, and use the old value in "
         f"{names}\n  set the field in a preset, with --overrides, or in the function `resolve` of orchestration.py"
     )
 

@@ -40,7 +40,7 @@ class Session:
         plan: the cells of the matrix; None if the project has no matrix.
         options: how the scheduler runs the cells.
         matrix_has_run: whether `matrix.run` was called.
-        cells_configuration: the configuration that the cells got, if a field of theirs was changed after they had run.
+        cells_configuration: the configuration that the cells got, if such a field was changed after they had run.
         late_changes: a line for each such change, for the file with the configuration.
         clusters: how to reach the clusters of the run, by their names in the configuration.
     """

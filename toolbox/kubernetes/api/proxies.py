@@ -107,7 +107,7 @@ def is_direct(url: str, no_proxy: str) -> bool:
     """Return whether an address needs no proxy: a loopback address, or one that `$NO_PROXY` names.
 
     Args:
-        no_proxy: names, addresses and networks, with or without a port, separated by commas or blanks.
+        no_proxy: names, addresses and networks, separated by commas or blanks. Names and addresses may have a port.
     """
     parts = urlsplit(url)
     host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme, 0)

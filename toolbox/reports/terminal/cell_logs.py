@@ -41,7 +41,7 @@ class _Log:
         offset: how many bytes of the log have been read.
         partial: the beginning of a line that is not complete yet.
         inode: the inode of the file that was shown last. On Kubernetes, the exact log finally replaces the live copy.
-        is_unreadable: whether the user knows that the file cannot be read: the workload may have replaced it.
+        is_unreadable: whether a warning has said that the file cannot be read, which the workload may have replaced.
     """
 
     file: Path
