@@ -26,6 +26,7 @@ from toolbox.testing import Outcome, Workspace
 INCIDENTAL: Final = {
     "pid", "created", "start", "end", "delta", "duration", "atime", "mtime", "ctime", "inode", "_original_basename",
     "version", "ansible_job_id", "results_file", "counter", "start_line", "end_line",
+    "stderr_lines",  # the lines of `stderr`, which is compared
 }  # fmt: skip
 _HEX: Final = "[0-9a-f]"
 # The same in texts: the second text replaces what matches.
@@ -36,7 +37,11 @@ REPLACED: Final = {
     r"\d+:\d\d:\d\d\.\d+": "DURATION",
     r"(\b\d+ min )?\b\d+(\.\d+)? m?s\b": "DURATION",
     r"/(dev/shm|tmp)/topgallant[\w.-]+": "PRIVATE",
-    r"/tmp/tg-\w+": "SOCKETS",
+    r"/dev/shm/tg-ssh-[\w-]+|/tmp/tg-\w+": "SOCKETS",
+    # What ssh says at the end of the task that logs in, and when two plays log in at the same moment.
+    r"ControlSocket \S+ already exists, disabling multiplexing(\\r\\n|\r\n)": "",
+    r"(Shared c|C)onnection to \S+ closed\.": "CLOSED",
+    r'"stderr_lines": \[[^\]]*\]': '"stderr_lines": []',
     r"ansible-(tmp|local)-?[\w.-]+": "TEMPORARY",
     r"payload_\w{8}": "payload_RANDOM",
     r'("(inode|atime|mtime|ctime|pid|version)": )"?[\d.]+"?': r"\1NUMBER",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -113,7 +114,8 @@ class Past:
             (now, MatrixPlanned("000__test", len(self.cells), 1)),
         ]
         for number, (cell, attempts) in enumerate(self.cells.items()):
-            step = f"000__test/{number:03d}__{cell}"
+            plain = re.sub(r"[\x00\ud800-\udfff]", "_", cell)
+            step = f"000__test/{number:03d}__{plain}"
             key = f"/test/{identity(cell)}"
             found.append((now, StepStarted(step, cell, StepKind.CELL, key=key, fingerprint=f"of {cell}")))
             for attempt, tried in enumerate(attempts, 1):

@@ -102,7 +102,7 @@ def test_hostile_arguments_of_a_role_arrive_unchanged(watched: Watched) -> None:
 def test_hostile_values_pass_a_template_unchanged(watched: Watched) -> None:
     some = values(watched.texts)
     config = {"text": some[0], "texts": some}
-    watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config, width=10**6)})
+    watched.workspace.write({**FILES, "config/hostile.yaml": json.dumps(config)})
     outcome = watched.run("project", "run", "hostile")
     assert outcome.exit_code == 0, str(outcome)
     (file,) = watched.workspace.artifacts.glob("hostile/*/*__test/*__machine__write/artifacts/given.json")
@@ -188,7 +188,7 @@ def test_hostile_cells_run_and_are_reported_as_text(watched: Watched) -> None:
         }
     }
     project = {"projects/hostile/orchestration.py": ORCHESTRATION}
-    watched.workspace.write({**project, "config/hostile.yaml": yaml.safe_dump(config, width=10**6)})
+    watched.workspace.write({**project, "config/hostile.yaml": json.dumps(config)})
     outcome = watched.run("project", "run", "hostile")
     assert outcome.exit_code == 1, str(outcome)
     directory = watched.workspace.run_directory()

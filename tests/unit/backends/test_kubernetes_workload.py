@@ -61,7 +61,6 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path: Path, pod: Any, fi
     ("pod", "message"),
     [
         (3, ":13: `matrix.workload.pod` must be a mapping, not 3"),
-        (None, ":13: `matrix.workload.pod` must be a mapping, not None"),
         ({1: 2}, ":14: `matrix.workload.pod[1]` must be a valid string, not 1"),
         ({"imag": "a"}, "the target `gpus` cannot run the workload: `imag` is an unknown field: did you mean image?"),
     ],
