@@ -198,7 +198,12 @@ class Document:
             yield from self._walk(path)
         except paths.PathError as error:
             values = [self.root, *(value for _, _, value in self._walk_existing(path))]
-            if not isinstance(values[-1], dict) or isinstance(path[len(values) - 1], int):
+            missing = path[len(values) - 1 :]
+            if values[-1] is None and all(isinstance(key, str) for key in missing):
+                whole = f"{paths.render(path[: -len(missing)])}: {{{_placeholder(missing, 'VALUE')}}}"
+                message = f"{error.detail}\n  set the whole field, as in `{whole}`"
+                raise paths.PathError(message, source=self.source) from None
+            if not isinstance(values[-1], dict) or isinstance(missing[0], int):
                 raise
             hint = self._hint(path, len(values) - 1)
             raise paths.PathError(

@@ -120,5 +120,6 @@ def missing(path: Path, depth: int, container: object, *, source: str) -> PathEr
     elif isinstance(container, list):
         detail = f"`{parent}` is a list of {len(container)} items"
     else:
-        detail = f"`{parent}` is a {type(container).__name__}, which has no fields"
+        kind = "null" if container is None else f"a {type(container).__name__}"
+        detail = f"`{parent}` is {kind}, which has no fields"
     return PathError(f"no field `{render(path)}`: {detail}", source=source)

@@ -115,6 +115,19 @@ def test_overriding_a_field_of_a_scalar_gives_no_hint_to_add_it(load: Load) -> N
         load("tests: 1\n", overrides={"tests.a": 1})
 
 
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("tests: null\n", "tests.a.b", "`tests` is null, which has no fields{}`tests: {{a: {{b: VALUE}}}}`"),
+        ("a: [{b: null}]\n", "a[0].b.c", "`a[0].b` is null, which has no fields{}`a[0].b: {{c: VALUE}}`"),
+    ],
+)
+def test_overriding_a_field_of_null_says_to_set_the_whole_field(load: Load, text: str, path: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(text, overrides={path: 1})
+    assert str(caught.value).endswith(message.format("\n  set the whole field, as in "))
+
+
 def test_every_wrong_reference_is_named_once(load: Load) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load("a: ['@x', '{@y}', {k: '@c'}]\nb: '@c'\nc: '@z'\n").check()

@@ -106,6 +106,7 @@ def test_a_missing_key_is_a_key_error(container: Any, key: str | int) -> None:
         (("a", "x"), 1, {}, "f: no field `a.x`: `a` has no `x`; there are no fields"),
         (("a", 9), 1, [1, 2], "f: no field `a[9]`: `a` is a list of 2 items"),
         (("a", "x"), 1, "text", "f: no field `a.x`: `a` is a str, which has no fields"),
+        (("a", "x"), 1, None, "f: no field `a.x`: `a` is null, which has no fields"),
     ],
 )
 def test_a_missing_field_suggests_existing_fields(path: Path, depth: int, container: Any, message: str) -> None:
