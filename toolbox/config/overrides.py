@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from toolbox.config import document
+from toolbox.model.errors import ConfigurationError
+from toolbox.model.text import abbreviated
 
+_VALUE: Final = re.compile("[:=]")
 log = logging.getLogger(__name__)
 
 
@@ -17,7 +21,8 @@ def parse(text: str | None) -> tuple[tuple[Path, ...], dict[str, Any]]:
     A warning names each unquoted scalar of the overrides that may be meant as text.
 
     Raises:
-        ConfigurationError: a text that begins with `{` is not a YAML mapping.
+        ConfigurationError: a text that begins with `{` is not a YAML mapping, or a text with a colon or an equals sign
+            does not name files.
     """
     if not text or not text.strip():
         return (), {}
@@ -26,4 +31,10 @@ def parse(text: str | None) -> tuple[tuple[Path, ...], dict[str, Any]]:
         for line in parsed.ambiguous_lines():
             log.warning("%s", line)
         return (), {str(key): value for key, value in parsed.root.items()}
-    return tuple(Path(name.strip()) for name in text.split(",") if name.strip()), {}
+    files = tuple(Path(name.strip()) for name in text.split(",") if name.strip())
+    if _VALUE.search(text) and not all(file.exists() for file in files):
+        raise ConfigurationError(
+            f"--overrides is {abbreviated(text)}, which does not name files: "
+            "to set a value, write --overrides='{path: value}'"
+        )
+    return files, {}

@@ -35,6 +35,22 @@ def test_a_broken_mapping_names_the_flag(text: str) -> None:
         overrides.parse(text)
 
 
+@pytest.mark.parametrize("text", ["2:1", "matrix.axes.ratio: [1:1, 1:2]", "a.b=1"])
+def test_a_value_without_braces_is_refused_with_the_right_form(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        overrides.parse(text)
+    expected = (
+        f"--overrides is '{text}', which does not name files: to set a value, write --overrides='{{path: value}}'"
+    )
+    assert str(caught.value) == expected
+
+
+def test_a_file_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "a:1.yaml"
+    file.touch()
+    assert overrides.parse(str(file)) == ((file,), {})
+
+
 def test_the_column_counts_from_the_beginning_of_the_flag() -> None:
     with pytest.raises(ConfigurationError, match=r"^--overrides, column 14: broken YAML: "):
         overrides.parse("{a: 'é',\n b: *c}")
