@@ -131,7 +131,7 @@ TEMPLATES = {
     ),
     "arguments of the wrong type": (
         "host capture_state:\n  packages: {a: 1}\n  accelerators: maybe\n",
-        ["--packages must be list of str or null, not {'a': 1}", "--accelerators must be bool, not 'maybe'"],
+        ["--packages must be a list or null, not {'a': 1}", "--accelerators must be true or false, not 'maybe'"],
     ),
 }
 
@@ -147,9 +147,12 @@ COMMAND_LINES = {
     "unknown group": (["hots"], "unknown group `hots`: did you mean host?"),
     "unknown command": (["host", "capture"], "unknown command `host capture`: did you mean capture_state?"),
     "unknown flag": (["host", "capture_state", "--package=a"], "--package: did you mean --packages?"),
-    "flag of the wrong type": (["host", "capture_state", "--accelerators=7"], "--accelerators must be bool, not '7'"),
-    "missing argument": (["training", "cleanup"], "--directory is missing (path)"),
-    "invalid number": (["training", "prepare_corpus", "d", "1.5"], "--characters must be int, not '1.5'"),
+    "flag of the wrong type": (
+        ["host", "capture_state", "--accelerators=7"],
+        "--accelerators must be true or false, not '7'",
+    ),
+    "missing argument": (["training", "cleanup"], "--directory is missing (a path)"),
+    "invalid number": (["training", "prepare_corpus", "d", "1.5"], "--characters must be a whole number, not '1.5'"),
     "argument too many": (["host", "capture_state", "true", "a", "b", "c"], "unexpected argument 'b'"),
     "argument given twice": (["project", "run", "small", "--name=small"], "--name is given twice"),
     "flag before the group": (["--presets=a"], "the group is missing before --presets=a"),
@@ -225,7 +228,11 @@ def test_a_bad_command_line_is_refused(small: Workspace, argv: list[str], expect
 
 def test_all_wrong_arguments_are_named_at_once(small: Workspace) -> None:
     outcome = refuse(small, "training", "prepare_corpus", "--characters=x", "--carachters=3")
-    for part in ("--directory is missing", "--characters must be int, not 'x'", "unknown argument --carachters"):
+    for part in (
+        "--directory is missing",
+        "--characters must be a whole number, not 'x'",
+        "unknown argument --carachters",
+    ):
         assert part in outcome.stderr
 
 

@@ -114,7 +114,7 @@ def test_a_server_that_cannot_be_reached_is_an_error(prompts: Workspace) -> None
         ([NOWHERE, "--rates=1", "--seconds=5"], ["--warm_up 10 leaves nothing to measure in --seconds 5"]),
         ([NOWHERE, "--rates=1", "--objectives={slow: 1}"], ["--objectives.slow: "]),
         ([NOWHERE, "--rates=1", "--api_key_variable=NOT_SET"], ["the environment variable NOT_SET is not set"]),
-        ([NOWHERE, "--rates=fast"], ["--rates[0] must be list of float or null, not ['fast']"]),
+        ([NOWHERE, "--rates=fast"], ["--rates[0] must be a number, not 'fast'"]),
     ],
 )
 def test_wrong_options_are_named_before_anything_is_sent(

@@ -1,18 +1,29 @@
 """Checks, which judge the files and metrics of an attempt. `check: files` in the configuration names `files.py`.
 
 Each module defines a pydantic model named `Check` that implements `toolbox.extensions.protocols.Check`. A check does
-not import another check, so the common part of the checks for logs is here.
+not import another check, so the parts that several checks share are here.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat
 
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.runs.evidence_files import LineText, RelativeFile, search
 from toolbox.runs.layout import AttemptDirectory
+
+
+def _not_a_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a bound is a number, not `true` or `false`")  # noqa: TRY004  # pydantic reports it
+    return value
+
+
+Limit = Annotated[FiniteFloat, BeforeValidator(_not_a_boolean)]
+"""A lower or upper bound. YAML reads `on` and `yes` as true, which pydantic would read as the number 1."""
 
 
 class LogText(BaseModel):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
+from toolbox.checks import Limit
 from toolbox.model.bounds import GATED_FROM, Bound, Method, Side
 from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric
 
@@ -24,8 +25,8 @@ class Check(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     metric: str
-    lower: FiniteFloat | None = None
-    upper: FiniteFloat | None = None
+    lower: Limit | None = None
+    upper: Limit | None = None
     bounds: Literal["auto"] | None = None
 
     @model_validator(mode="after")

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from toolbox.checks import Limit
 from toolbox.model.evidence import Evidence, Judgement, Metric
 
 
@@ -24,8 +25,8 @@ class Check(BaseModel):
 
     metric: str
     to: dict[str, Any] = Field(min_length=1)
-    lower: FiniteFloat | None = None
-    upper: FiniteFloat | None = None
+    lower: Limit | None = None
+    upper: Limit | None = None
     kind: Literal["ratio", "speedup"] = "ratio"
 
     @model_validator(mode="after")

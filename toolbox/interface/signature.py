@@ -35,6 +35,17 @@ NO_DEFAULT: Final = inspect.Parameter.empty
 _LONGEST_NAME: Final = 255
 _LONGEST_PATH: Final = 4096
 _NULLS: Final = {"null", "None", "~"}
+_PLAIN_NAMES: Final[Mapping[Any, str]] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    list: "a list",
+    dict: "a mapping",
+    Path: "a path",
+    Address: "a host",
+    Secret: f"a secret ({secret_arguments.FORMS})",
+}
 _ARGUMENT = re.compile(r"(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
 
 
@@ -169,6 +180,24 @@ def type_name(annotation: Any) -> str:
     )
 
 
+def _expected(annotation: Any) -> str:
+    """Return the plain name of a type for messages about a wrong value, such as `a whole number or null`."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in {Union, types.UnionType}:
+        return " or ".join(_expected(member) for member in get_args(annotation))
+    kind, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if kind is dict and arguments and arguments[1] is not Any:
+        return f"a mapping with {_expected(arguments[1])} for each key"
+    return _PLAIN_NAMES[kind] if kind in _PLAIN_NAMES else type_name(annotation)
+
+
+def _item_type(annotation: Any) -> Any:
+    """Return the type of the items of a list, or of the list in a union; None for other types."""
+    lists = [kind for kind in members(annotation) if get_origin(kind) is list]
+    return get_args(lists[0])[0] if lists else None
+
+
 def bind(
     signature: Signature, arguments: Mapping[str, Any], *, text: bool, argv: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -196,7 +225,7 @@ def bind(
             except ValueError as error:
                 faults.append(str(error))
         elif parameter.required:
-            faults.append(f"--{parameter.name} is missing ({type_name(parameter.annotation)}): {parameter.text}")
+            faults.append(f"--{parameter.name} is missing ({_expected(parameter.annotation)}): {parameter.text}")
         else:
             values[parameter.name] = parameter.default
     if faults:
@@ -245,8 +274,11 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
         place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
         if first["type"] == "value_error":
             raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
-        text_of_value = MASK if _mentions(parameter.annotation, Secret) else abbreviated(value)
-        kind = "a finite number" if first["type"] == "finite_number" else type_name(parameter.annotation)
+        expected, wrong = parameter.annotation, value
+        if place and (items := _item_type(expected)) is not None:
+            expected, wrong = items, first["input"]
+        text_of_value = MASK if _mentions(parameter.annotation, Secret) else abbreviated(wrong)
+        kind = "a finite number" if first["type"] == "finite_number" else _expected(expected)
         raise ValueError(f"--{parameter.name}{place} must be {kind}, not {text_of_value}") from None
     if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
         raise ValueError(f"--{parameter.name} must be {allowed}, not {converted}")

@@ -89,7 +89,7 @@ def _leave(path: str) -> None:
         (lambda path: {"made": iter(path)}, "disk measure: its method returned `made` of type str_ascii_iterator: "),
         (
             lambda path: {"path": len(path) * 2.75j},
-            "disk measure: its method returned a wrong argument: --path must be str, not 5.5j",
+            "disk measure: its method returned a wrong argument: --path must be text, not 5.5j",
         ),
     ],
 )

@@ -105,6 +105,7 @@ def test_a_sample_that_is_not_a_number_is_the_worst(judge: Judge, sample: float)
         ({"upper": math.nan}, "upper"),
         ({"lower": -math.inf}, "lower"),
         ({"upper": "fast"}, "upper"),
+        ({"lower": True}, "lower\n.*a bound is a number, not `true` or `false`"),
         ({"upper": 1, "uper": 2}, "uper"),
         ({"upper": 1, "metric": None}, "metric"),
     ],

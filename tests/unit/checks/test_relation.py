@@ -99,6 +99,7 @@ def test_the_speedup_of_a_time_of_zero_is_undefined(judge: Judge) -> None:
         ({}, "set `lower`, `upper` or both"),
         ({"lower": 2, "upper": 1}, "the lower bound 2 is above the upper bound 1"),
         ({"lower": math.nan}, "lower"),
+        ({"upper": True}, "upper\n.*a bound is a number, not `true` or `false`"),
         ({"lower": 1, "to": {}}, "to"),
         ({"lower": 1, "to": "batch=1"}, "to"),
         ({"lower": 1, "kind": "difference"}, "kind"),

@@ -115,18 +115,19 @@ def test_python_values_are_converted_by_annotation(annotation: Any, value: Any, 
 @pytest.mark.parametrize(
     ("annotation", "value", "message"),
     [
-        (int, "1.10", "--x must be int, not '1.10'"),
-        (int, "", "--x must be int, not ''"),
-        (float, "fast", "--x must be float, not 'fast'"),
-        (bool, "maybe", "--x must be bool, not 'maybe'"),
+        (int, "1.10", "--x must be a whole number, not '1.10'"),
+        (int, "", "--x must be a whole number, not ''"),
+        (float, "fast", "--x must be a number, not 'fast'"),
+        (bool, "maybe", "--x must be true or false, not 'maybe'"),
         (Literal["a", "b"], "c", "--x must be one of a, b, not 'c'"),
         (Literal[1, 2], "3", "--x must be one of 1, 2, not '3'"),
-        (list[int], "1,two,3", "--x[1] must be list of int, not ['1', 'two', '3']"),
-        (dict[str, int], "a", "--x must be mapping of str to int, not 'a'"),
-        (dict[str, int], "{a: b}", "--x must be mapping of str to int, not {'a': 'b'}"),
-        (int | None, "none", "--x must be int or null, not 'none'"),
-        (list[str], "[a", "--x must be list of str, not '[a'"),
-        (int, "9" * 100, "--x must be int, not '" + "9" * 56 + "..."),
+        (list[int], "1,two,3", "--x[1] must be a whole number, not 'two'"),
+        (dict[str, int], "a", "--x must be a mapping with a whole number for each key, not 'a'"),
+        (dict[str, int], "{a: b}", "--x must be a mapping with a whole number for each key, not {'a': 'b'}"),
+        (dict[str, list[int]], "{a: [b]}", "--x[0] must be a mapping with a list for each key, not {'a': ['b']}"),
+        (int | None, "none", "--x must be a whole number or null, not 'none'"),
+        (list[str], "[a", "--x must be a list, not '[a'"),
+        (int, "9" * 100, "--x must be a whole number, not '" + "9" * 56 + "..."),
     ],
     ids=str,
 )
@@ -206,7 +207,7 @@ def test_a_command_line_names_a_secret(
         (Secret | None, "t0ken", "env:NAME for an environment variable, or @FILE"),
         (list[Secret], "t0ken", "a command line must not contain a secret"),
         (dict[str, Secret], "{a: t0ken}", "a command line must not contain a secret"),
-        (dict[str, Secret], "t0ken", r"--x must be mapping of str to secret"),
+        (dict[str, Secret], "t0ken", r"--x must be a mapping with a secret \(env:NAME or @FILE\) for each key"),
         (Secret, "@", "a command line must not contain a secret"),
         (Secret, "", "a command line must not contain a secret"),
         (Secret, "env:t0ken;x", "a command line must not contain a secret"),
@@ -238,7 +239,7 @@ def test_a_secret_is_accepted_for_a_text_parameter(annotation: Any) -> None:
 
 
 def test_a_refused_secret_is_not_shown() -> None:
-    with pytest.raises(ValueError, match=r"^--x must be int, not \*\*\*$"):
+    with pytest.raises(ValueError, match=r"^--x must be a whole number, not \*\*\*$"):
         convert(int, Secret("t0ken"), text=False)
 
 
@@ -378,13 +379,13 @@ def test_every_wrong_argument_is_named_at_once() -> None:
         "thing deploy:",
         "unknown argument --nmae: did you mean --name?",
         "unknown argument --other: the arguments are --count, --name, --tags",
-        "--name is missing (str): of the thing; as in note: the catalog.",
-        "--count must be int, not 'many'",
+        "--name is missing (text): of the thing; as in note: the catalog.",
+        "--count must be a whole number, not 'many'",
     ]
 
 
 def test_one_wrong_argument_is_one_line() -> None:
-    with pytest.raises(UsageError, match=r"^thing deploy: --count must be int, not 'x'$"):
+    with pytest.raises(UsageError, match=r"^thing deploy: --count must be a whole number, not 'x'$"):
         signature.bind(described(), {"name": "n", "count": "x"}, text=True)
 
 
@@ -411,7 +412,7 @@ def test_a_number_that_is_not_finite_is_refused(annotation: Any, text: str) -> N
         (Seconds, "0", "--x must be a number above 0 and of at most 315360000, not 0.0"),
         (Seconds | None, "1e300", "--x must be a number above 0 and of at most 315360000, not 1e+300"),
         (SecondsOrZero, "-1", "--x must be a number of at least 0 and of at most 315360000, not -1.0"),
-        (Seconds, "soon", "--x must be float, not 'soon'"),
+        (Seconds, "soon", "--x must be a number, not 'soon'"),
     ],
 )
 def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, message: str) -> None:
