@@ -6,11 +6,12 @@ the path of the block (see `toolbox/config/contracts/`).
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from toolbox.config import paths
 from toolbox.config.document import Document
@@ -32,6 +33,7 @@ LIBRARY = FilePath(__file__).parent / "contracts"
 _PACKAGE = FilePath(__file__).parents[1]
 HIDDEN_INPUT = "hidden_input"
 """The type of an error of pydantic whose message is shown without the value, which may contain a secret."""
+_TEXT_OR_JSON: Final = {"string_type", "invalid-json-value"}  # types of errors of pydantic
 _OPEN = "is_open"
 _ROOT = "root"  # pydantic's name for the only field of a `RootModel`
 
@@ -162,6 +164,8 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
     if detail["type"] == "missing":
         return f"{where} is missing"
     value, rule = abbreviated(detail["input"]), without_kind(detail["msg"])
+    if isinstance(detail["input"], dt.date) and detail["type"] in _TEXT_OR_JSON:
+        return f'{where} is the date {value}: write "{value}" for the text'
     if rule.startswith("must "):
         return f"{where} {rule}, not {value}"
     return f"{where} is {value}: {rule[:1].lower()}{rule[1:]}"

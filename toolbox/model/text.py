@@ -36,8 +36,9 @@ def first_of(texts: Sequence[str], most: int) -> list[str]:
 
 
 def abbreviated(value: object, *, longest: int = 60) -> str:
-    """Return the repr of a value, truncated if it is long."""
-    return truncate(repr(value), longest)
+    """Return the repr of a value, truncated if it is long. Null, booleans and dates are written as in YAML."""
+    is_plain = value is None or isinstance(value, bool | dt.date)
+    return truncate(as_text(value) if is_plain else repr(value), longest)
 
 
 def duration(seconds: float | None, digits: int = 1) -> str:

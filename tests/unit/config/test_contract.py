@@ -15,7 +15,7 @@ from toolbox.system import places
 TRAINING = '''
 """A contract of a project."""
 from typing import Annotated, Literal
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 class Small(BaseModel):
     kind: Literal["small"]
@@ -36,6 +36,8 @@ class Contract(BaseModel):
     models: dict[str, Annotated[Small | Large, Field(discriminator="kind")]] = {}
     sizes: list[int] | None = None
     either: list[int] | dict[str, int] | None = None
+    parameters: dict[str, JsonValue] = {}
+    label: str = ""
 '''
 
 
@@ -126,6 +128,19 @@ def test_a_single_fault_is_one_line(load: Load, contracts: list[Path]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("parameters: {a: [2026-11-21]}", '.parameters.a[0]` is the date 2026-11-21: write "2026-11-21" for the text'),
+        ("label: 2026-11-21", '.label` is the date 2026-11-21: write "2026-11-21" for the text'),
+        ("sizes: [2026-11-21]", ".sizes[0]` must be a valid integer, not 2026-11-21"),
+    ],
+)
+def test_an_unquoted_date_is_named_as_a_date(load: Load, contracts: list[Path], fields: str, message: str) -> None:
+    (_, fault) = faults(load, contracts, f"tests: {{training: {{settings: {{steps: 1}}, {fields}}}}}\n")
+    assert fault.endswith(message)
+
+
 def test_a_project_of_an_installed_package_has_its_own_contracts(
     load: Load, contracts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +152,7 @@ def test_a_project_of_an_installed_package_has_its_own_contracts(
     contracts[0].rename(bundled)
     assert contract.in_library(package / "matrix/contracts")
     assert faults(load, [bundled], "tests: {training: null}\n")[1:] == [
-        "config.yaml:1: `tests.training` must be a mapping, not None"
+        "config.yaml:1: `tests.training` must be a mapping, not null"
     ]
 
 

@@ -39,7 +39,7 @@ def test_parsing_does_not_change_the_mapping() -> None:
         ({"check": ["exit_status"]}, "unknown check"),
         ({"expected": 3}, "unknown check `None`"),
         ("exit_status", r"^a check must be a mapping `{check: NAME, ...}`, not 'exit_status'$"),
-        (None, "a check must be a mapping .*, not None"),
+        (None, "a check must be a mapping .*, not null"),
         (["x" * 200], r"^a check must be a mapping .*, not \['x+\.\.\.$"),
     ],
 )

@@ -289,7 +289,7 @@ def test_all_faults_are_reported_with_their_lines() -> None:
           response: {responses: [{tokens: [{text: a, ranks: 1}]}]}
         """
     assert fault(text).splitlines()[1:] == [
-        "  f.yaml:7: `cases[0].request.requests[0].text` must be a valid string, not False",
+        "  f.yaml:7: `cases[0].request.requests[0].text` must be a valid string, not false",
         "  f.yaml:6: `cases[0].request.params.stopping.max_new_tokens` must be greater than or equal to 0, not -1",
         "  f.yaml:5: `cases[0].request.params.samplng` is an unknown field: did you mean sampling or stopping?",
         "  f.yaml:8: `cases[1].request` is missing",
@@ -382,7 +382,7 @@ def test_a_fault_of_a_case_says_what_is_wrong(case: str, message: str) -> None:
         ("[{text: a, finish_reason: ''}]", "finish_reason` must be a reason, such as `stop` or `length`, not ''"),
         (
             "[{text: a, finish_reason: }]",
-            "finish_reason` must have a value that can be compared, or be removed, not None",
+            "finish_reason` must have a value that can be compared, or be removed, not null",
         ),
         ("[{text: a, message: {content: a}}]", "has either a `text` or a `message`"),
         ("[{text: a, stop_reason: 7}]", "stop_reason` must be a stop string: the id of a token is not compared, not 7"),

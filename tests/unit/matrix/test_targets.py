@@ -124,7 +124,7 @@ def test_references_in_a_target_are_resolved(load: Load) -> None:
         ("{far: {backend: ssh, hots: x}}", "the target `far`: backend `ssh`: hots: Extra inputs"),
         ("{far: {capacity: {jobs: 0}}}", "`jobs` must be at least 1"),
         ("[far]", r"c\w+\.yaml:2: `targets` must be a mapping, not \['far'\]"),
-        ("{far: null}", r"c\w+\.yaml:2: `targets.far` must be a mapping, not None"),
+        ("{far: null}", r"c\w+\.yaml:2: `targets.far` must be a mapping, not null"),
     ],
 )
 def test_a_wrong_target_is_reported_with_its_line(load: Load, block: str, message: str) -> None:

@@ -58,6 +58,20 @@ def test_a_truncated_text_has_the_maximum_length() -> None:
     assert abbreviated("abcdef", longest=6) == "'ab..."
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (dt.date(2026, 11, 21), "2026-11-21"),
+        (dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC), "2026-11-21T08:00:00+00:00"),
+        ("null", "'null'"),
+    ],
+)
+def test_a_value_in_a_message_is_written_as_in_yaml(value: object, text: str) -> None:
+    assert abbreviated(value) == text
+
+
 def test_the_middle_of_many_lines_is_left_out() -> None:
     assert without_middle("abcd", 4) == "abcd"
     assert without_middle(list("abcdef"), 4) == ["a", "b", "... 2 lines ...", "e", "f"]
