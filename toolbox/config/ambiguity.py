@@ -44,12 +44,14 @@ class _Setting:
 def warnings(configuration: Document, overrides: Sequence[Document], contracts: Sequence[FilePath]) -> list[str]:
     """Return a line for each ambiguous scalar of a configuration, with its place and the quoted form.
 
+    The first lines are about numbers that YAML reads as other numbers, the next about fields of the matrix.
+
     Args:
         configuration: the file, with the presets and overrides applied.
         overrides: the documents that map paths to values.
         contracts: the folders with the contracts of the project.
     """
-    lines = []
+    lines: dict[str, tuple[bool, bool]] = {}  # with the order of each line
     clear: dict[tuple[object, ...], bool] = {}  # the items of a list have the same contract, which is slow to ask
     for source in (configuration, *overrides):
         for scalar, line in zip(source.ambiguous, source.ambiguous_lines(), strict=True):
@@ -59,8 +61,8 @@ def warnings(configuration: Document, overrides: Sequence[Document], contracts: 
             if kind not in clear:
                 clear[kind] = _is_clear(scalar, setting, configuration, contracts)
             if not clear[kind]:
-                lines.append(line)
-    return list(dict.fromkeys(lines))
+                lines.setdefault(line, (not scalar.is_other_number, fields[:1] != ("matrix",)))
+    return sorted(lines, key=lines.__getitem__)
 
 
 def _setting(source: Document, scalar: AmbiguousScalar, *, is_override: bool) -> _Setting | None:

@@ -27,6 +27,11 @@ _EXPONENT: Final = re.compile(
 )
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9_]")
 _VERSION: Final = re.compile(r"[1-9][0-9]*\.[1-9]0")  # such as Python 3.10, which becomes 3.1
+_VERSION_KEY: Final = re.compile(
+    r"matrix\.axes|version|release|image|driver|runtime|python|cuda|torch|jax|java|ubuntu"
+    r"|(?<![a-z])(?:tag|label|jdk|go)s?(?![a-z])",
+    re.IGNORECASE,
+)
 _COMMIT: Final = re.compile(r"[0-9]+[eE][0-9]+")
 _LONGEST: Final = 60  # characters of a text in a warning
 _SHORTEST_COMMIT: Final = 7  # characters of an abbreviated commit of Git
@@ -92,7 +97,7 @@ def ambiguous_in(text: str) -> list[AmbiguousScalar]:
     return list(ambiguous(loader.get_single_node(), loader))
 
 
-def is_ambiguous(text: str, tag: str) -> bool:
+def is_ambiguous(text: str, tag: str, *, may_be_version: bool = True) -> bool:
     """Return whether a person may have meant something else with an unquoted scalar.
 
     A number whose text changes without another meaning is clear: `1.0`, `0.50`, `1e3`, `100_000`, `0x1F`. `3.10` may be
@@ -100,13 +105,14 @@ def is_ambiguous(text: str, tag: str) -> bool:
 
     Args:
         tag: the type that PyYAML found.
+        may_be_version: whether a number such as `3.10` stands where a version may stand.
     """
     kind = tag.removeprefix(_TAG)
     if kind == "bool":
         return text.lower() not in {"true", "false"}
     if kind in {"int", "float"}:
         is_commit = len(text) >= _SHORTEST_COMMIT and _COMMIT.fullmatch(text) is not None
-        is_label = is_commit or _VERSION.fullmatch(text) is not None
+        is_label = is_commit or (may_be_version and _VERSION.fullmatch(text) is not None)
         return is_label or is_other_number(text) or (kind == "float" and _is_too_large(text))
     return kind == "timestamp"
 
@@ -136,7 +142,7 @@ def ambiguous(root: yaml.Node | None, loader: Any) -> Iterator[AmbiguousScalar]:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.ScalarNode):
-            if _is_suspect(node):
+            if _is_suspect(node, may_be_version=is_key or _may_be_version(keys)):
                 yield _scalar(node, keys, loader, is_key=is_key)
         elif isinstance(node, yaml.SequenceNode):
             stack.extend((item, (*keys, index), False) for index, item in reversed(list(enumerate(node.value))))
@@ -146,8 +152,16 @@ def ambiguous(root: yaml.Node | None, loader: Any) -> Iterator[AmbiguousScalar]:
                 stack += [(value, below, False), (key, below, True)]
 
 
-def _is_suspect(node: yaml.ScalarNode) -> bool:
-    return not node.style and node.tag in _TYPES and is_ambiguous(node.value, node.tag)
+def _is_suspect(node: yaml.ScalarNode, *, may_be_version: bool) -> bool:
+    return not node.style and node.tag in _TYPES and is_ambiguous(node.value, node.tag, may_be_version=may_be_version)
+
+
+def _may_be_version(keys: tuple[Key, ...]) -> bool:
+    """Return whether a value may be a version by its place: `price: 2.50` is a number, `python: 3.10` a version.
+
+    Items of lists may be labels of cells, whatever their key. A document that is one scalar has no key.
+    """
+    return not keys or type(keys[-1]) is int or _VERSION_KEY.search(".".join(map(str, keys))) is not None
 
 
 def _scalar(node: yaml.ScalarNode, keys: tuple[Key, ...], loader: Any, *, is_key: bool) -> AmbiguousScalar:

@@ -41,6 +41,12 @@ def test_a_warning_has_the_file_the_line_and_the_quoted_form(load: Load) -> None
     ]
 
 
+def test_other_numbers_come_first_and_then_fields_of_the_matrix(load: Load) -> None:
+    text = "day: 2026-11-21\nmatrix:\n  axes: {fast: [on], ratio: [1:2]}\ntime: 1:30\n"
+    lines = load(text).ambiguous_scalars()
+    assert [line.split("`")[1] for line in lines] == ["1:2", "1:30", "on", "2026-11-21"]
+
+
 def test_equal_scalars_of_a_line_give_one_warning(load: Load) -> None:
     assert len(load("a: [1:30, 1:30]\nb: [1:30]\n").ambiguous_scalars()) == 2
 
@@ -53,6 +59,7 @@ def test_equal_scalars_of_a_line_give_one_warning(load: Load) -> None:
         "matrix: {checks: [{check: metric, metric: x, lower: 1.10, upper: 2.50}]}",
         "tests: {day: 2027-01-31}",
         "tests: {share: 2.50}",
+        "own: {price: 2.40}",
         "tests: {fast: on}",
         "ansible_warm: off",
         "tests: {share: 1}\nci_presets: {big: {tests.share: 2.50}}",
@@ -71,14 +78,14 @@ def test_what_a_contract_reads_as_it_is_meant_gives_no_warning(load: Load, contr
         ("tests: {share: 1:30}", "1:30"),
         ("tests: {steps: 12_4}", "12_4"),
         ("tests: {python: 3.10}", "3.10"),
-        ("tests: {unknown: 3.10}", "3.10"),
+        ("tests: {version: 3.10}", "3.10"),
         ("tests: {unknown: 2027-01-31}", "2027-01-31"),
         ("tests: {on: 1}", "on"),
         ("matrix: {axes: {fast: [on]}}", "on"),
-        ("tests: {}\nci_presets: {big: {nowhere: 3.10}}", "3.10"),
-        ("tests: {}\nci_presets: {big: {'a..b': 3.10}}", "3.10"),
+        ("tests: {}\nci_presets: {big: {no.python: 3.10}}", "3.10"),
+        ("tests: {}\nci_presets: {big: {'tag..b': 3.10}}", "3.10"),
         ("tests: {}\nci_presets: {3.10: {}}", "3.10"),
-        ("tests: '@own'\nown: {share: 2.50}", "2.50"),
+        ("tests: '@own'\nown: {share: [2.50]}", "2.50"),
         ("tests: {share: [2.50]}", "2.50"),
         ("targets: {here: {env: {CUDA: 12.10}}}", "12.10"),
     ],
@@ -105,10 +112,10 @@ def test_many_dates_are_checked_quickly(load: Load, contracts: list[Path]) -> No
 
 
 def test_local_files_and_override_files_are_read_too(load: Load, contracts: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "config.local.yaml").write_text("own: 3.10\n", encoding="utf-8")
+    (tmp_path / "config.local.yaml").write_text("own: no\n", encoding="utf-8")
     (tmp_path / "over.yaml").write_text("# a comment\ntests.share: 2.50\nown: yes\n", encoding="utf-8")
     configuration = load("own: 1\ntests: {share: 1}\n", contracts=contracts, override_files=[Path("over.yaml")])
-    expected = ["config.local.yaml:1: `3.10`", "over.yaml:3: `yes`"]
+    expected = ["config.local.yaml:1: `no`", "over.yaml:3: `yes`"]
     for found in (configuration, configuration.replaced("own", 2, layer="set_config")):
         assert [line.partition(" is ")[0] for line in found.ambiguous_scalars()] == expected
 

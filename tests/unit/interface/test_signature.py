@@ -437,11 +437,11 @@ def test_an_overlong_path_is_refused(text: str) -> None:
 def test_a_yaml_value_that_may_be_text_is_named_with_its_option(
     annotation: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    value = convert(annotation, "{a: 3.10, b: 1e-4, c: '1:30', d: on}", text=True)
-    assert value == {"a": 3.1, "b": 1e-4, "c": "1:30", "d": True}
+    value = convert(annotation, "{tag: 3.10, b: 1e-4, c: '1:30', d: on}", text=True)
+    assert value == {"tag": 3.1, "b": 1e-4, "c": "1:30", "d": True}
     assert caplog.messages == [
-        '--x, column 5: `3.10` is read as 3.1: write "3.10" for the text, or 3.1',
-        '--x, column 34: `on` is read as true: write "on" for the text, or true',
+        '--x, column 7: `3.10` is read as 3.1: write "3.10" for the text, or 3.1',
+        '--x, column 36: `on` is read as true: write "on" for the text, or true',
     ]
 
 

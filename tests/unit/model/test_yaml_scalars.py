@@ -103,8 +103,29 @@ def test_a_key_is_a_scalar_too() -> None:
     assert (value.text, value.is_key, value.column) == ("no", False, 10)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [3.10]",
+        "{3.10: a}",
+        "cuda_version: 3.10",
+        "tags: {base: 3.10}",
+        "matrix.axes.n: 3.10",
+        "imageTag: 3.10",
+        "3.10",
+    ],
+)
+def test_a_number_that_may_be_a_version_by_its_place_is_found(text: str) -> None:
+    assert [scalar.text for scalar in ambiguous_in(text)] == ["3.10"]
+
+
+@pytest.mark.parametrize("key", ["price", "gpu_hour", "percentage", "loss_scale", "seconds", "cargo", "matrix.timeout"])
+def test_a_number_below_another_key_is_no_version(key: str) -> None:
+    assert ambiguous_in(f"{key}: 1.20") == []
+
+
 def test_a_scalar_behind_aliases_is_found_once() -> None:
-    text = "a: &x {v: 3.10}\nb: *x\nc: {<<: *x}\nd: &y 3.20\ne: *y\n"
+    text = "a: &x {python: 3.10}\nb: *x\nc: {<<: *x}\ntag: &y 3.20\ne: *y\n"
     assert [(scalar.text, scalar.line) for scalar in ambiguous_in(text)] == [("3.10", 1), ("3.20", 4)]
 
 
