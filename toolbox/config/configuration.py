@@ -120,6 +120,7 @@ class Configuration:
         """
         base = document.load(request.file)
         base.accepts_null = lambda path: contract.accepts_null(path, request.contracts)
+        base.unaddable = lambda path: contract.unaddable(base, path, request.contracts)
         local = request.file.with_suffix(f".local{request.file.suffix}")
         override_files = []
         if local.exists():

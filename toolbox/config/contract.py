@@ -33,6 +33,7 @@ LIBRARY = FilePath(__file__).parent / "contracts"
 _PACKAGE = FilePath(__file__).parents[1]
 HIDDEN_INPUT = "hidden_input"
 """The type of an error of pydantic whose message is shown without the value, which may contain a secret."""
+_EXTRA: Final = "extra_forbidden"
 _TEXT_OR_JSON: Final = {"string_type", "invalid-json-value"}  # types of errors of pydantic
 _OPEN = "is_open"
 _ROOT = "root"  # pydantic's name for the only field of a `RootModel`
@@ -119,6 +120,45 @@ def accepts_null(path: Path, folders: Sequence[FilePath]) -> bool:
     return True
 
 
+def unaddable(document: Document, path: Path, folders: Sequence[FilePath]) -> str:
+    """Return why a missing field cannot be added alone: it is unknown, or the whole entry around it is missing.
+
+    Args:
+        folders: the folders with the contracts of the project.
+
+    Raises:
+        ConfigurationError: a contract is broken.
+    """
+    for folder in (LIBRARY, *folders):
+        for at, file in files(folder).items():
+            if path[: len(at)] != at or len(path) == len(at):
+                continue
+            entry = path[: len(at) + 1]
+            if len(path) > len(entry) and is_open(at, [folder]) and not has_block(document, entry):
+                return f"add the whole entry `{paths.render(entry)}`, with all its fields"
+            if hint := _unknown_key(load(file), path[len(at) :]):
+                return hint
+    return ""
+
+
+def _unknown_key(model: type[BaseModel], keys: Path) -> str:
+    """Return that a key of a path inside a block is unknown, with similar names; empty if the model allows the keys."""
+    from pydantic import ValidationError
+
+    if any(isinstance(key, int) for key in keys):
+        return ""
+    block: Any = None
+    for key in reversed(keys):
+        block = {key: block}
+    try:
+        model.model_validate(block)
+    except ValidationError as error:
+        for *above, name in (_keys_of(block, each["loc"]) for each in error.errors() if each["type"] == _EXTRA):
+            if name not in (fields := _fields_at(model, tuple(above))):  # another member of a union may know the field
+                return f"`{name}` is an unknown field: {did_you_mean(str(name), fields, label='fields')}"
+    return ""
+
+
 @functools.cache
 def load(file: FilePath) -> type[BaseModel]:
     """Return the contract of a file.
@@ -157,7 +197,7 @@ def is_open(path: Path, folders: Iterable[FilePath]) -> bool:
 def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, detail: ErrorDetails) -> str:
     at = (*path, *_keys_of(block, detail["loc"]))
     where = f"{document.where(at)}: `{paths.render(at)}`"
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] == _EXTRA:
         return _unknown_field(document, at, model, len(path))
     if detail["type"] == HIDDEN_INPUT:
         return f"{where}: {detail['msg']}"

@@ -83,6 +83,7 @@ class Document:
         marks: the locations in each container, by the id of the container.
         ambiguous: the unquoted scalars that a person may have meant as text.
         accepts_null: tells whether a field may be added to the file with the value null, for hints.
+        unaddable: tells why a missing field cannot be added to the file alone; empty if it can, for hints.
     """
 
     root: dict[Any, Any]
@@ -91,6 +92,7 @@ class Document:
     changes: list[Change] = field(default_factory=list)
     ambiguous: tuple[AmbiguousScalar, ...] = ()
     accepts_null: Callable[[Path], bool] = lambda _: True
+    unaddable: Callable[[Path], str] = lambda _: ""
 
     def find(self, path: Path) -> Any:
         """Return the value at a path with unresolved references, or raise a `PathError`."""
@@ -205,7 +207,7 @@ class Document:
                 raise paths.PathError(message, source=self.source) from None
             if not isinstance(values[-1], dict) or isinstance(missing[0], int):
                 raise
-            hint = self._hint(path, len(values) - 1)
+            hint = self.unaddable(path) or self._hint(path, len(values) - 1)
             raise paths.PathError(
                 f"{error.detail}\n  only existing fields can be set: {hint}", source=self.source
             ) from None

@@ -165,6 +165,10 @@ matrix:
         ("matrix.metrics.other", "as in `matrix: {metrics: {other: VALUE}}`"),
         ("matrix.pools.gpu", "as in `matrix: {pools: {gpu: VALUE}}`"),
         ("targets.gpu", "as in `targets: {gpu: VALUE}`"),
+        ("matrix.skipp", "only existing fields can be set: `skipp` is an unknown field: did you mean skip or zip?"),
+        ("matrix.timeouts.rum", "`rum` is an unknown field: did you mean run?"),
+        ("matrix.workload.environ", "`environ` is an unknown field: did you mean env?"),
+        ("targets.gpu.env", "add the whole entry `targets.gpu`, with all its fields"),
         ("own.a[0].b", "add `own: {a: VALUE}` to config.yaml"),
     ],
 )
