@@ -228,6 +228,9 @@ def _call_mismatches(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -
             text, other = getattr(wanted, name), getattr(given, name) or ""
             if text is not None and text != other:
                 yield Mismatch(f"the {name} of tool call {number} is {quoted(other)}, expected {quoted(text)}")
+        if wanted.arguments is None and given.arguments and not _is_json(given.arguments):
+            arguments = quoted(given.arguments, _LONGEST_ARGUMENTS)
+            yield Mismatch(f"the arguments of tool call {number} are {arguments}, which is not JSON")
         if wanted.arguments is not None and not _are_same_arguments(wanted.arguments, given.arguments or ""):
             texts = (wanted.arguments, given.arguments or "")
             mine, other = (quoted(text, _LONGEST_ARGUMENTS) for text in texts)

@@ -389,6 +389,23 @@ def test_calls_of_tools_are_compared_with_each_comparator(
     assert row.message.startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ('{"city": "Paris"}', ""),
+        (None, ""),
+        ('{"city": "Paris"', 'the arguments of tool call 1 are \'{"city": "Paris"\', which is not JSON'),
+    ],
+)
+def test_arguments_that_a_case_does_not_expect_must_still_be_json(
+    judged: Judged, arguments: str | None, message: str
+) -> None:
+    call = {"name": "f", "arguments": arguments}
+    record = answer("f/tools", generations=[{"text": "", "stop_reason": "TOOL_CALLS", "tool_calls": [call]}])
+    row = judged.row(TOOLS.replace(", arguments: {n: 1, k: true}", ""), record, protocols=["openai"])
+    assert (row.outcome, row.message) == ("failed" if message else "passed", message)
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "refusal", "role"])
 def test_the_parts_of_a_chat_message_are_compared(judged: Judged, name: str) -> None:
     case = f"- {{name: chat, request: {{messages: [{{}}]}}, response: {{choices: [{{message: {{{name}: a}}}}]}}}}"
