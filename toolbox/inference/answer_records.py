@@ -226,10 +226,14 @@ def _record(line: bytes, file: str, number: int) -> AnswerRecord | AnswersFault:
     try:
         return AnswerRecord.model_validate_json(line)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        at = ".".join(map(str, fault["loc"]))
-        reason = truncate(clean(f"{at}: {without_kind(fault['msg'])}".removeprefix(": ")))
-        return AnswersFault(f"{file}:{number} is not an answer: {' '.join(reason.split())}", number)
+        return AnswersFault(f"{file}:{number} is not an answer: {first_fault(error)}", number)
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault of data that a server or a target has written, with its place, as one line."""
+    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    at = ".".join(map(str, fault["loc"]))
+    return " ".join(truncate(clean(f"{at}: {without_kind(fault['msg'])}".removeprefix(": "))).split())
 
 
 def as_json(generation: Generation) -> dict[str, Any]:

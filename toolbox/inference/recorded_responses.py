@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from toolbox.inference import model_descriptions
-from toolbox.inference.answer_records import AnswerRecord, ErrorRecord
+from toolbox.inference.answer_records import AnswerRecord, ErrorRecord, first_fault
 from toolbox.inference.case_files import Case
 from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.wire_models import OpenAiResponse
@@ -57,6 +58,8 @@ def recorded(case: Case, answer: AnswerRecord | None, keys: Keys) -> dict[str, A
             raise NotRecorded(f"an answer has the stop reason {generation.stop_reason}, so its end is not repeatable")
     try:
         return {"response": _response(case, answer.response, keys)}
+    except ValidationError as error:
+        raise NotRecorded(f"the response is not valid: {first_fault(error)}") from None
     except (ValueError, TypeError, LookupError, AttributeError) as error:  # the server wrote the response
         raise NotRecorded(f"the response is not valid: {type(error).__name__}") from None
 

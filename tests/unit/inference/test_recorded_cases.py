@@ -295,6 +295,14 @@ def test_an_answer_that_no_case_should_expect_is_a_fault(tmp_path: Path, record_
     assert message in fault(tmp_path, GREEDY, record_)
 
 
+def test_a_tool_call_with_broken_arguments_is_a_fault_that_names_its_place(tmp_path: Path) -> None:
+    call = {"function": {"name": "f", "arguments": '{"city": "Paris"'}}
+    response = {"choices": [{"message": {"content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    text = "- {name: chat, request: {messages: [{role: user, content: a}], temperature: 0}}"
+    message = fault(tmp_path, text, answer("chat", response=response))
+    assert "chat: the response is not valid: choices.0.message.tool_calls.0.function.arguments: Expecting" in message
+
+
 def test_an_error_of_the_server_is_recorded_if_the_case_expects_it(tmp_path: Path) -> None:
     text = GREEDY + "      error: {code: RESOURCE_EXHAUSTED}\n"
     new = record(tmp_path, text, error("greedy", code="RESOURCE_EXHAUSTED"))
