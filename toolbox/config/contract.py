@@ -214,8 +214,10 @@ def _fault(document: Document, path: Path, model: type[BaseModel], block: Any, d
 def _unknown_field(document: Document, at: Path, model: type[BaseModel], depth: int) -> str:
     """Return the fault of a field that the model does not have. `depth` is the number of keys above the block."""
     fields = _fields_at(model, at[depth:-1])
-    hint = did_you_mean(str(at[-1]), fields, label="fields")
-    return f"{document.where(at)}: `{paths.render(at)}` is an unknown field: {hint}"
+    where = f"{document.where(at)}: `{paths.render(at)}`"
+    if str(at[-1]) in fields:  # another model of the union has this field
+        return f"{where} does not belong here: remove it"
+    return f"{where} is an unknown field: {did_you_mean(str(at[-1]), fields, label='fields')}"
 
 
 def _keys_of(block: Any, location: tuple[int | str, ...]) -> Path:

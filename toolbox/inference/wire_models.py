@@ -580,8 +580,8 @@ class OpenAiResponse(_OpenPart):
 
 
 def _kind_of_response(response: Any) -> str:
-    is_open = isinstance(response, OpenAiResponse) or (isinstance(response, Mapping) and "choices" in response)
-    return "openai" if is_open else "fmaas"
+    is_open = isinstance(response, Mapping) and ("choices" in response or "usage" in response)
+    return "openai" if is_open or isinstance(response, OpenAiResponse) else "fmaas"
 
 
 AnyResponse = Annotated[
