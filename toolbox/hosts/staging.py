@@ -214,7 +214,8 @@ def _require_regular(file: Path) -> int:
     mode = file.stat().st_mode
     if not stat.S_ISREG(mode):
         kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "a device")
-        raise SpecialFile(f"{file} cannot be sent: it is {kind}, and not a file or a folder")
+        advice = "remove it, or name the files one by one"
+        raise SpecialFile(f"{file} cannot be sent: it is {kind}, and not a file or a folder; {advice}")
     return mode
 
 

@@ -251,7 +251,7 @@ def test_a_special_file_is_refused_and_not_read(tmp_path: Path, kind: str, in_fo
     with pytest.raises(staging.SpecialFile, match=rf"/x cannot be sent: it is {kind}, and not a file"):
         staging.digests(source)
     workload, attempt = Workload(("true",), files={"sent": source}), tmp_path / "attempt"
-    message = rf"/x cannot be sent: it is {kind}, and not.* folder$"
+    message = rf"/x cannot be sent: it is {kind}, and not.* folder; remove it, or name the files"
     with pytest.raises(StepError, match=message) as caught, staging.staged(workload, attempt):
         pass
     assert caught.value.cause is Cause.CONFIGURATION
