@@ -127,7 +127,7 @@ def test_files_whose_names_an_artifact_refuses_are_renamed_and_get_their_names_b
         (run / "odd " / name).write_text(f"text of {name}")
     exported = ran.run("ci", "export", str(tmp_path / "out"))
     assert exported.exit_code == 0, str(exported)
-    assert "exported as odd%20/trace 12%3A30%3A01.json: odd /trace 12:30:01.json" in exported.stderr
+    assert "odd /trace 12:30:01.json is exported as odd%20/trace 12%3A30%3A01.json" in exported.stderr
     files = [str(file.relative_to(tmp_path)) for file in (tmp_path / "out").rglob("*")]
     assert not [file for file in files if re.search(r'[":<>|*?\r\n]|[. ](?=/|$)', file)]
     listed = json.loads((tmp_path / "out/small" / run.name / "export_files.json").read_text())

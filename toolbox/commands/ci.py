@@ -278,7 +278,7 @@ class Ci:
         for file in exported.withheld:
             log.warning("not exported: %s", redaction.current()(clean(file)))
         for name, original in exported.renamed.items():
-            log.info("exported as %s: %s", *(redaction.current()(clean(text)) for text in (name, original)))
+            log.info("%s is exported as %s", *(redaction.current()(clean(text)) for text in (original, name)))
         for fault in exported.faults:
             log.warning("%s", fault)
         for folder in exported.expired:
