@@ -18,7 +18,7 @@ from toolbox.system import environ
 
 _PORTS: Final = {"http": 80, "https": 443}
 _SOCKS: Final = ("socks4", "socks4a", "socks5", "socks5h")
-_ENTRY: Final = re.compile(r"(.+?)(?::([0-9]+))?")
+_ENTRY: Final = re.compile(r"(.+?)(?::([0-9]{1,5}))?")
 _NOWHERE: Final = "none.invalid"  # an entry that matches no host, and replaces those of the environment
 
 
@@ -70,7 +70,7 @@ class Proxy:
     @property
     def headers(self) -> dict[str, str] | None:
         """The header that authenticates a request to the proxy."""
-        if not self.user or self.scheme in _SOCKS:
+        if not (self.user or self.password) or self.scheme in _SOCKS:
             return None
         return {"proxy-authorization": f"Basic {base64.b64encode(f'{self.user}:{self.password}'.encode()).decode()}"}
 
@@ -84,7 +84,7 @@ def websocket_options(proxy: Proxy | None) -> dict[str, Any]:
         "http_proxy_host": proxy.host,
         "http_proxy_port": proxy.port,
         "proxy_type": proxy.scheme if proxy.scheme in _SOCKS else "http",
-        **({"http_proxy_auth": (proxy.user, proxy.password)} if proxy.user else {}),
+        **({"http_proxy_auth": (proxy.user, proxy.password)} if proxy.user or proxy.password else {}),
     }
 
 

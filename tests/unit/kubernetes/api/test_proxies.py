@@ -65,6 +65,7 @@ def kubeconfig(directory: Path, server: str, **cluster: str) -> Path:
         ("https://[fd00::7]:6443", "[fd00:0::7]:6443", True),
         ("https://[fd00::7]", "fd00::8", False),
         ("https://api.lab", "10.0.0.0/99,://,:,[,.,*.,api.lab:x", False),
+        ("https://api.lab", f"api.lab:{'4' * 5000}", False),
         ("https://127.9.9.9:6443", "", True),
         ("https://[::1]", "", True),
         ("https://[::ffff:127.0.0.1]", "", True),
@@ -156,6 +157,14 @@ def test_requests_and_websockets_authenticate_at_the_proxy_and_errors_name_it(
     assert {found for _, found in seen} == {authorization}
     assert ("CONNECT", authorization) in seen
     assert "s%20" not in f"{by_request.value} {by_websocket.value}"
+
+
+@pytest.mark.parametrize(("user", "password"), [("me", ""), ("", "p")])
+def test_a_user_or_a_password_alone_authenticates_at_the_proxy(user: str, password: str) -> None:
+    proxy = Proxy.parse(f"http://{user}:{password}@proxy", "x")
+    authorization = base64.b64encode(f"{user}:{password}".encode()).decode()
+    assert proxy.headers == {"proxy-authorization": f"Basic {authorization}"}
+    assert proxies.websocket_options(proxy)["http_proxy_auth"] == (user, password)
 
 
 def test_a_websocket_ignores_the_variables_of_the_environment() -> None:
