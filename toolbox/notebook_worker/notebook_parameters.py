@@ -2,8 +2,8 @@
 
 papermill writes the parameters of a test into a cell after the cell with the tag `parameters`. If the tagged cell does
 not assign a parameter, for example because its name is misspelled, the notebook runs with its own values and passes.
-The same happens if a later cell assigns the parameter again. papermill only warns about the first of these faults.
-`toolbox.notebooks` calls `faults` before the run, and the worker calls it with the language of the kernel.
+The same happens if a later cell replaces or deletes the parameter. papermill only warns about the first of these
+faults. `toolbox.notebooks` calls `faults` before the run, and the worker calls it with the language of the kernel.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def faults(parameters: Iterable[str], cells: Sequence[ParameterCell], language: 
         if _normalized(parameter) not in known:
             found.append(ParameterFault(parameter, f"has no parameter `{parameter}`: {_hint(parameter, known)}"))
         elif names is not None and _is_overwritten(_normalized(parameter), cells[positions[0] + 1 :]):
-            reason = f"assigns its parameter `{parameter}` again before it reads it: remove the second assignment"
+            reason = f"replaces or deletes its parameter `{parameter}` before it reads it: remove that statement"
             found.append(ParameterFault(parameter, reason))
     return found
 
@@ -101,24 +101,77 @@ def _hint(parameter: str, names: Iterable[str]) -> str:
 
 
 def _is_overwritten(name: str, later: Sequence[ParameterCell]) -> bool:
-    """Return whether the first statement that mentions a name after the tagged cell is an assignment to the name.
+    """Return whether the first statement that mentions a name after the tagged cell replaces or deletes the variable.
 
-    A name in a text counts as read, because pandas and others evaluate texts.
+    A name in a text counts as read, because pandas and others evaluate texts. So does a name in syntax of IPython.
     """
     word = re.compile(rf"\b{re.escape(name)}\b")
     for cell in later:
         is_executed = cell.source is not None and not cell.tags & {INJECTED_TAG, *SKIP_TAGS}
-        if not is_executed or cell.source is None or not word.search(_normalized(cell.source)):
+        if not is_executed or cell.source is None or not (words := word.findall(_normalized(cell.source))):
             continue
-        tree = _parsed(cell.source)
-        if tree is None:
+        code, tree = _python(cell.source)
+        if tree is None or len(word.findall(_normalized(code))) < len(words):
             return False
         for statement in tree.body:
-            mentions = [node for node in ast.walk(statement) if _mentions(node, name, word)]
-            if mentions:
-                is_assignment = isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None
-                return is_assignment and all(isinstance(getattr(node, "ctx", None), ast.Store) for node in mentions)
+            if (is_replaced := _replaces(statement, name, word)) is not None:
+                return is_replaced
     return False
+
+
+def _replaces(statement: ast.stmt, name: str, word: re.Pattern[str]) -> bool | None:
+    """Return whether a statement certainly replaces or deletes a variable before it reads it.
+
+    Returns:
+        None if the statement does not mention the variable.
+    """
+    match statement:
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return any((each.asname or each.name.partition(".")[0]) == name for each in names) or None
+        case ast.FunctionDef(name=bound, args=arguments, decorator_list=decorators, returns=returns) if bound == name:
+            executed = [arguments, *decorators, *([returns] if returns is not None else [])]
+            return not _mentions_in(executed, name, word)
+        case ast.ClassDef(name=bound) if bound == name:
+            return not _mentions_in([statement], name, word)
+    targets, reads = _parts(statement)
+    if stored := _mentions_in(targets, name, word):
+        is_stored = all(isinstance(getattr(node, "ctx", None), ast.Store | ast.Del) for node in stored)
+        return is_stored and not _mentions_in(reads, name, word)
+    return False if _mentions_in([statement], name, word) else None
+
+
+def _parts(statement: ast.stmt) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
+    """Return what a statement certainly assigns or deletes, and the parts of it that are executed before."""
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            return targets, [value]
+        case ast.AnnAssign(target=target, annotation=annotation, value=ast.expr() as value):
+            return [target], [annotation, value]
+        case ast.Expr(value=ast.NamedExpr(target=target, value=value)):
+            return [target], [value]
+        case ast.For(target=target, iter=items) if _has_items(items):
+            return [target], [items]
+        case ast.With(items=[ast.withitem(context_expr=value, optional_vars=ast.expr() as target), *_]):
+            return [target], [value]
+        case ast.Delete(targets=targets):
+            return targets, []
+    return [], []
+
+
+def _has_items(items: ast.expr) -> bool:
+    """Return whether a loop over these items certainly has a first item."""
+    match items:
+        case ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_]) | ast.Set(elts=[first, *_]):
+            return not isinstance(first, ast.Starred)
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(stop))]):
+            return stop > 0
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(start)), ast.Constant(value=int(stop))]):
+            return start < stop
+    return False
+
+
+def _mentions_in(parts: Iterable[ast.AST], name: str, word: re.Pattern[str]) -> list[ast.AST]:
+    return [node for part in parts for node in ast.walk(part) if _mentions(node, name, word)]
 
 
 def _mentions(node: ast.AST, name: str, word: re.Pattern[str]) -> bool:
@@ -132,17 +185,22 @@ def _mentions(node: ast.AST, name: str, word: re.Pattern[str]) -> bool:
 
 def _python_names(source: str) -> frozenset[str] | None:
     """Return the names that Python code assigns; None if the code cannot be parsed."""
+    _, tree = _python(source)
+    return frozenset(_assigned(tree)) if tree is not None else None
+
+
+def _python(source: str) -> tuple[str, ast.Module | None]:
+    """Return the Python code of a cell without syntax of IPython, and its tree; None if it cannot be parsed."""
     first, _, rest = source.lstrip().partition("\n")
     if first.startswith("%%"):
-        if not _TRANSPARENT_MAGIC.fullmatch(first):
-            return frozenset()  # the cell is a shell script, a file or the like, and assigns no variable
-        source = rest
+        # Under another magic, the cell is a shell script, a file or the like, and assigns no variable.
+        source = rest if _TRANSPARENT_MAGIC.fullmatch(first) else ""
     tree = _parsed(source)
     if tree is None and len(source) <= _LONGEST_PARSED:
         for pattern, replacement in _IPYTHON:
             source = pattern.sub(replacement, source)
         tree = _parsed(source)
-    return frozenset(_assigned(tree)) if tree is not None else None
+    return source, tree
 
 
 def _parsed(source: str) -> ast.Module | None:

@@ -140,9 +140,22 @@ def later(*sources: str, tags: frozenset[str] = frozenset()) -> list[str]:
         ("# alpha is set here\nx = 1", "import os\nalpha: int = 2"),
         ("alpha, beta = 2, 3",),
         ("alpha = beta = 2",),
+        ("from math import pi as alpha",),
+        ("import alpha.beta",),
+        ("for alpha in range(3):\n    print(alpha)",),
+        ("for beta, alpha in [(1, 2)]: pass",),
+        ("(alpha := 1)",),
+        ("del alpha",),
+        ("def alpha(n):\n    return alpha(n - 1)",),
+        ("class alpha:\n    x = 1",),
+        ("with open('x') as alpha:\n    alpha.read()",),
+        ("%%time\nalpha = 1",),
+        ("!ls\nalpha = 1",),
+        ("alpha = !ls",),
+        ("class Model:\n    def alpha(self): pass", "alpha = 2"),
     ],
 )
-def test_a_parameter_that_is_assigned_again_before_it_is_read_has_no_effect(sources: tuple[str, ...]) -> None:
+def test_a_parameter_that_is_replaced_or_deleted_before_it_is_read_has_no_effect(sources: tuple[str, ...]) -> None:
     assert later(*sources) == ["alpha"]
 
 
@@ -162,6 +175,29 @@ def test_a_parameter_that_is_assigned_again_before_it_is_read_has_no_effect(sour
         "model.alpha = 3",
         "alphabet = 2",
         "def train(alpha):\n    alpha = 2",
+        "import model.alpha",
+        "from alpha import beta",
+        "from model import alpha as beta",
+        "for alpha in values: pass",
+        "for alpha in []: pass",
+        "for alpha in range(0): pass",
+        "for alpha in range(alpha): pass",
+        "for x in range(3):\n    alpha = x",
+        "with suppress(OSError):\n    alpha = 1",
+        "with suppress(OSError), open('x') as alpha: pass",
+        "with open(alpha) as alpha: pass",
+        "(alpha := alpha + 1)",
+        "del values[alpha]",
+        "def alpha(x=alpha): pass",
+        "@scaled(alpha)\nclass alpha: pass",
+        "class alpha:\n    x = alpha",
+        "squares = [0 for alpha in range(3)]",
+        "beta = beta or (alpha := 1)",
+        "%%time\nprint(alpha)",
+        "%%capture alpha\nalpha = 2",
+        "%%bash -s $alpha\nalpha=2",
+        "x = !ls {alpha}\nalpha = 2",
+        "try:\n    import alpha\nexcept ImportError: pass",
     ],
 )
 def test_a_parameter_that_may_be_read_has_an_effect(source: str) -> None:
