@@ -53,7 +53,8 @@ _FORMATS: Final = {
     "a token of PyPI": r"pypi-AgE[A-Za-z0-9_\-]{40,1000}",
     "a key of W&B": (
         r"(?:wandb_v1_[A-Za-z0-9_]{40,255}"
-        r"|WANDB_API_KEY(?:\\?[\"'])?\]?[\s:=,]{1,5}(?:\\?[\"'])?(?:local-)?[0-9a-f]{40}(?![0-9a-f])"
+        # Also the value of a variable in the environment of a Kubernetes container, in YAML or JSON.
+        r"|WANDB_API_KEY(?:\\?[\"'])?\]?(?:[\s,]{1,40}(?:\\?[\"'])?value(?:\\?[\"'])?)?[\s:=,]{1,5}(?:\\?[\"'])?(?:local-)?[0-9a-f]{40}(?![0-9a-f])"
         r"|api\.wandb\.ai\s{1,20}login\s{1,20}\S{1,100}\s{1,20}password\s{1,20}(?:local-)?[0-9a-f]{40}(?![0-9a-f]))"
     ),
     "a token of Slack": (
