@@ -35,7 +35,7 @@ from toolbox.results import (
 )
 from toolbox.results.notification_states import Due
 from toolbox.results.queries import Filter
-from toolbox.results.records import AttemptRow, EarlierTime
+from toolbox.results.records import AttemptRow, EarlierTime, MetricValue
 from toolbox.results.store import Store, StoreError
 from toolbox.shards import merged_run, shard_run
 
@@ -98,7 +98,7 @@ def test_a_run_is_recorded_with_all_its_data(store: Store, tmp_path: Path) -> No
     assert (row.run.started, row.run.revision, row.run.presets) == (START, "a" * 40, ["nightly"])
     assert (row.run.host, row.run.directory, row.run.verdict) == ("ci-1", str(directory), "passed")
     assert (row.cell, row.name, row.labels) == (identity(SMALL), SMALL, {"model": "small", "batch": "8"})
-    assert (row.accelerator, row.metrics) == ("H200", {"time": (1.25, "s")})
+    assert (row.accelerator, row.metrics) == ("H200", {"time": MetricValue(1.25, "s", "")})
     assert row.cost == pytest.approx(0.2)
     assert row.attempts == [AttemptRow("passed", None, "local", "H200")]
     assert (row.seconds, row.counts, row.run.unpriced) == (120, True, 0)

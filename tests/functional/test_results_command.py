@@ -80,6 +80,16 @@ def test_a_metric_without_a_value_is_shown_with_its_latest_value_and_the_reason(
     assert f"{SMALL}: time: 1.004 s → unknown: no such file" in results("show", "latest").stdout
 
 
+def test_a_metric_that_was_never_known_is_shown_with_the_reason(results: Results, workspace: Workspace) -> None:
+    directory = Past({SMALL: [Tried(metrics={"loss": None})]}, started=START + timedelta(days=50)).write(
+        workspace.directory / "runs"
+    )
+    workspace.run("results", "import", str(directory))
+    (row,) = loaded(results("show", "latest", "--format=json"))
+    assert row["metrics"] == {"loss": {"value": None, "unit": "s", "reason": "no such file"}}
+    assert "loss: unknown: no such file" in results("show", "latest").stdout
+
+
 def test_a_run_is_shown_with_its_cells(results: Results) -> None:
     found = loaded(results("show", "20260304", "--format=json"))
     assert {row["cell"]: row["attempts"] for row in found} == {SMALL: 2, LARGE: 1}

@@ -170,6 +170,7 @@ class Results:
             common = [f"failed cells have in common: {text}" for text in observations.in_common(results, flaky=flaky)]
             news = [f"since {since.earlier}: {since.tally}"] if since is not None else []
             news += [f"{metric.name}: {metric}" for metric in lost[:10]]
+            news += result_rows.unknown_metrics(results[0], lost) if len(results) == 1 else []
             remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
             return _results.render(rows, columns, format, store=store.location, remarks=remarks)

@@ -20,7 +20,7 @@ from toolbox.results import observations
 from toolbox.results.charges import Purpose
 from toolbox.results.cost import Kind
 from toolbox.results.flakiness import Flakiness
-from toolbox.results.records import AttemptRow, CaseRow, ResultRow, RunRow, Spending
+from toolbox.results.records import AttemptRow, CaseRow, MetricValue, ResultRow, RunRow, Spending
 from toolbox.results.series import RunReference, Series
 from toolbox.results.tables import (
     ATTEMPTS,
@@ -492,12 +492,12 @@ def _case_counts(connection: Connection, runs_: Collection[int]) -> dict[int, di
 
 def _metrics(
     connection: Connection, where: Filter, runs_: Collection[int]
-) -> dict[tuple[int, int], dict[str, tuple[float | None, str]]]:
+) -> dict[tuple[int, int], dict[str, MetricValue]]:
     """Return the metrics of each result, by the ids of the rows of the run and of the cell."""
-    query = select(SAMPLES.c.run_id, SERIES.c.cell_id, SERIES.c.metric, SERIES.c.unit, SAMPLES.c.value)
+    query = select(SAMPLES.c.run_id, SERIES.c.cell_id, SERIES.c.metric, SERIES.c.unit, SAMPLES.c.value, SAMPLES.c.fault)
     query = query.join(SERIES, SERIES.c.id == SAMPLES.c.series_id).order_by(SERIES.c.id)
-    by_result: dict[tuple[int, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
+    by_result: dict[tuple[int, int], dict[str, MetricValue]] = defaultdict(dict)
     for row in _batched(connection, query, SAMPLES.c.run_id, runs_):
         if where.metric is None or fnmatch.fnmatchcase(row.metric, where.metric):
-            by_result[row.run_id, row.cell_id][row.metric] = (row.value, row.unit)
+            by_result[row.run_id, row.cell_id][row.metric] = MetricValue(row.value, row.unit, row.fault)
     return by_result

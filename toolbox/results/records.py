@@ -97,11 +97,25 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricValue:
+    """The value of a metric of a cell in a run.
+
+    Args:
+        value: None if it could not be read.
+        fault: why there is no value.
+    """
+
+    value: float | None
+    unit: str
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
 class ResultRow:
     """How a cell ended in a run.
 
     Args:
-        metrics: the value and unit of each metric, by metric; the value is None if it could not be read.
+        metrics: the value of each metric, by metric.
         tests: the number of test cases with each outcome.
     """
 
@@ -120,7 +134,7 @@ class ResultRow:
     cost: float | None
     step: str
     attempts: Sequence[AttemptRow]
-    metrics: Mapping[str, tuple[float | None, str]]
+    metrics: Mapping[str, MetricValue]
     out_of_range: bool = False
     tests: Mapping[str, int] = field(default_factory=dict)
     reused_from: str = ""

@@ -101,12 +101,12 @@ def of_values(results: Iterable[ResultRow]) -> list[Row]:
             "revision": result.run.revision,
             "cell": result.name,
             "metric": metric,
-            "value": value,
-            "unit": unit,
+            "value": measured.value,
+            "unit": measured.unit,
             "verdict": result.verdict,
         }
         for result in results
-        for metric, (value, unit) in result.metrics.items()
+        for metric, measured in result.metrics.items()
     ]
 
 
@@ -131,7 +131,10 @@ def of_cells(results: Iterable[ResultRow], checks: Mapping[tuple[int, str], Any]
             "cost": result.cost,
             "labels": dict(result.labels),
             "tests": dict(result.tests),
-            "metrics": {name: {"value": value, "unit": unit} for name, (value, unit) in result.metrics.items()},
+            "metrics": {
+                name: {"value": each.value, "unit": each.unit, "reason": each.fault or None}
+                for name, each in result.metrics.items()
+            },
             "checks": checks.get((result.run.id, result.cell), []),
             "message": result.message,
             "step": result.step,
@@ -180,6 +183,16 @@ def with_lost_metrics(rows: Sequence[Row], lost: Iterable[LostMetric]) -> Sequen
     for row in rows:
         row["lost_metrics"] = by_cell.get(row["id"], [])
     return rows
+
+
+def unknown_metrics(result: ResultRow, lost: Iterable[LostMetric]) -> list[str]:
+    """Return why metrics of a cell have no value, without the lost metrics, which have lines of their own."""
+    named = {metric.metric for metric in lost}
+    return [
+        f"{name}: unknown: {each.fault}"
+        for name, each in result.metrics.items()
+        if each.value is None and each.fault and name not in named
+    ]
 
 
 def worst_first(rows: Iterable[Row]) -> list[Row]:
