@@ -25,6 +25,9 @@ class CaseOutcome(StrEnum):
 
 FAIL_ON: Final = (CaseOutcome.FAILED, CaseOutcome.ERROR)  # the outcomes that fail a suite by default
 
+WITH_REMARK: Final = "passed with a remark"
+"""The words with which the message of a check says that test cases passed, but have a message."""
+
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:

@@ -11,6 +11,7 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
+from toolbox.model.cases import WITH_REMARK
 from toolbox.model.events import RunFinished, RunPaused, StepKind
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import counted, duration, tally, truncate
@@ -137,6 +138,7 @@ def _closing(summary: RunState) -> Iterator[Text]:
     yield from _since_last_run(summary)
     if summary.planned_cells:
         yield Text(f"of {counted(summary.planned_cells, 'cell')}: {_counts(summary)}")
+    yield from _cases_with_remarks(summary)
     if (cost := run_cost.of(summary)) is not None:
         yield Text(f"cost: {clean(str(cost))}")
     yield from _without_end(summary)
@@ -147,6 +149,15 @@ def _closing(summary: RunState) -> Iterator[Text]:
     if end is not None and (page := RunDirectory(summary.directory).html).is_file():
         yield Text(f"the report is {page}")
     yield Text(f"the run is in {summary.directory}")
+
+
+def _cases_with_remarks(summary: RunState) -> Iterator[Text]:
+    """Yield a line if test cases passed with a remark, for example because a case compares nothing."""
+    checks = [(step, check) for step in summary.cells for check in step.checks if check.passed]
+    if remarked := [f"{step.name}: {check.message}" for step, check in checks if WITH_REMARK in check.message]:
+        more = f" (and {len(remarked) - 1} more)" if len(remarked) > 1 else ""
+        command = f"`{environ.program()} results show {summary.run} --tests` shows the remarks"
+        yield Text(f"{_line(remarked[0])}{more}: {command}", style="yellow")
 
 
 def _ending(summary: RunState, end: RunFinished | None) -> Iterator[Text]:

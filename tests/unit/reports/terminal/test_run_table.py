@@ -133,6 +133,15 @@ def test_the_table_counts_test_cases() -> None:
     assert cell.tests == "7 passed, 2 failed, 5 skipped"
 
 
+def test_a_line_says_that_test_cases_passed_with_a_remark() -> None:
+    checks = [CheckJudged("a", "answers", passed=True, message="3 passed; 2 cases passed with a remark")]
+    cells = [replace(step(name, checks=checks), kind=StepKind.CELL) for name in ("a", "b")]
+    lines = [line for line in shown(summary(*cells)).splitlines() if "remark" in line]
+    assert [line.partition(": `")[0] for line in lines] == ["a: 3 passed; 2 cases passed with a remark (and 1 more)"]
+    assert "results show r-1 --tests` shows the remarks" in lines[0]
+    assert "remark" not in shown(summary(replace(step("a"), kind=StepKind.CELL)))
+
+
 def test_the_table_lists_the_remaining_remote_resources() -> None:
     failed, kept = open_resource("a", failure="no answer\nmore"), open_resource("b", keep=True, is_created=True)
     more = [open_resource(f"m{number}") for number in range(9)]
