@@ -191,7 +191,7 @@ def test_a_workspace_must_say_how_to_install_and_start_topgallant(
     for flags in ([], ["--check"]):
         outcome = project.run("ci", "workflows", "small", *flags)
         assert outcome.exit_code == 2, str(outcome)
-        assert f"set {missing}\n" in outcome.stderr
+        assert f"Set {missing}\n" in outcome.stderr
     assert workflow(project, "nightly").read_text() == before
 
 

@@ -59,8 +59,8 @@ def test_a_cell_gets_what_the_configuration_of_the_run_states(workspace: Workspa
     assert [line.partition(":")[0] for line in refused[::2]] == [
         f"set_config('{path}')" for path in ("p.value", "p", "count", "via")
     ]
-    assert refused[0].endswith("with the old value in `matrix.workload.env.V`")
-    assert refused[4].endswith("with the old value in `matrix.axes.n`")
+    assert refused[0].endswith("use the old value in `matrix.workload.env.V`")
+    assert refused[4].endswith("use the old value in `matrix.axes.n`")
     text = (grid.directory / "config.yaml").read_text()
     assert yaml.safe_load(text)["p"] == {"value": "later", "other": "free"}
     notes = [line.partition(": ")[0] for line in text.splitlines() if line.startswith("#")]

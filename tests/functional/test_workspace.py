@@ -9,7 +9,8 @@ import pytest
 
 from toolbox.testing import Outcome, Workspace
 
-ENDLESS = f"--overrides={json.dumps({'commands.test': ['echo beg$(true)un; sleep 300']})}"
+# Without a last command, the shell would become `sleep`, and a program that is just starting has no environment.
+ENDLESS = f"--overrides={json.dumps({'commands.test': ['echo beg$(true)un; sleep 300; true']})}"
 
 
 def test_an_outcome_is_readable_as_a_message() -> None:
