@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from toolbox.inference.wire_models import Byte
 from toolbox.model import generations
 from toolbox.model.foreign_text import clean
 from toolbox.model.generations import (
@@ -46,7 +47,6 @@ Seed = Annotated[int, Field(ge=0, lt=2**64)]
 Word = Annotated[str, Field(max_length=_LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Offset = Annotated[list[Count], Field(min_length=2, max_length=2)]
-Byte = Annotated[int, Field(ge=0, lt=256)]
 Bytes = Annotated[list[Byte], Field(max_length=_MOST_BYTES)]
 
 

@@ -327,14 +327,17 @@ class Executions:
             return self._backends[target]
 
 
+def _processes(count: int) -> str:
+    return "a process" if count == 1 else f"{count} processes"
+
+
 def _remark(outcome: WorkloadOutcome) -> str:
     parts = [outcome.message] if outcome.ended_by in _JUDGED and outcome.message else []
     if outcome.leftovers:
-        count = "a process" if outcome.leftovers == 1 else f"{outcome.leftovers} processes"
-        parts.append(f"{count} of the workload had to be killed")
+        parts.append(f"{_processes(outcome.leftovers)} of the workload had to be killed")
     if outcome.oom_kills > 0:
-        count = "a process" if outcome.oom_kills == 1 else f"{outcome.oom_kills} processes"
-        parts.append(f"the kernel killed {count} for want of memory in a cgroup of the workload, maybe shared")
+        killed = _processes(outcome.oom_kills)
+        parts.append(f"the kernel killed {killed} for want of memory in a cgroup of the workload, maybe shared")
     if outcome.changed_startup_files:
         parts.append(f"startup files of the shell changed while the workload ran: {outcome.changed_startup_files}")
     if outcome.log_dropped:
