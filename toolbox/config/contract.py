@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="BaseModel")
 
 LIBRARY = FilePath(__file__).parent / "contracts"
-_PACKAGE = FilePath(__file__).parents[1]
 HIDDEN_INPUT = "hidden_input"
 """The type of an error of pydantic whose message is shown without the value, which may contain a secret."""
 _EXTRA: Final = "extra_forbidden"
@@ -45,11 +44,8 @@ def files(folder: FilePath) -> dict[Path, FilePath]:
 
 
 def in_library(folder: FilePath) -> bool:
-    """Tell whether a folder of contracts belongs to Topgallant. The blocks of such contracts may be null.
-
-    In an installed package, the folders of the bundled projects are inside the package, but belong to the projects.
-    """
-    return folder.is_relative_to(_PACKAGE) and not folder.is_relative_to(places.builtin_root() / "projects")
+    """Tell whether a folder of contracts belongs to Topgallant. The blocks of such contracts may be null."""
+    return places.module_name(folder) is not None
 
 
 def has_block(document: Document, path: Path, *, or_null: bool = False) -> bool:
@@ -167,8 +163,8 @@ def load(file: FilePath) -> type[BaseModel]:
         ConfigurationError: the file cannot be imported, or has no contract.
     """
     try:
-        if in_library(file):  # import it by its module name, so that the library uses the same class
-            module = importlib.import_module(".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts))
+        if (name := places.module_name(file)) is not None:  # so that the library uses the same class
+            module = importlib.import_module(name)
         else:
             module = modules.load(f"_contract_{file.parent.parent.name}_{file.stem}", file)
         contract: type[BaseModel] = module.Contract

@@ -20,7 +20,6 @@ from toolbox.system import modules, places
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-_PACKAGE: Final = Path(__file__).parent.parent
 _PREFIX: Final = "topgallant"
 
 
@@ -68,16 +67,13 @@ def available(kind: str) -> dict[str, Extension]:
 
 def builtin(kind: str) -> dict[str, Extension]:
     """Return the extensions of a kind that are a part of Topgallant."""
-    names = (path.stem for path in sorted((_PACKAGE / kind).glob("[!_]*.py")))
-    return {
-        name: Extension(
-            name,
-            f"toolbox/{kind}/{name}.py",
-            functools.partial(importlib.import_module, f"toolbox.{kind}.{name}"),
-            is_builtin=True,
-        )
-        for name in names
-    }
+    files = (file for folder in places.homes(kind) for file in folder.glob("[!_]*.py"))
+    return {file.stem: _builtin(file, str(places.module_name(file))) for file in sorted(files)}
+
+
+def _builtin(file: Path, module: str) -> Extension:
+    origin = f"{module.replace('.', '/')}.py"
+    return Extension(file.stem, origin, functools.partial(importlib.import_module, module), is_builtin=True)
 
 
 @functools.cache

@@ -96,7 +96,7 @@ class GroupSummary:
 def group_files() -> dict[str, list[Path]]:
     """Return the files of each group: the built-in file first, then files of projects, then the workspace's file."""
     files: dict[str, list[Path]] = {}
-    for folder in (places.COMMANDS, *reversed(places.folders("commands"))):
+    for folder in reversed(places.folders("commands")):
         for path in sorted(folder.glob("[!_]*.py")):
             files.setdefault(path.stem, []).append(path)
     return files
@@ -204,6 +204,6 @@ def _class_name(name: str) -> str:
 
 def _load(name: str, path: Path) -> ModuleType:
     with modules.gc_frozen_imports():
-        if path.parent == places.COMMANDS:
-            return importlib.import_module(f"toolbox.commands.{name}")
+        if (module := places.module_name(path)) is not None:
+            return importlib.import_module(module)
         return modules.load(f"_commands_{name}", path)

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import toolbox
 from toolbox.model.errors import UsageError
 from toolbox.system import environ
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(toolbox.__file__).resolve().parent
 _FOLDERS: Final = ("projects", "commands", "roles")
 # A parent of the working directory is a workspace only if it has one of these files: many home directories have a
 # folder `projects`.
 _CONTENTS: Final = ("projects/*/orchestration.py", "commands/*.py", "roles/*/tasks/main.yml")
 ARTIFACTS: Final = "artifacts"
-COMMANDS = _PACKAGE / "commands"
 
 
 class _Process:
@@ -37,6 +37,21 @@ def builtin_root() -> Path:
     """Return the directory with Topgallant's own `roles/`, `projects/`, `config/` and `command_args/`."""
     bundled = _PACKAGE / "bundled"
     return bundled if bundled.is_dir() else _PACKAGE.parent
+
+
+def homes(kind: str) -> list[Path]:
+    """Return the folders named `kind` of Topgallant itself: of its rooms, and of its features."""
+    return [_PACKAGE / kind, *sorted(_PACKAGE.glob(f"*/{kind}")), *sorted(_PACKAGE.glob(f"features/*/{kind}"))]
+
+
+def module_name(file: Path) -> str | None:
+    """Return the name by which Python imports a file of Topgallant; None for any other file.
+
+    The files of the projects are not imported by their names, also if they are bundled in the package.
+    """
+    if not file.is_relative_to(_PACKAGE) or file.is_relative_to(_PACKAGE / "bundled"):
+        return None
+    return ".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts)
 
 
 def import_folder() -> Path | None:
@@ -102,9 +117,9 @@ def artifacts() -> Path:
 
 
 def folders(kind: str) -> list[Path]:
-    """Return the folders named `kind` (`commands` or `roles`) of each root and of its projects, in search order."""
+    """Return the folders named `kind` of each root, of its projects, and of Topgallant itself, in search order."""
     candidates = [folder for root in roots() for folder in (root / kind, *sorted(root.glob(f"projects/*/{kind}")))]
-    return [folder for folder in candidates if folder.is_dir()]
+    return [folder for folder in (*candidates, *homes(kind)) if folder.is_dir()]
 
 
 def find(kind: str, *relative: str) -> Path | None:

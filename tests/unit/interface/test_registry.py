@@ -117,7 +117,8 @@ def test_a_workspace_command_replaces_a_built_in_command(team: Path, caplog: pyt
     (team / "commands" / "ci.py").write_text(GOOD.replace("Good", "Ci").replace("thing", "parse"))
     assert registry.command("ci", "parse").call(count=2) == "goodgood"
     assert "run" in registry.group("ci").commands
-    assert caplog.messages[0] == f"{team}/commands/ci.py replaces the command `ci parse` of {places.COMMANDS}/ci.py"
+    shipped = registry.group_files()["ci"][0]
+    assert caplog.messages[0] == f"{team}/commands/ci.py replaces the command `ci parse` of {shipped}"
 
 
 def test_replacing_a_command_of_a_project_is_logged(team: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -134,8 +135,8 @@ def test_a_group_with_one_command_is_replaced_as_a_whole(team: Path, caplog: pyt
     caplog.set_level("INFO")
     (team / "commands" / "from_config.py").write_text(GOOD.replace("Good", "FromConfig"))
     assert list(registry.group("from_config").commands) == ["thing"]
-    files = [folder / "from_config.py" for folder in (team / "commands", places.COMMANDS)]
-    assert caplog.messages == [f"{files[0]} replaces the group `from_config` of {files[1]}"]
+    files = reversed(registry.group_files()["from_config"])
+    assert caplog.messages == [f"{next(files)} replaces the group `from_config` of {next(files)}"]
 
 
 @pytest.mark.usefixtures("team")
