@@ -7,6 +7,8 @@ import os
 import signal
 from typing import NamedTuple
 
+MARK = "TOPGALLANT_STEP"
+"""The environment variable with the directory of the step or attempt to which a process belongs."""
 # From <sys/prctl.h>.
 _SET_DEATH_SIGNAL = 1
 _SET_CHILD_SUBREAPER = 36
@@ -55,9 +57,9 @@ def send(pid: int, signal_number: int) -> None:
         pass
 
 
-def marked(variable: str, value: str) -> list[int]:
-    """Return the ids of the processes in whose environment `variable` is `value`. This process is left out."""
-    entry = os.fsencode(f"{variable}={value}")
+def marked(directory: str) -> list[int]:
+    """Return the ids of the processes whose environment has the mark of a directory. This process is left out."""
+    entry = os.fsencode(f"{MARK}={directory}")
     pids = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():

@@ -11,6 +11,8 @@ import os
 import shutil
 import stat
 
+from toolbox.kit.streams import write_all
+
 _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PRIVATE = 0o600
@@ -83,7 +85,7 @@ def replace(path: str, content: bytes) -> None:
     remove(temporary)
     descriptor = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        _write(descriptor, content)
+        write_all(descriptor, content)
     finally:
         os.close(descriptor)
     rename(temporary, path)
@@ -103,7 +105,7 @@ def reserve(path: str, count: int) -> None:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
             # The file system does not support reservations. Write zeros to allocate the space.
-            _write(descriptor, bytes(count))
+            write_all(descriptor, bytes(count))
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -121,7 +123,7 @@ def overwrite(path: str, content: bytes) -> None:
         remove(path)
     descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
     try:
-        _write(descriptor, content)
+        write_all(descriptor, content)
         os.ftruncate(descriptor, len(content))
         os.fsync(descriptor)
     finally:
@@ -161,8 +163,3 @@ def make_directory(path: str) -> None:
     if os.path.islink(path) or not os.path.isdir(path):
         remove(path)
         _make_private(path)
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(descriptor, content) :]
