@@ -33,6 +33,7 @@ from toolbox.kit.attempt_files import (
     STREAMS,
     log_name,
 )
+from toolbox.kit.exit_codes import SIGNALLED
 
 # This space is reserved before the workload starts, so that the outcome can be written even if the disk is full.
 _RESERVED_BYTES = 4096
@@ -352,8 +353,7 @@ class Supervisor:
         # There is no status of a workload that could not be killed: record SIGKILL, which was sent.
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        # For a signal, use the exit code that shells use.
-        exit_code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
+        exit_code = SIGNALLED + by_signal if by_signal else os.WEXITSTATUS(status)
         outcome = {
             "ended_by": self._ended_by,
             "exit_code": exit_code,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from typing import NamedTuple
 
 MARK = "TOPGALLANT_STEP"
@@ -13,7 +14,7 @@ MARK = "TOPGALLANT_STEP"
 _SET_DEATH_SIGNAL = 1
 _SET_CHILD_SUBREAPER = 36
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class Process(NamedTuple):
@@ -26,12 +27,17 @@ class Process(NamedTuple):
 
 def adopt_orphans(is_on: bool = True) -> None:
     """Make this process the new parent of each descendant whose parent ends, or stop this."""
-    _libc.prctl(_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
+    _set_option(_SET_CHILD_SUBREAPER, int(is_on))
 
 
 def die_with_parent() -> None:
     """Let the system kill this process when its parent ends."""
-    _libc.prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    _set_option(_SET_DEATH_SIGNAL, int(signal.SIGKILL))
+
+
+def _set_option(option: int, value: int) -> None:
+    if _libc is not None:  # the inference worker also runs on other systems than Linux
+        _libc.prctl(option, value, 0, 0, 0)
 
 
 def descendants(root: int) -> dict[int, Process]:
@@ -53,6 +59,14 @@ def send(pid: int, signal_number: int) -> None:
     """Send a signal to a process. Do nothing if the process has ended, or belongs to another user."""
     try:
         os.kill(pid, signal_number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def kill_group(group: int) -> None:
+    """Kill the processes of a process group. Do nothing if they have ended, or belong to another user."""
+    try:
+        os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
 

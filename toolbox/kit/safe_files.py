@@ -18,13 +18,13 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PRIVATE = 0o600
 
 
-def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file as a private file.
+def open_regular(path: str, flags: int = os.O_RDONLY, *, mode: int = _PRIVATE) -> int:
+    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file with a mode.
 
     Raises:
         OSError: the file is missing, or is not a regular file.
     """
-    return _checked(os.open(path, flags | _SAFE_FLAGS, _PRIVATE), path)
+    return _checked(os.open(path, flags | _SAFE_FLAGS, mode), path)
 
 
 def open_below(directory: str, name: str) -> int:
@@ -75,15 +75,18 @@ def read(path: str, most: int, offset: int = 0) -> bytes:
         os.close(descriptor)
 
 
-def replace(path: str, content: bytes) -> None:
+def replace(path: str, content: bytes, *, mode: int = _PRIVATE) -> None:
     """Replace a file atomically: write a temporary file, and rename it.
+
+    Args:
+        mode: the mode of the file, of which the umask of this process is removed.
 
     Raises:
         OSError: the file cannot be written.
     """
     temporary = f"{path}.new"
     remove(temporary)
-    descriptor = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    descriptor = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=mode)
     try:
         write_all(descriptor, content)
     finally:
