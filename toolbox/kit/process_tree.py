@@ -18,11 +18,19 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class Process(NamedTuple):
-    """A process: the id of its parent, its CPU time in clock ticks, and its resident memory in bytes."""
+    """A process.
+
+    Args:
+        parent: the process id of its parent.
+        ticks: its CPU time in clock ticks.
+        memory: its resident memory in bytes.
+        started: when it started; distinguishes it from a later process with the same process id.
+    """
 
     parent: int
     ticks: int
     memory: int
+    started: int
 
 
 def adopt_orphans(is_on: bool = True) -> None:
@@ -40,9 +48,9 @@ def _set_option(option: int, value: int) -> None:
         _libc.prctl(option, value, 0, 0, 0)
 
 
-def descendants(root: int) -> dict[int, Process]:
-    """Return the descendants of a process by their process ids, parents first. Zombies are left out."""
-    processes = _all_processes()
+def descendants(root: int, *, with_zombies: bool = False) -> dict[int, Process]:
+    """Return the descendants of a process by their process ids, parents first."""
+    processes = _all_processes(with_zombies)
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
@@ -86,7 +94,7 @@ def marked(directory: str) -> list[int]:
     return pids
 
 
-def _all_processes() -> dict[int, Process]:
+def _all_processes(with_zombies: bool) -> dict[int, Process]:
     processes = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -97,7 +105,8 @@ def _all_processes() -> dict[int, Process]:
             except OSError:
                 continue
             # A process whose first thread has ended is shown as a zombie, although its other threads may still run.
-            if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
+            if with_zombies or fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                 ticks = int(fields[11]) + int(fields[12])
-                processes[int(name)] = Process(int(fields[1]), ticks, int(fields[21]) * _PAGE_BYTES)
+                memory = int(fields[21]) * _PAGE_BYTES
+                processes[int(name)] = Process(int(fields[1]), ticks, memory, int(fields[19]))
     return processes

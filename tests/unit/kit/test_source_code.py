@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from toolbox import agent, kit
+from toolbox import kit
 from toolbox.kit import source_code, streams
-
-MODULES = {
-    name: (package, text) for package in (agent, kit) for name, text in source_code.read(package).items() if text
-}
-each_module = pytest.mark.parametrize("name", MODULES)
-
-
-def imports(module: ast.Module) -> Iterator[str]:
-    """Yield the names of the modules that a module imports."""
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
 
 
 def test_a_package_is_read_with_its_parents() -> None:
@@ -44,16 +28,3 @@ def test_the_sources_are_preferred_to_an_installed_package(tmp_path: Path, modul
     program += "from toolbox.kit.streams import write_all\nwrite_all(1, b'written')\n"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=False)
     assert (done.stdout, done.stderr) == (b"written", b"")
-
-
-@each_module
-def test_a_module_of_the_agent_or_the_kit_is_valid_python_3_8(name: str) -> None:
-    ast.parse(MODULES[name][1], feature_version=(3, 8))
-
-
-@each_module
-def test_a_module_imports_only_the_standard_library_its_package_and_the_kit(name: str) -> None:
-    package, text = MODULES[name]
-    needed = set(imports(ast.parse(text)))
-    foreign = {each for each in needed if each.partition(".")[0] not in sys.stdlib_module_names}
-    assert {each for each in foreign if not each.startswith((package.__name__, kit.__name__))} == set()
