@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import IO, Final, TextIO
 
 from toolbox import testing
-from toolbox.agent import fork_server
+from toolbox.kit import fork_server
+from toolbox.kit.process_tree import MARK
 from toolbox.system import environ, places
 from toolbox.system.fork_servers import ForkedProcess, ForkServer
-from toolbox.system.processes import MARK
 
 start_program: Final = testing._start  # conftest.py replaces it
 SWITCH: Final = "TOPGALLANT_TEST_FORKS"

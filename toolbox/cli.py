@@ -6,7 +6,6 @@ is reported as an internal error.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from toolbox.interface import helptext, registry, signature
 from toolbox.interface.registry import Command
+from toolbox.kit import streams
 from toolbox.model.errors import Cancelled, ToolboxError, UsageError, exit_code_of, outcome_of
 from toolbox.model.foreign_text import printable
 from toolbox.model.verdicts import Cause, ExitCode
@@ -213,10 +213,7 @@ def _open_streams() -> None:
 
 
 def _set_up_output(context: Context) -> None:
-    # On a terminal that supports only ASCII, other characters are printed as escapes.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    streams.print_escapes()
     threading.excepthook = lambda args: log.error(
         "a thread ended with %s", "".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))
     )

@@ -24,6 +24,7 @@ from toolbox.system import places
 
 ROOT = places.builtin_root()
 CLIENT = ROOT / "toolbox/inference_client"
+KIT = ROOT / "toolbox/kit"
 CASES = [
     {"name": "first", "protocol": "completions", "request": {"prompt": "a"}},
     {"name": "second", "protocol": "completions", "request": {"prompt": "b"}, "stream": True},
@@ -57,7 +58,8 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start a worker as on a target: from a copy of its folder, in the directory `files`."""
     source, files = directory / "src", directory / "files"
-    shutil.copytree(CLIENT, source / "inference_client", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in (CLIENT, KIT):
+        shutil.copytree(package, source / "toolbox" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     files.mkdir()
     command = [sys.executable, "-m", "tests.servers.inference", fault, "--port={port}", *flags]
     description = {"command": command, "env": {"PYTHONPATH": str(ROOT)}, "ready": {"path": "/health", "timeout": 20}}
@@ -65,7 +67,7 @@ def start(
     (source / "settings.json").write_text(json.dumps(content))
     (source / "cases.json").write_text(json.dumps({"protocol": "openai", "cases": CASES}))
     return subprocess.Popen(
-        [*prefix, sys.executable, "../src/inference_client", "../src/settings.json"],
+        [*prefix, sys.executable, "../src/toolbox/inference_client", "../src/settings.json"],
         cwd=files,
         env=os.environ | {"TINY_API_KEY": KEY},
         stdout=subprocess.PIPE,

@@ -32,7 +32,7 @@ from tests.servers.turns import Turns
 if TYPE_CHECKING:
     from kubernetes import client
 
-from toolbox.system.processes import MARK
+from toolbox.kit.process_tree import MARK
 
 KUBECONFIG: Final = "TOPGALLANT_TEST_KUBECONFIG"
 KUBE_CLUSTER: Final = "TOPGALLANT_TEST_KUBE_CLUSTER"

@@ -10,10 +10,19 @@ import signal
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from toolbox.agent import cgroups, machine, safe_files, tree
-from toolbox.agent.log_files import log_name
-from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
-from toolbox.agent.supervisor import EXIT_CODE, LOCK, MARK, OUTCOME, RESULTS, STARTED, STREAMS
+from toolbox.agent import cgroups, machine
+from toolbox.kit import process_tree, safe_files
+from toolbox.kit.attempt_files import (
+    EXIT_CODE,
+    GPU_SAMPLES,
+    LOCK,
+    OUTCOME,
+    RESULTS,
+    SAMPLES,
+    STARTED,
+    STREAMS,
+    log_name,
+)
 
 TIMEOUT_SECONDS = 10.0
 LOOK_SECONDS = 0.02
@@ -107,7 +116,7 @@ def _cancel(directory: str) -> Dict[str, Any]:
         time.sleep(LOOK_SECONDS)  # the supervisor is about to start
         old_state, pid = state(directory), pid_of(directory)
     if old_state["state"] == "running" and pid:
-        tree.send(pid, signal.SIGTERM)
+        process_tree.send(pid, signal.SIGTERM)
     else:
         kill(directory)
     return old_state
@@ -158,9 +167,9 @@ def kill_at_once(directory: str) -> None:
 def _kill_marked(directory: str) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
     # The processes may fork while they are being killed, so search again until there are no more.
-    while (remaining := tree.marked(MARK, directory)) and time.monotonic() < deadline:
+    while (remaining := process_tree.marked(directory)) and time.monotonic() < deadline:
         for pid in remaining:
-            tree.send(pid, signal.SIGKILL)
+            process_tree.send(pid, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
 
 

@@ -16,7 +16,7 @@ import signal
 import time
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
-from toolbox.agent import tree
+from toolbox.kit import process_tree
 
 _PROCESSES = "cgroup.procs"
 _KILL = "cgroup.kill"  # since Linux 5.14
@@ -110,7 +110,7 @@ def send_kill(group: str) -> None:
             stream.write("1")
     except OSError:
         for pid in members(group):
-            tree.send(pid, signal.SIGKILL)
+            process_tree.send(pid, signal.SIGKILL)
 
 
 def remove(group: str) -> None:

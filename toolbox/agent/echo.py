@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 
 _PIECE_BYTES = 1 << 16
 _MOST_PIECES = 16

@@ -6,16 +6,11 @@ import os
 import zlib
 from typing import List, Sequence
 
-from toolbox.agent import safe_files
-from toolbox.agent.masking import Masker
+from toolbox.kit import safe_files
+from toolbox.kit.masking import Masker
 
 _TAIL_BYTES = 1 << 16
 END_BYTES = _TAIL_BYTES + 256  # a full log also contains the end of the output, and a note about the dropped bytes
-
-
-def log_name(stream: str) -> str:
-    """Return the name of the log of a stream."""
-    return f"{stream}.log"
 
 
 class Log:

@@ -14,8 +14,8 @@ import os
 import zlib
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from toolbox.agent import safe_files
-from toolbox.agent.log_files import log_name
+from toolbox.kit import safe_files
+from toolbox.kit.attempt_files import log_name
 
 CONTENT = "content"
 _BEFORE_CONTENT = f', "{CONTENT}": '

@@ -31,7 +31,8 @@ import types
 import zipimport
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from toolbox.agent import fork_server, startup_files
+from toolbox.agent import startup_files
+from toolbox.kit import fork_server
 
 # Modules of the standard library that payloads and `module_utils` import when they are executed.
 _STANDARD = ("base64", "datetime", "runpy", "shutil", "tempfile", "zipfile")

@@ -28,20 +28,11 @@ import time
 from contextlib import suppress
 from typing import Any, BinaryIO, Callable, Dict, List, Mapping
 
-from toolbox.agent import attempt_directory, log_transfer, safe_files, tree
+from toolbox.agent import attempt_directory, log_transfer
 from toolbox.agent.echo import Echo
-from toolbox.agent.log_files import log_name
-from toolbox.agent.supervisor import (
-    EXIT_CODE,
-    LOCK,
-    MARK,
-    OUTCOME,
-    RESULTS,
-    SOURCES,
-    STARTED,
-    STREAMS,
-    Supervisor,
-)
+from toolbox.agent.supervisor import Supervisor
+from toolbox.kit import process_tree, safe_files
+from toolbox.kit.attempt_files import EXIT_CODE, LOCK, OUTCOME, RESULTS, SOURCES, STARTED, STREAMS, log_name
 
 ARCHIVE = "/topgallant/sources/sources.tar.gz"
 TERMINATION_LOG = "/dev/termination-log"
@@ -192,7 +183,7 @@ def cancel(directory: str) -> int:
 
 def _is_absent(directory: str) -> bool:
     """Return whether no workload was started. A workload that runs may have deleted its directory."""
-    return attempt_directory.state(directory)["state"] == "absent" and not tree.marked(MARK, directory)
+    return attempt_directory.state(directory)["state"] == "absent" and not process_tree.marked(directory)
 
 
 def _files_to_send(directory: str, patterns: List[str]) -> List[str]:

@@ -18,6 +18,8 @@ import socket
 import struct
 from typing import IO, Callable, Dict, Optional, Tuple
 
+from toolbox.kit.streams import write_all
+
 HELLO = b"topgallant modules\n"
 """What the remote side sends before the first frame."""
 CHUNK_BYTES = 1 << 16
@@ -74,7 +76,7 @@ class Relay:
 
     def send(self, number: int, stream: int, content: bytes) -> None:
         """Send a frame."""
-        write(self._sink, _HEADER.pack(number, stream, len(content)) + content)
+        write_all(self._sink, _HEADER.pack(number, stream, len(content)) + content)
 
     def receive(self, source: IO[bytes]) -> None:
         """Receive frames until the end of `source`.
@@ -103,7 +105,7 @@ class Relay:
         if writer is not None:
             try:
                 if content:
-                    write(writer, content)
+                    write_all(writer, content)
                     return
                 if stream == _SOCKET:
                     _shut_down(writer)
@@ -123,13 +125,6 @@ class Relay:
             self.unwatch(descriptor)
             os.close(descriptor)
         self.send(number, stream, content)
-
-
-def write(descriptor: int, content: bytes) -> None:
-    """Write all of the content."""
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _shut_down(descriptor: int) -> None:

@@ -17,8 +17,10 @@ import tempfile
 import threading
 from typing import Dict, Optional, Set, Tuple
 
-from toolbox.agent import fork_server, module_server, startup_files
-from toolbox.agent.relay import HELLO, Relay, write
+from toolbox.agent import module_server, startup_files
+from toolbox.agent.relay import HELLO, Relay
+from toolbox.kit import fork_server
+from toolbox.kit.streams import write_all
 
 _INPUT, _OUTPUT = 0, 1
 _STDOUT, _STDERR = 1, 2
@@ -84,7 +86,7 @@ def _serve(directory: str) -> Optional[fork_server.Fork]:
 
 def _relay(path: str) -> None:
     """Relay requests to the socket of the module server until the standard input is closed."""
-    write(_OUTPUT, HELLO)
+    write_all(_OUTPUT, HELLO)
     relay = _RemoteRelay(path)
     threading.Thread(target=_forward, args=(relay,), daemon=True).start()
     with open(_INPUT, "rb", closefd=False) as source:

@@ -8,11 +8,10 @@ import signal
 import time
 from typing import Iterable
 
-from toolbox.agent import safe_files, tree
+from toolbox.kit import process_tree, safe_files
+from toolbox.kit.attempt_files import GPU_SAMPLES, SAMPLES
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-SAMPLES = "samples.csv"
-GPU_SAMPLES = "gpu_samples.csv"
 _COLUMNS = "seconds,cpu_percent,memory_bytes,processes\n"
 _GPU_COLUMNS = "seconds,gpu,utilization_percent,memory_mib\n"
 # `nvidia-smi --help-query-gpu` describes these options.
@@ -54,7 +53,7 @@ class Sampler:
         # Skip processes that have exited: the system may still list them, but they have no memory.
         members = {
             pid: process
-            for pid, process in tree.descendants(os.getpid()).items()
+            for pid, process in process_tree.descendants(os.getpid()).items()
             if pid != self.gpu_reader and process.memory
         }
         used_ticks = sum(process.ticks - self._ticks.get(pid, 0) for pid, process in members.items())
@@ -72,7 +71,7 @@ class Sampler:
         while self._files:
             os.close(self._files.popitem()[1])
         if self.gpu_reader:
-            tree.send(self.gpu_reader, signal.SIGKILL)
+            process_tree.send(self.gpu_reader, signal.SIGKILL)
             try:
                 os.waitpid(self.gpu_reader, 0)
             except ChildProcessError:
@@ -87,7 +86,7 @@ class Sampler:
         self.gpu_reader = os.fork()
         if self.gpu_reader == 0:
             try:
-                tree.die_with_parent()
+                process_tree.die_with_parent()
                 os.dup2(write, 1)
                 os.execv(program, [program, *_GPU_QUERY, f"--loop-ms={max(100, int(self._seconds * 1000))}"])
             finally:

@@ -35,10 +35,11 @@ import shutil
 import sys
 from typing import Any, Dict, List, Optional
 
-from toolbox.agent import attempt_directory, safe_files, supervisor_process
-from toolbox.agent.log_files import log_name
-from toolbox.agent.supervisor import STREAMS
+from toolbox.agent import attempt_directory, supervisor_process
 from toolbox.agent.supervisor_process import SupervisorPool, SupervisorProcess
+from toolbox.kit import safe_files
+from toolbox.kit.attempt_files import STREAMS, log_name
+from toolbox.kit.streams import write_all
 
 _INPUT, _OUTPUT = 0, 1
 _TICK_SECONDS = 0.2
@@ -194,9 +195,7 @@ class Server:
         return watch.process
 
     def _send(self, message: Dict[str, Any]) -> None:
-        content = json.dumps(message).encode() + b"\n"
-        while content:
-            content = content[os.write(_OUTPUT, content) :]
+        write_all(_OUTPUT, json.dumps(message).encode() + b"\n")
 
 
 def _remove(directory: str) -> None:

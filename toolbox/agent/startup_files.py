@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Dict, Optional, Tuple
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 
 _NAMES = (
     ".bashrc",

@@ -4,15 +4,7 @@ The supervisor is a process in its own session (`supervisor_process`), so it sur
 connection and of the orchestrator. It enforces the time limits, and ends the whole process tree of the workload. In a
 pod, it is the program of the container.
 
-Files in the directory of the attempt:
-
-    lock          locked with `flock` while a supervisor has this workload; the system releases it if that one is killed
-    started       JSON with the process id of the supervisor; written before the workload starts
-    stdout.log  stderr.log  samples.csv
-    outcome.json  how the workload ended
-    exit_code     written last: if this file exists, the attempt has ended
-    files/        the working directory of the workload
-    src/          the files that the orchestrator sent
+`toolbox.kit.attempt_files` lists the files in the directory of the attempt.
 """
 
 from __future__ import annotations
@@ -25,19 +17,24 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
-from toolbox.agent import cgroups, durable, machine, masking, safe_files, startup_files, tree
+from toolbox.agent import cgroups, durable, machine, startup_files
 from toolbox.agent.echo import Echo
-from toolbox.agent.log_files import Log, log_name
-from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES, Sampler
+from toolbox.agent.log_files import Log
+from toolbox.agent.sampler import Sampler
+from toolbox.kit import masking, process_tree, safe_files
+from toolbox.kit.attempt_files import (
+    EXIT_CODE,
+    GPU_SAMPLES,
+    OUTCOME,
+    RESULTS,
+    SAMPLES,
+    SOURCES,
+    STARTED,
+    STREAMS,
+    log_name,
+)
+from toolbox.kit.exit_codes import SIGNALLED
 
-LOCK = "lock"
-STARTED = "started"
-OUTCOME = "outcome.json"
-EXIT_CODE = "exit_code"
-STREAMS = ("stdout", "stderr")
-RESULTS = "files"
-SOURCES = "src"
-MARK = "TOPGALLANT_STEP"
 # This space is reserved before the workload starts, so that the outcome can be written even if the disk is full.
 _RESERVED_BYTES = 4096
 # A longer message could exceed the reserved space, or the termination message of a container. Up to 6 bytes are written
@@ -146,7 +143,7 @@ class Supervisor:
         for number in _IGNORED_SIGNALS:
             signal.signal(number, _ignore)
         signal.signal(signal.SIGTERM, self._handle_sigterm)
-        tree.adopt_orphans()
+        process_tree.adopt_orphans()
         for name in (OUTCOME, EXIT_CODE):
             safe_files.reserve(self._path(f".{name}"), _RESERVED_BYTES)
         self._cgroup = cgroups.create(self._directory)
@@ -211,7 +208,7 @@ class Supervisor:
             "ARTIFACT_DIR": self._path(RESULTS),
             "TOPGALLANT_SRC": self._path(SOURCES),
             **self._order["env"],
-            MARK: self._directory,
+            process_tree.MARK: self._directory,
         }
 
     def _wait(self) -> None:
@@ -319,15 +316,15 @@ class Supervisor:
     def _send(self, signal_number: int) -> None:
         """Send a signal to all processes of the workload. The caller repeats SIGKILL, because processes may fork."""
         for pid in self._members():
-            tree.send(pid, signal_number)
+            process_tree.send(pid, signal_number)
             if signal_number == signal.SIGTERM:
-                tree.send(pid, signal.SIGCONT)  # a stopped process handles the signal only after SIGCONT
+                process_tree.send(pid, signal.SIGCONT)  # a stopped process handles the signal only after SIGCONT
         if signal_number == signal.SIGKILL and self._cgroup:
             cgroups.send_kill(self._cgroup)
 
     def _members(self) -> list[int]:
         gpu_reader = self._sampler.gpu_reader if self._sampler is not None else 0
-        return [pid for pid in tree.descendants(os.getpid()) if pid != gpu_reader]
+        return [pid for pid in process_tree.descendants(os.getpid()) if pid != gpu_reader]
 
     def _close_sampler(self) -> None:
         if self._sampler is not None:
@@ -356,8 +353,7 @@ class Supervisor:
         # There is no status of a workload that could not be killed: record SIGKILL, which was sent.
         status = self._status if self._status is not None else int(signal.SIGKILL)
         by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        # For a signal, use the exit code that shells use.
-        exit_code = 128 + by_signal if by_signal else os.WEXITSTATUS(status)
+        exit_code = SIGNALLED + by_signal if by_signal else os.WEXITSTATUS(status)
         outcome = {
             "ended_by": self._ended_by,
             "exit_code": exit_code,

@@ -16,10 +16,11 @@ import signal
 import time
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-from toolbox.agent import attempt_directory, safe_files
-from toolbox.agent.log_files import log_name
-from toolbox.agent.sampler import GPU_SAMPLES, SAMPLES
-from toolbox.agent.supervisor import LOCK, RESULTS, SOURCES, STREAMS, Supervisor
+from toolbox.agent import attempt_directory
+from toolbox.agent.supervisor import Supervisor
+from toolbox.kit import safe_files
+from toolbox.kit.attempt_files import GPU_SAMPLES, LOCK, RESULTS, SAMPLES, SOURCES, STREAMS, log_name
+from toolbox.kit.streams import write_all
 
 _STANDARD = (0, 1, 2)
 _LENGTH_DIGITS = 8
@@ -61,7 +62,7 @@ class SupervisorProcess:
         The answer has `is_started` if the process supervises the workload.
         """
         try:
-            _write(self._requests, json.dumps(request).encode() + b"\n")
+            write_all(self._requests, json.dumps(request).encode() + b"\n")
         except BrokenPipeError:
             return None
         length = _read(self.descriptor, _LENGTH_DIGITS)
@@ -161,14 +162,14 @@ def _serve(requests: int, answers: int, supervised: _Supervised) -> None:
     def answer(content: Dict[str, Any]) -> None:
         text = json.dumps(content).encode()
         try:
-            _write(answers, b"%0*d" % (_LENGTH_DIGITS, len(text)) + text)
+            write_all(answers, b"%0*d" % (_LENGTH_DIGITS, len(text)) + text)
         except BrokenPipeError:
             pass  # the server has ended, and its successor finds the attempt
 
     with os.fdopen(requests, "rb") as stream:
         for line in stream:
             if _supervise(json.loads(line), answer, supervised):
-                _write(answers, _ENDED)
+                write_all(answers, _ENDED)
 
 
 def _supervise(request: Dict[str, Any], answer: Callable[[Dict[str, Any]], None], supervised: _Supervised) -> bool:
@@ -294,8 +295,3 @@ def _read(descriptor: int, count: int) -> bytes:
     while len(content) < count and (piece := os.read(descriptor, count - len(content))):
         content += piece
     return content
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(descriptor, content) :]

@@ -18,8 +18,9 @@ import threading
 from contextlib import suppress
 from typing import IO, Final, NoReturn
 
-from toolbox.agent.relay import CHUNK_BYTES, HELLO, STREAMS, InvalidFrame, Relay, write
+from toolbox.agent.relay import CHUNK_BYTES, HELLO, STREAMS, InvalidFrame, Relay
 from toolbox.hosts import bootstrap
+from toolbox.kit.streams import write_all
 
 END: Final = b"end\n"
 """What a client sends, without descriptors, to end this program as soon as no module uses it."""
@@ -71,7 +72,7 @@ class _Link(Relay):
     def send_program(self) -> None:
         """Send the program for the host, and then accept connections. `ssh` may not read for some time."""
         with suppress(OSError):  # `ssh` has ended
-            write(self._sink, bootstrap.first_line() + bootstrap.program("remote_modules"))
+            write_all(self._sink, bootstrap.first_line() + bootstrap.program("remote_modules"))
             self._has_started = True
             self.watch(self._listener.fileno(), self._accept)
 
@@ -168,7 +169,7 @@ class _Link(Relay):
         for (_, stream), writer in list(self._writers.items()):
             if stream == 0 and writer is not None:
                 with suppress(OSError):
-                    write(writer, answer)
+                    write_all(writer, answer)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from typing import Final
 
 from toolbox.agent import module_server
 from toolbox.ansible import playbook_server
+from toolbox.kit.process_tree import MARK
 from toolbox.system import environ, scratch
 from toolbox.system.ambient import Ambient
 from toolbox.system.fork_servers import ForkedProcess, ForkServer
-from toolbox.system.processes import MARK
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from toolbox.kit.exit_codes import SIGNALLED
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import Cause
@@ -15,7 +16,6 @@ from toolbox.runs.evidence_files import RelativeFile, last_line
 from toolbox.runs.layout import AttemptDirectory
 
 _ERRORS: Final = AttemptDirectory.stderr
-_SIGNALLED: Final = 128
 
 
 class Check(BaseModel):
@@ -70,6 +70,6 @@ class Check(BaseModel):
 def _signal(status: int) -> str:
     """Return the name of the signal that ended the workload, if the status is 128 plus the number of a signal."""
     try:
-        return f" ({signal.Signals(status - _SIGNALLED).name})" if status > _SIGNALLED else ""
+        return f" ({signal.Signals(status - SIGNALLED).name})" if status > SIGNALLED else ""
     except ValueError:
         return ""

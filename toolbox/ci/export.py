@@ -15,13 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from toolbox.agent import safe_files
 from toolbox.config.contracts.ci import AllowedFiles
 from toolbox.exports import exported_runs, manifest, run_upload
 from toolbox.exports.manifest import AllowedFile, ExportedFile, FileList, Record, RenamedFile
 from toolbox.exports.run_upload import Uploaded
 from toolbox.exports.secret_scan import IN_USE, Finding, Scanner, SearchedFile
 from toolbox.exports.storage import Storage
+from toolbox.kit import safe_files
 from toolbox.model.errors import CheckFailed, InfrastructureError, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.patterns import covers

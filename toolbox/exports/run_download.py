@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from toolbox.agent import safe_files
 from toolbox.exports import manifest
 from toolbox.exports.manifest import ExportedFile, FileList, Record
 from toolbox.exports.run_upload import each
 from toolbox.exports.storage import Storage
+from toolbox.kit import safe_files
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.system import filesystem
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from toolbox.agent import masking, safe_files
+from toolbox.kit import masking, safe_files
 from toolbox.model import secret_formats
 
 IN_USE: Final = "a secret in use"

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 from toolbox.model.errors import ConfigurationError, InfrastructureError, ToolboxError, UsageError, describe
 from toolbox.model.foreign_text import clean
 from toolbox.model.nearest import did_you_mean

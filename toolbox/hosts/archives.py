@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 from toolbox.agent import attempt_directory
-from toolbox.agent.log_files import log_name
-from toolbox.agent.supervisor import EXIT_CODE, OUTCOME, STREAMS
+from toolbox.kit.attempt_files import EXIT_CODE, OUTCOME, STREAMS, log_name
 from toolbox.model.errors import LimitExceeded
 from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits

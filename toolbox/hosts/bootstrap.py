@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from toolbox import agent
+from toolbox import agent, kit
+from toolbox.kit import source_code
 
 TOO_OLD: Final = "the agent needs Python 3.8 or later"
 # The agent needs only the standard library. Without installed packages, Python starts twice as fast, and a file that a
@@ -32,24 +31,6 @@ def read(count):
         content += piece
     return content
 exec(compile(read(int(read(8))), "<topgallant agent>", "exec"))
-"""
-_PROGRAM: Final = """
-import importlib.machinery, sys
-sources = {sources}
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name in sources:
-            return importlib.machinery.ModuleSpec(name, Finder, is_package=name in ("toolbox", "toolbox.agent"))
-    @staticmethod
-    def create_module(spec):
-        return None
-    @staticmethod
-    def exec_module(module):
-        exec(compile(sources[module.__name__], "<" + module.__name__ + ">", "exec"), module.__dict__)
-sys.meta_path.insert(0, Finder)
-from toolbox.agent import {entry}
-{entry}.main()
 """
 # Runs the program in the first line of its input. This is one line, because not every shell can quote line breaks.
 _LINE_LOADER: Final = 'exec(open(0, "rb", 0, closefd=False).readline())'
@@ -80,9 +61,6 @@ def program(entry: str = "server") -> bytes:
     Args:
         entry: the module of the agent whose function `main` is called.
     """
-    folder = Path(agent.__file__).parent
-    sources = {"toolbox": "", "toolbox.agent": ""}
-    sources |= {f"toolbox.agent.{file.stem}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
-    # A JSON object of strings is also a valid Python expression.
-    text = _PROGRAM.replace("{sources}", json.dumps(sources)).replace("{entry}", entry).encode()
+    sources = source_code.read(agent, kit)
+    text = f"{source_code.importable(sources)}from {agent.__name__} import {entry}\n{entry}.main()\n".encode()
     return f"{len(text):08d}".encode() + text

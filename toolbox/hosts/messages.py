@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from toolbox.agent.supervisor import STREAMS
+from toolbox.kit.attempt_files import STREAMS
 
 Message = Mapping[str, Any]
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from toolbox import inference_client, kit
 from toolbox.config.configuration import Configuration
 from toolbox.inference import case_files, load_steps, specifications, suites
 from toolbox.inference.case_files import Case
@@ -28,8 +29,10 @@ FRAMEWORKS: Final = "frameworks"
 BLOCK: Final = "inference"
 IMAGE_TAG: Final = f"{BLOCK}.image_tag"
 PROJECT: Final = "inference"
-CLIENT: Final = Path(__file__).parents[1] / "inference_client"
+CLIENT: Final = Path(inference_client.__file__).parent
 """The package that sends the cases on a target."""
+KIT: Final = Path(kit.__file__).parent
+"""The package that `CLIENT` imports."""
 CASES: Final = "cases"
 LOAD: Final = "load"
 _AXES: Final = ("model", "config", "test")
@@ -46,6 +49,7 @@ class InferenceBlock(BaseModel):
         timeout: the time in seconds in which an answer must be complete.
         python: the Python on the targets that runs the worker.
         client: the folder of the worker, which is sent to the targets; derived from the place of Topgallant.
+        kit: the folder of the modules that the worker imports; sent and derived in the same way.
         cells: derived from `tests`; null in the file.
     """
 
@@ -56,6 +60,7 @@ class InferenceBlock(BaseModel):
     timeout: float = Field(default=120, gt=0, allow_inf_nan=False)
     python: str = Field(default="python3", min_length=1)
     client: str | None = None
+    kit: str | None = None
     cells: dict[str, dict[str, Any]] | None = None
 
 
@@ -89,6 +94,7 @@ def derive(configuration: Configuration) -> dict[str, object]:
         **_of_loads(configuration, {test.model: test.load for test in tests if test.load is not None}),
         f"{BLOCK}.cells": cells,
         **({f"{BLOCK}.client": str(CLIENT)} if block.client is not None else {}),
+        **({f"{BLOCK}.kit": str(KIT)} if block.kit is not None else {}),
     }
 
 

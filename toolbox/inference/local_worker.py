@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from toolbox.inference import cells
+import toolbox
+from toolbox import inference_client
 from toolbox.inference.suites import ServerProtocol
 from toolbox.inference_client.server_addresses import AddressError, GrpcAddress
 from toolbox.inference_client.worker_results import ANSWERED, INVALID_SETTINGS, NEVER_READY, SERVER_FAILED
@@ -29,7 +30,7 @@ from toolbox.system import environ, filesystem, processes
 _MOST_READY_SECONDS: Final = 10
 _LONGEST_LINE: Final = 300
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PROGRAM: Final = (sys.executable, "-P", "-m", f"{cells.CLIENT.parent.name}.{cells.CLIENT.name}")
+_PROGRAM: Final = (sys.executable, "-P", "-m", inference_client.__name__)
 """With -P, Python does not search the working directory for modules."""
 
 
@@ -169,7 +170,7 @@ def run(
 
 
 def _python_path() -> str:
-    return os.pathsep.join(filter(None, [str(cells.CLIENT.parents[1]), environ.get("PYTHONPATH")]))
+    return os.pathsep.join(filter(None, [str(Path(toolbox.__file__).parents[1]), environ.get("PYTHONPATH")]))
 
 
 def _is_plain_url(text: str) -> bool:

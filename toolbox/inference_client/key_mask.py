@@ -6,7 +6,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import AnyStr, Final
+from typing import Final
+
+from toolbox.kit.masking import Masker, overlap
 
 MASK: Final = "***"
 _CUT: Final = "..."
@@ -42,7 +44,7 @@ class KeyMask:
         begin = 0
         for end in _CUT_ENDS.finditer(text):
             before = text[begin : end.start()]
-            part = max(_overlap(before, form) for form in self.forms)
+            part = max(overlap(before, form) for form in self.forms)
             pieces += [f"{before[:-part]}{MASK}" if part >= _SHORTEST_PART else before, end[0]]
             begin = end.end()
         return "".join([*pieces, text[begin:]])
@@ -60,36 +62,12 @@ class KeyMask:
             joined[place].append(self(text))
         return any(self._pattern.search("".join(texts)) for texts in joined.values())
 
-    def stream(self) -> MaskedStream:
+    def stream(self) -> Masker:
         """Return a mask for bytes that arrive in pieces."""
-        return MaskedStream(self)
+        return Masker([form.encode() for form in self.forms])
 
 
 NO_KEY: Final = KeyMask(None)
-
-
-class MaskedStream:
-    """Masks a key in a stream, also if two pieces of the stream have a part of the key each."""
-
-    def __init__(self, mask: KeyMask) -> None:
-        self._forms = [form.encode() for form in mask.forms]
-        self._pattern = re.compile(b"|".join(map(re.escape, self._forms)))
-        self._held = b""
-
-    def feed(self, piece: bytes) -> bytes:
-        """Return the masked bytes up to the end of a piece, or up to the beginning of what may become the key."""
-        if not self._forms:
-            return piece
-        content = self._held + piece
-        end = max((match.end() for match in self._pattern.finditer(content)), default=0)
-        ready = len(content) - max(_overlap(content[end:], form) for form in self._forms)
-        self._held = content[ready:]
-        return self._pattern.sub(MASK.encode(), content[:ready])
-
-    def rest(self) -> bytes:
-        """Return the bytes that `feed` has kept, at the end of the stream."""
-        rest, self._held = self._held, b""
-        return rest
 
 
 def _texts(value: object, place: tuple[object, ...]) -> Iterator[tuple[tuple[object, ...], str]]:
@@ -104,13 +82,3 @@ def _texts(value: object, place: tuple[object, ...]) -> Iterator[tuple[tuple[obj
     elif isinstance(value, list):
         for item in value:
             yield from _texts(item, place)
-
-
-def _overlap(content: AnyStr, form: AnyStr) -> int:
-    """Return the length of the longest end of the content that is a beginning of the form, but not all of it."""
-    start = max(0, len(content) - len(form) + 1)
-    while (start := content.find(form[:1], start)) >= 0:
-        if form.startswith(content[start:]):
-            return len(content) - start
-        start += 1
-    return 0

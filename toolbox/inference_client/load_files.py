@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.kit import safe_files
+
 from .load_generator import Sample, Step
 from .load_summary import Distribution, Figures, Objectives
 from .worker_results import LOAD, LOAD_SAMPLES
@@ -41,9 +43,7 @@ class Results:
 
     def _write(self) -> None:
         content = {"objectives": vars(self._objectives), "steps": self._steps}
-        scratch = self._path.with_name(f"{LOAD}.new")
-        scratch.write_text(f"{json.dumps(content, allow_nan=False)}\n", encoding="utf-8")
-        scratch.replace(self._path)
+        safe_files.replace(str(self._path), f"{json.dumps(content, allow_nan=False)}\n".encode(), mode=0o666)
 
 
 def as_json(step: Step, figures: Figures, *, has_objectives: bool) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class ServerLog:
 
     def close(self) -> None:
         """Write the last bytes to the file."""
-        self._keep(self._mask.rest())
+        self._keep(self._mask.flush())
         self._is_writable = True
         missing = self._total - self._written
         last = self._last(min(missing, self._kept_bytes))

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from toolbox.kit import exit_codes, process_tree
+
 from .ports import is_free
 from .server_log import LogPipe, ServerLog
 
-_SIGNALLED: Final = 128
-_SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
-_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PORT_IN_USE: Final = ("address already in use", "address in use", "eaddrinuse", "port is already in use")
-
-
-def _die_with_worker() -> None:
-    """Let Linux kill this process when the worker is killed, because the worker then cannot end the server."""
-    if _LIBC is not None:
-        _LIBC.prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
 
 
 class ServerProcess:
@@ -53,7 +42,7 @@ class ServerProcess:
                 stderr=pipe.inlet,
                 env=dict(environment),
                 start_new_session=True,
-                preexec_fn=_die_with_worker,
+                preexec_fn=process_tree.die_with_parent,  # a worker that is killed cannot end the server
             )
         except BaseException:
             pipe.close()
@@ -64,7 +53,7 @@ class ServerProcess:
 
     async def _wait(self) -> None:
         await self._process.wait()
-        self._kill_group()  # the processes that it has left
+        process_tree.kill_group(self._process.pid)  # the processes that it has left
         self._pipe.close()
         if not self.ended.done():
             self.ended.set_result(f"the server ended with status {self._status_text}")
@@ -73,13 +62,12 @@ class ServerProcess:
     def exit_status(self) -> int | None:
         """The exit status of the server, 128 and the number of a signal that ended it, or None while it runs."""
         status = self._process.returncode
-        return status if status is None or status >= 0 else _SIGNALLED - status
+        return None if status is None else exit_codes.from_returncode(status)
 
     @property
     def _status_text(self) -> str:
-        names = {-int(number): number.name for number in signal.Signals}
-        name = names.get(self._process.returncode or 0)
-        return f"{self.exit_status} ({name})" if name else str(self.exit_status)
+        status = self._process.returncode or 0
+        return f"{self.exit_status} ({exit_codes.signal_name(-status)})" if status < 0 else str(self.exit_status)
 
     @property
     def died(self) -> bool:
@@ -94,12 +82,8 @@ class ServerProcess:
         try:
             await asyncio.wait({self._waiting}, timeout=grace_seconds)
         finally:
-            self._kill_group()
+            process_tree.kill_group(self._process.pid)
         await self._waiting
-
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
     def could_not_listen(self, ports: Sequence[int]) -> bool:
         """Tell whether a server that has ended found one of its ports taken by another program."""

@@ -21,10 +21,12 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TextIO
+
+from toolbox.kit import safe_files, streams
+from toolbox.kit.exit_codes import SIGNALLED
 
 from . import task_ends, worker_settings
 from .answer_format import Answer, Limits, SettingsError
@@ -48,16 +50,13 @@ from .worker_results import (
 )
 from .worker_settings import Ports, ServerSettings, WorkerSettings
 
-_SIGNALLED: Final = 128
 _MOST_STARTS: Final = 4
 _LOG_LINES: Final = 20
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the worker with the path of its settings, and return its exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # a test has replaced it
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    streams.print_escapes()
     if len(arguments) != 1:
         print("usage: inference_client SETTINGS.json", file=sys.stderr)
         return INVALID_SETTINGS
@@ -83,7 +82,7 @@ async def _until_signal(worker: Worker) -> int:
     except asyncio.CancelledError:
         if not received:
             raise
-        return _SIGNALLED + received[0]
+        return SIGNALLED + received[0]
 
 
 def _end(running: asyncio.Future[int], received: list[int], number: int) -> None:
@@ -237,9 +236,7 @@ class Worker:
             "log": SERVER_LOG if process else None,
         }
         report = {"server": server, "cases": len(self._settings.cases), **self._counts()}
-        scratch = self._directory / f"{REPORT}.new"
-        scratch.write_text(f"{json.dumps(report)}\n", encoding="utf-8")
-        scratch.replace(self._directory / REPORT)
+        safe_files.replace(str(self._directory / REPORT), f"{json.dumps(report)}\n".encode(), mode=0o666)
 
     def _counts(self) -> Mapping[str, int]:
         if self._settings.load is None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 if sys.version_info < (3, 10):  # noqa: UP036 - a target may have an older Python
     sys.exit(f"notebook_worker: this is Python {sys.version.split()[0]}; the worker needs Python 3.10 or later")
-if not __package__:  # started by its path, so Python does not yet treat this folder as a package
+if not __package__:  # started by its path: Python does not know yet that this folder is a package
     FOLDER = Path(__file__).absolute().parent
+    TOP = next(folder for folder in FOLDER.parents if folder.name == "toolbox")
     # The Python of the target may contain another Topgallant, whose modules this package must not import.
-    toolbox = sys.modules["toolbox"] = types.ModuleType("toolbox")
-    toolbox.__path__ = [str(FOLDER.parent)]
-    runpy.run_module(f"toolbox.{FOLDER.name}", run_name="__main__", alter_sys=True)
+    toolbox = sys.modules[TOP.name] = types.ModuleType(TOP.name)
+    toolbox.__path__ = [str(TOP)]
+    del sys.path[0]
+    runpy.run_module(".".join(FOLDER.relative_to(TOP.parent).parts), run_name="__main__", alter_sys=True)
 else:
     from .worker_run import main
 

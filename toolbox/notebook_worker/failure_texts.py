@@ -6,11 +6,11 @@ Sources, exceptions and tracebacks come from notebooks and kernels. Terminals an
 from __future__ import annotations
 
 import re
-import signal
 import unicodedata
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toolbox.kit import exit_codes
 from toolbox.notebook_worker.execution_place import Ended
 from toolbox.notebook_worker.notebook_results import Fault
 
@@ -119,12 +119,5 @@ def end_of_kernel(ended: Ended | None) -> str:
     if ended.status is None:
         return "the kernel died"
     if ended.status < 0:
-        return f"the kernel was killed by {_signal_name(-ended.status)}"
+        return f"the kernel was killed by {exit_codes.signal_name(-ended.status)}"
     return f"the kernel ended by itself with status {ended.status}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

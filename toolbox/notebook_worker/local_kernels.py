@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.kit import exit_codes, process_tree
+
 from . import leftover_processes, oom_kills, pip_failures, use_sampler, worker_processes
 from .execution_place import Ended, PlaceError
 from .failure_texts import last_line
@@ -212,7 +214,7 @@ def _end(manager: Any) -> None:
     with suppress(Exception):  # a kernel that does not answer is killed below
         run_sync(_shut_down)(manager)
     if process is not None:
-        worker_processes.kill_group(process.pid)
+        process_tree.kill_group(process.pid)
         process.wait()
     with suppress(Exception):
         manager.cleanup_connection_file()
@@ -264,10 +266,7 @@ class LocalKernel:
 
 
 def _how(status: int) -> str:
-    with suppress(ValueError):
-        if status < 0:
-            return f"by the signal {signal.Signals(-status).name}"
-    return f"with status {status}"
+    return f"by the signal {exit_codes.signal_name(-status)}" if status < 0 else f"with status {status}"
 
 
 class PipeTail:

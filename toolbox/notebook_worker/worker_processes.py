@@ -1,14 +1,13 @@
 """Runs programs for the worker, with a time limit and a limit for the output, and kills the whole process group.
 
-This module starts all programs of the worker except kernels. It cannot use `toolbox.system`, because it is sent to
-targets alone.
+This module starts all programs of the worker except kernels. It cannot use `toolbox.system`, which is not sent to
+targets.
 """
 
 from __future__ import annotations
 
 import os
 import selectors
-import signal
 import subprocess
 import threading
 import time
@@ -17,6 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
+
+from toolbox.kit import process_tree
 
 from . import leftover_processes
 from .notebook_results import Fault
@@ -82,12 +83,6 @@ def run(
     return ProgramEnd(process.returncode, bytes(output.stdout), bytes(output.stderr), fault)
 
 
-def kill_group(group: int) -> None:
-    """Kill a process group, which may have ended."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-
-
 class _Output:
     """The output of a program, read until the program ends or exceeds a limit. Then the process group is killed."""
 
@@ -111,7 +106,7 @@ class _Output:
                         selector.register(pipe, selectors.EVENT_READ, (pipe, kept))
                 return self._read_until_end(selector, ended, deadline, process.pid)
         finally:
-            kill_group(process.pid)  # no other group has this ID yet, because the process is not reaped
+            process_tree.kill_group(process.pid)  # no other group has this ID yet, because the process is not reaped
             waiting.join()
             os.close(ended)
 
@@ -134,7 +129,7 @@ class _Output:
                 return Fault.TOO_MUCH_OUTPUT
             if any(key.data is None for key, _ in events):
                 has_ended = True
-                kill_group(group)  # child processes of the program could continue to write
+                process_tree.kill_group(group)  # child processes of the program could continue to write
                 selector.unregister(ended)
 
     def _take(self, pipe: IO[bytes], kept: bytearray) -> bool:
@@ -175,5 +170,5 @@ def background(command: Sequence[str]) -> Iterator[None]:
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            kill_group(process.pid)
+            process_tree.kill_group(process.pid)
             process.wait()

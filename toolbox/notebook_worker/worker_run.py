@@ -25,11 +25,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from toolbox.kit import process_tree, safe_files, streams
+from toolbox.kit.exit_codes import SIGNALLED
+
 from . import (
     check_execution,
     environments,
     execution,
-    leftover_processes,
     local_place,
     own_libraries,
     requirement_lines,
@@ -54,15 +56,12 @@ from .notebook_results import (
 )
 from .notebook_settings import CheckSettings, NotebookSettings, Settings
 
-_SIGNALLED: Final = 128
 _LIBRARIES: Final = ("papermill", "nbclient", "nbformat", "jupyter_client", "nvidia-ml-py")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the worker with the path of its settings, and return its exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # a test has replaced it
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    streams.print_escapes()
     if len(arguments) != 1:
         print("usage: notebook_worker SETTINGS.json", file=sys.stderr)
         return INVALID_SETTINGS
@@ -73,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         return _say_error(f"{path.name}: {error}", INVALID_SETTINGS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    leftover_processes.adopt_orphans()
+    process_tree.adopt_orphans()
     try:
         return WorkerRun(settings, sources=path.parent, directory=Path.cwd()).run()
     except OSError as error:
@@ -85,7 +84,7 @@ def _end(number: int, frame: object) -> None:
     del frame
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the shutdown of the kernels
-    raise SystemExit(_SIGNALLED + number)
+    raise SystemExit(SIGNALLED + number)
 
 
 @dataclass
@@ -229,9 +228,8 @@ class WorkerRun:
 
     def _write_report(self, **changes: Any) -> None:
         self.report = replace(self.report, **changes)
-        scratch = self.directory / f"{REPORT}.new"
-        scratch.write_text(f"{json.dumps(self.report.as_json())}\n", encoding="utf-8")
-        scratch.replace(self.directory / REPORT)
+        content = f"{json.dumps(self.report.as_json())}\n".encode()
+        safe_files.replace(str(self.directory / REPORT), content, mode=0o666)
 
 
 def _versions() -> dict[str, str]:

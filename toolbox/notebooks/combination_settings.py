@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox import kit, notebook_worker
 from toolbox.notebook_worker import time_limits
 from toolbox.notebooks import runtime_files
 from toolbox.notebooks.machines import Machine
@@ -17,10 +18,11 @@ from toolbox.notebooks.runtimes import Runtime
 
 HUB: Final = "jupyterhub"
 """The backend of targets on which kernels run on a Jupyter server."""
-WORKER: Final = Path(__file__).parents[1] / "notebook_worker"
-"""The package that runs the tests on a target."""
+_SENT: Final = {
+    package.__name__.replace(".", "/"): str(Path(package.__file__ or "").parent) for package in (notebook_worker, kit)
+}
+"""The folders that are sent to a target: the package that runs the tests there, and what it imports."""
 _KUBERNETES: Final = "kubernetes"
-_SENT_WORKER: Final = "toolbox/notebook_worker"
 _WORKER_BYTES: Final = 250_000_000  # the memory of a pod that is reserved for the worker
 
 
@@ -66,7 +68,7 @@ def cell(
     runtime = described.runtime
     return {
         "settings": _settings(block, described, machine, backends),
-        "files": {_SENT_WORKER: str(WORKER), **runtime_files.sent(described.notebooks, described.checks)},
+        "files": {**_SENT, **runtime_files.sent(described.notebooks, described.checks)},
         "pod": _pod(runtime, machine) if _KUBERNETES in backends else {},
         "server": {"options": {"image": runtime.image}} if HUB in backends and runtime.image else {},
     }

@@ -16,7 +16,7 @@ from typing import Annotated, Final, TextIO
 
 from pydantic import AfterValidator, Field
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 from toolbox.model.text import truncate
 
 PIECE: Final = 1 << 16  # characters: a longer line is searched in pieces of this length

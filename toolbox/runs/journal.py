@@ -23,7 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Self, get_args, get_origin
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
 from toolbox.model.events import JournalEvent, RunStarted

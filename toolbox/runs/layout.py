@@ -6,7 +6,7 @@
       001__test/000__model=small/attempt-1/     `AttemptDirectory`: written by the agent or a backend
       .targets/NAME                             the mark of the processes that serve a target; no file has this path
 
-The names of the files that the agent writes come from `toolbox.agent`.
+The names of the files that the agent writes come from `toolbox.kit.attempt_files`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, overload
 
-from toolbox.agent.log_files import log_name
-from toolbox.agent.supervisor import EXIT_CODE, LOCK, OUTCOME, RESULTS, SOURCES, STARTED, STREAMS
+from toolbox.kit.attempt_files import EXIT_CODE, LOCK, OUTCOME, RESULTS, SOURCES, STARTED, STREAMS, log_name
 from toolbox.system import filesystem
 
 

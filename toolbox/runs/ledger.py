@@ -34,7 +34,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 from toolbox.model.errors import InfrastructureError, ToolboxError, UsageError, describe
 from toolbox.model.resources import OpenResource, Owner, Resource
 from toolbox.model.text import truncate, without_kind

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.agent import safe_files
 from toolbox.exports import manifest, run_download
 from toolbox.exports.manifest import FileList
 from toolbox.exports.storage import LocalStorage
+from toolbox.kit import safe_files
 from toolbox.model.errors import InfrastructureError, UsageError
 from toolbox.runs import journal, layout, run_reader
 from toolbox.runs.layout import RunDirectory

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from toolbox.agent import safe_files
 from toolbox.config.contracts.ci import MOST_SHARDS
 from toolbox.exports import manifest
+from toolbox.kit import safe_files
 from toolbox.model.errors import UsageError
 from toolbox.model.events import JournalEvent, SecretLeft
 from toolbox.model.foreign_text import clean

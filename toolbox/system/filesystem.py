@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 from toolbox.model import yaml_scalars
 from toolbox.model.secrets import MASK, Secret
 

@@ -1,4 +1,4 @@
-"""Sends requests to servers that execute them in forks (`toolbox.agent.fork_server`): one connection per request.
+"""Sends requests to servers that execute them in forks (`toolbox.kit.fork_server`): one connection per request.
 
 The module imports little, so that a program that only sends a request starts quickly.
 """
@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.agent import fork_server
+from toolbox.kit import fork_server
 from toolbox.system import signals
 
 _START_SECONDS: Final = 60.0

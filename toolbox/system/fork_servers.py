@@ -1,4 +1,4 @@
-"""Starts servers that execute requests in forks (`toolbox.agent.fork_server`), and the processes of requests."""
+"""Starts servers that execute requests in forks (`toolbox.kit.fork_server`), and the processes of requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final
 
-from toolbox.agent import fork_server
+from toolbox.kit import fork_server
 from toolbox.system import processes, signals
 from toolbox.system.fork_connections import Connection, Refused
 

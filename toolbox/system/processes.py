@@ -26,9 +26,9 @@ from typing import IO, Any, Final, Protocol
 
 import psutil
 
+from toolbox.kit.process_tree import MARK
 from toolbox.system import cancellation, environ, signals
 
-MARK: Final = "TOPGALLANT_STEP"
 STRICT_BASH: Final = ("bash", "-o", "errexit", "-o", "nounset", "-o", "pipefail", "-c")
 """The first arguments of a command line whose last argument is the text of a bash script."""
 GRACE_SECONDS: Final = 5.0

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from toolbox.agent import masking
-from toolbox.agent.masking import Masker
+from toolbox.kit import masking
+from toolbox.kit.masking import Masker
 from toolbox.model.secrets import MASK
 from toolbox.system import filesystem
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.agent import attempt_directory, tree
+from toolbox.agent import attempt_directory
+from toolbox.kit import process_tree
 
 
 def fill(directory: Path, *names: str) -> None:
@@ -117,10 +118,10 @@ def test_processes_that_are_forked_during_the_search_are_killed_too(tmp_path: Pa
     forking = subprocess.Popen(
         [sys.executable, "-c", script], start_new_session=True, env={**os.environ, "TOPGALLANT_STEP": mark}
     )
-    while len(tree.marked("TOPGALLANT_STEP", mark)) < 30:
+    while len(process_tree.marked(mark)) < 30:
         assert forking.poll() is None
     attempt_directory.kill(mark)
-    assert tree.marked("TOPGALLANT_STEP", mark) == []
+    assert process_tree.marked(mark) == []
     assert forking.wait(timeout=20) == -9
 
 

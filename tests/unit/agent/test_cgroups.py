@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from tests.conformance.sites import wait_for
-from tests.unit.agent.conftest import Script
 from tests.unit.agent.test_server import Agent, agent
 from tests.unit.agent.test_supervisor import outcome, run
+from tests.unit.conftest import Script
 from toolbox.agent import attempt_directory, cgroups, machine
 
 __all__ = ["agent"]

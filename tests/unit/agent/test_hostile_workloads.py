@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.conftest import Script
 from tests.unit.agent.test_server import Agent, agent
 from tests.unit.agent.test_supervisor import outcome, run
-from toolbox.agent import attempt_directory, safe_files
+from tests.unit.conftest import Script
+from toolbox.agent import attempt_directory
+from toolbox.kit import safe_files
 from toolbox.system import processes
 
 __all__ = ["agent"]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolbox.agent import log_transfer, safe_files
+from toolbox.agent import log_transfer
 from toolbox.agent.log_files import Log
+from toolbox.kit import safe_files
 
 TAIL = 1 << 16
 

@@ -16,7 +16,7 @@ from typing import IO, Final, NamedTuple
 import pytest
 
 from toolbox.agent import module_server
-from toolbox.system import processes
+from toolbox.kit import process_tree
 from toolbox.system.fork_connections import Connection, Refused
 from toolbox.system.fork_servers import ForkServer
 
@@ -74,7 +74,7 @@ class Modules:
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory = directory
-        args = [sys.executable, str(module_server.__file__), processes.MARK, str(directory), "difflib"]
+        args = [sys.executable, str(module_server.__file__), process_tree.MARK, str(directory), "difflib"]
         self.server = ForkServer(args, ENV, directory)
         stack.callback(self.server.close)
         self.server.launch()

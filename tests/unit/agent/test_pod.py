@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.agent.conftest import ROOT
+from tests.unit.conftest import ROOT
 from toolbox.agent import log_transfer
 from toolbox.agent.pod import CONFIRMED, HOLDING, LOGS_SENT, WORKLOAD_RUNS
-from toolbox.agent.supervisor import STREAMS
+from toolbox.kit.attempt_files import STREAMS
 
 # In a real pod, these two files have fixed paths outside of the attempt's directory.
 DRIVER = f"""

@@ -15,6 +15,7 @@ import pytest
 
 from toolbox.agent import relay, remote_modules
 from toolbox.agent.relay import InvalidFrame, Relay
+from toolbox.kit import streams
 
 OUTPUT = 1
 
@@ -83,7 +84,7 @@ def test_a_large_output_arrives_while_a_large_request_is_sent(sides: tuple[Side,
     content = os.urandom(1 << 22)
     writers = [
         threading.Thread(target=write, args=args)
-        for write, args in ((relay.write, (far.output, content)), (near.client.sendall, (content,)))
+        for write, args in ((streams.write_all, (far.output, content)), (near.client.sendall, (content,)))
     ]
     for writer in writers:
         writer.start()
@@ -99,7 +100,7 @@ def test_a_large_output_arrives_while_a_large_request_is_sent(sides: tuple[Side,
 def test_output_without_a_reader_is_dropped(sides: tuple[Side, Side]) -> None:
     near, far = sides
     os.close(near.output)
-    relay.write(far.output, b"x" * (1 << 20))
+    streams.write_all(far.output, b"x" * (1 << 20))
     far.client.sendall(b"answer")
     assert near.client.recv(100) == b"answer"
 

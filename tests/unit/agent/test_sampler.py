@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.agent.conftest import Script
+from tests.unit.conftest import Script
 
 BURN = """
 import os, sys, time
-from toolbox.agent import tree
+from toolbox.kit import process_tree
 from toolbox.agent.sampler import Sampler
 for _ in range(2):
     if os.fork() == 0:
-        tree.die_with_parent()
+        process_tree.die_with_parent()
         while True:
             pass
 sampler = Sampler(sys.argv[1], 0.5)

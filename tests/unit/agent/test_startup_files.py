@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.agent import safe_files, startup_files
+from toolbox.agent import startup_files
+from toolbox.kit import safe_files
 
 
 @pytest.fixture(autouse=True)

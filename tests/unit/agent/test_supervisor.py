@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.agent.conftest import Script
+from tests.unit.conftest import Script
 from toolbox.agent import machine
 
 RUN = """
 import json, os, sys
-from toolbox.agent import supervisor, tree
+from toolbox.agent import supervisor
+from toolbox.kit import process_tree
 from toolbox.agent.supervisor import Supervisor
 order = {"command": ["true"], "env": {}, "cwd": None, "secrets": [], "run_seconds": None, "silence_seconds": None,
          "grace_seconds": 0.1, "log_bytes": 1 << 20, "sample_seconds": None, **json.loads(sys.argv[1])}
@@ -105,7 +106,7 @@ def test_a_long_message_fits_into_the_reserved_space(script: Script, tmp_path: P
     assert (tmp_path / "attempt/outcome.json").stat().st_size < 4096
 
 
-NO_SIGNALS = "tree.send = supervisor.cgroups.send_kill = lambda *_: None\nsupervisor._STUCK_SECONDS = 0.2\n"
+NO_SIGNALS = "process_tree.send = supervisor.cgroups.send_kill = lambda *_: None\nsupervisor._STUCK_SECONDS = 0.2\n"
 
 
 def test_a_workload_that_cannot_be_killed_has_not_succeeded(script: Script, tmp_path: Path) -> None:
@@ -127,7 +128,8 @@ def test_an_ended_gpu_reader_gets_no_signal(script: Script, tmp_path: Path) -> N
     """Another process may have its pid by then."""
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    before = f"os.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\ntree.send = lambda *all: messages.append(all)\n"
+    before = f"os.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\n"
+    before += "process_tree.send = lambda *all: messages.append(all)\n"
     assert run(script, before, command=["sleep", "0.3"], sample_seconds=0.1) == [""]
     assert (tmp_path / "attempt/gpu_samples.csv").exists()
 

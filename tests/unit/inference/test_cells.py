@@ -287,6 +287,7 @@ def test_the_worker_is_found_where_topgallant_is_installed() -> None:
     assert (cells.CLIENT / "__main__.py").is_file()
     loaded = Configuration.load(Request(Path("config/inference.yaml").absolute()))
     assert cells.derive(loaded)["inference.client"] == str(cells.CLIENT)
+    assert cells.derive(loaded)["inference.kit"] == str(cells.KIT)
 
 
 def test_the_default_resources_are_those_of_a_pod() -> None:

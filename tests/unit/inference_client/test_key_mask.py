@@ -13,7 +13,7 @@ QUOTED = 'a"b'
 
 def streamed(key: str | None, pieces: list[bytes]) -> bytes:
     stream = KeyMask(key).stream()
-    return b"".join(map(stream.feed, pieces)) + stream.rest()
+    return b"".join(map(stream.feed, pieces)) + stream.flush()
 
 
 def test_a_key_is_masked_in_a_text_plain_and_as_json() -> None:

@@ -11,8 +11,9 @@ from toolbox.system import places
 
 WORKER = """
 import os, sys
-from toolbox.notebook_worker import leftover_processes, worker_processes
-leftover_processes.adopt_orphans()
+from toolbox.kit import process_tree
+from toolbox.notebook_worker import worker_processes
+process_tree.adopt_orphans()
 other = os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "600")
 end = worker_processes.run(["sh", "-c", sys.argv[1]])
 assert end.status == 0, end

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 from toolbox.model import yaml_scalars
 from toolbox.model.secrets import Secret
 from toolbox.model.verdicts import Verdict

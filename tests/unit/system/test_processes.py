@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from toolbox.kit import process_tree
 from toolbox.model.errors import Cancelled
 from toolbox.system import cancellation, processes, signals
 from toolbox.system.processes import Channel, Completed, LineTooLong
@@ -273,7 +274,7 @@ def test_steps_inside_a_directory_end_with_it_and_steps_beside_it_do_not(
 
 def test_this_process_never_ends_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "process_iter", lambda: [psutil.Process()])
-    monkeypatch.setattr(psutil.Process, "environ", lambda _: {processes.MARK: str(tmp_path)})
+    monkeypatch.setattr(psutil.Process, "environ", lambda _: {process_tree.MARK: str(tmp_path)})
     assert processes.end_marked(tmp_path, grace=0) == 0
 
 

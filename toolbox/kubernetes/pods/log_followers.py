@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from toolbox.agent.supervisor import STREAMS
+from toolbox.kit.attempt_files import STREAMS
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods import fetching
 from toolbox.kubernetes.pods.fetching import Selection, WorkloadRuns

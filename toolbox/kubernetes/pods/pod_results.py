@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.agent import log_transfer
-from toolbox.agent.supervisor import STREAMS
+from toolbox.kit.attempt_files import STREAMS
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods import pod_logs
 from toolbox.kubernetes.pods.pod_attempts import Attempt

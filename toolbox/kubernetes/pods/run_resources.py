@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from toolbox import agent
+from toolbox import agent, kit
 from toolbox.hosts import staging
+from toolbox.kit import source_code
 from toolbox.kubernetes import owned_objects
 from toolbox.kubernetes.api.connection import ApiError, Cluster, Json
 from toolbox.kubernetes.api.objects import CONFIG_MAP, MANAGED_BY, MANAGER, RUN_LABEL, SECRET, Objects
@@ -37,7 +38,7 @@ from toolbox.runs.layout import AttemptDirectory
 _MOST_BYTES: Final = 900_000  # an object may have at most 1 MiB
 _AGENT_ARCHIVE: Final = AGENT.rpartition("/")[2]
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
-_MAIN: Final = "from toolbox.agent.pod import main\n\nmain()\n"
+_MAIN: Final = f"from {agent.__name__}.pod import main\n\nmain()\n"
 
 
 @dataclass(slots=True)
@@ -182,13 +183,12 @@ class RunResources:
 @functools.cache
 def agent_program() -> bytes:
     """Return the agent as a zip file that Python can run."""
-    folder = Path(agent.__file__).parent
-    sources = {"__main__.py": _MAIN, "toolbox/__init__.py": "", "toolbox/agent/__init__.py": ""}
-    sources |= {f"toolbox/agent/{file.name}": file.read_text(encoding="utf-8") for file in folder.glob("[!_]*.py")}
+    sources = {"__main__": _MAIN, **source_code.read(agent, kit)}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sorted(sources.items()):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), text, zipfile.ZIP_DEFLATED)
+            file = f"{name.replace('.', '/')}{'.py' if text else '/__init__.py'}"
+            archive.writestr(zipfile.ZipInfo(file, _EPOCH), text, zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from toolbox.kit import process_tree
 from toolbox.model.errors import describe
 from toolbox.reports import _links, _web_page
 from toolbox.reports.page import executed_notebooks
@@ -98,7 +99,7 @@ def _convert(summary: RunState, notebooks: Sequence[ExecutedNotebook]) -> None:
 
 def _environment(root: Path) -> dict[str, str]:
     everything = processes.environment(processes.apart(root), {"PYTHONPATH": str(Path(__file__).parents[3])})
-    kept = {*_VARIABLES, "PYTHONPATH", environ.ARTIFACT_DIR, processes.MARK}
+    kept = {*_VARIABLES, "PYTHONPATH", environ.ARTIFACT_DIR, process_tree.MARK}
     return {name: value for name, value in everything.items() if name in kept}
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from toolbox.kit import process_tree
 from toolbox.model.errors import describe
 from toolbox.reports import _links
 from toolbox.reports.page import notebook_pages
@@ -110,5 +111,5 @@ def _content(printed: Path) -> bytes:
 
 def _environment(root: Path, home: Path) -> dict[str, str]:
     everything = processes.environment(processes.apart(root))
-    names = {*_VARIABLES, processes.MARK}
+    names = {*_VARIABLES, process_tree.MARK}
     return {**{name: value for name, value in everything.items() if name in names}, "HOME": str(home)}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import clean, printable

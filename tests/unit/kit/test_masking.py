@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolbox.agent import masking
-from toolbox.agent.masking import Masker
+from toolbox.kit import masking
+from toolbox.kit.masking import Masker
 
 VALUES = [
     "hunter2-and-more",

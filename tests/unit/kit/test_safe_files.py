@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import small_disks
-from toolbox.agent import safe_files
+from toolbox.kit import safe_files
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import binascii
 import itertools
 import json
 import re
-from typing import Iterable, Iterator, List, Sequence, Set
+from typing import AnyStr, Iterable, Iterator, List, Sequence, Set
 
 MASK = b"***"
 # Values of one or two characters occur in every text. Masking them would make the text unreadable.
@@ -60,10 +60,11 @@ class Masker:
             return content
         content, self._held = self._held + content, b""
         for pattern in self._patterns:
-            content = content.replace(pattern, MASK)
+            *before, rest = content.split(pattern)
             # The end of the content may begin this form. Hold it back before a shorter form could match inside of it.
-            if overlap := _overlap(content, pattern):
-                content, self._held = content[:-overlap], content[-overlap:] + self._held
+            if held := overlap(rest, pattern):
+                rest, self._held = rest[:-held], rest[-held:] + self._held
+            content = MASK.join([*before, rest])
         return content
 
     def flush(self) -> bytes:
@@ -74,8 +75,8 @@ class Masker:
         return content
 
 
-def _overlap(content: bytes, pattern: bytes) -> int:
-    """Return the length of the longest suffix of the content that is a prefix of the pattern."""
+def overlap(content: AnyStr, pattern: AnyStr) -> int:
+    """Return the length of the longest suffix of the content that is a prefix of the pattern, but not all of it."""
     start = max(0, len(content) - len(pattern) + 1)
     while (start := content.find(pattern[:1], start)) >= 0:
         if pattern.startswith(content[start:]):

@@ -5,36 +5,52 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from typing import NamedTuple
 
+MARK = "TOPGALLANT_STEP"
+"""The environment variable with the directory of the step or attempt to which a process belongs."""
 # From <sys/prctl.h>.
 _SET_DEATH_SIGNAL = 1
 _SET_CHILD_SUBREAPER = 36
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class Process(NamedTuple):
-    """A process: the id of its parent, its CPU time in clock ticks, and its resident memory in bytes."""
+    """A process.
+
+    Args:
+        parent: the process id of its parent.
+        ticks: its CPU time in clock ticks.
+        memory: its resident memory in bytes.
+        started: when it started; distinguishes it from a later process with the same process id.
+    """
 
     parent: int
     ticks: int
     memory: int
+    started: int
 
 
 def adopt_orphans(is_on: bool = True) -> None:
     """Make this process the new parent of each descendant whose parent ends, or stop this."""
-    _libc.prctl(_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
+    _set_option(_SET_CHILD_SUBREAPER, int(is_on))
 
 
 def die_with_parent() -> None:
     """Let the system kill this process when its parent ends."""
-    _libc.prctl(_SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    _set_option(_SET_DEATH_SIGNAL, int(signal.SIGKILL))
 
 
-def descendants(root: int) -> dict[int, Process]:
-    """Return the descendants of a process by their process ids, parents first. Zombies are left out."""
-    processes = _all_processes()
+def _set_option(option: int, value: int) -> None:
+    if _libc is not None:  # the inference worker also runs on other systems than Linux
+        _libc.prctl(option, value, 0, 0, 0)
+
+
+def descendants(root: int, *, with_zombies: bool = False) -> dict[int, Process]:
+    """Return the descendants of a process by their process ids, parents first."""
+    processes = _all_processes(with_zombies)
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
@@ -55,9 +71,17 @@ def send(pid: int, signal_number: int) -> None:
         pass
 
 
-def marked(variable: str, value: str) -> list[int]:
-    """Return the ids of the processes in whose environment `variable` is `value`. This process is left out."""
-    entry = os.fsencode(f"{variable}={value}")
+def kill_group(group: int) -> None:
+    """Kill the processes of a process group. Do nothing if they have ended, or belong to another user."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def marked(directory: str) -> list[int]:
+    """Return the ids of the processes whose environment has the mark of a directory. This process is left out."""
+    entry = os.fsencode(f"{MARK}={directory}")
     pids = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
@@ -70,7 +94,7 @@ def marked(variable: str, value: str) -> list[int]:
     return pids
 
 
-def _all_processes() -> dict[int, Process]:
+def _all_processes(with_zombies: bool) -> dict[int, Process]:
     processes = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -81,7 +105,8 @@ def _all_processes() -> dict[int, Process]:
             except OSError:
                 continue
             # A process whose first thread has ended is shown as a zombie, although its other threads may still run.
-            if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
+            if with_zombies or fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                 ticks = int(fields[11]) + int(fields[12])
-                processes[int(name)] = Process(int(fields[1]), ticks, int(fields[21]) * _PAGE_BYTES)
+                memory = int(fields[21]) * _PAGE_BYTES
+                processes[int(name)] = Process(int(fields[1]), ticks, memory, int(fields[19]))
     return processes

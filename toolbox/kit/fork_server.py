@@ -26,7 +26,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Set
 
-from toolbox.agent import tree
+from toolbox.kit import process_tree
 
 RESERVED = "TOPGALLANT_RESERVED"
 """A variable in the environment that the server is started with. It reserves memory for the mark of a fork."""
@@ -129,7 +129,7 @@ class _Ending:
         self._terminated: Set[int] = set()
         self._kill_at = time.monotonic() + GRACE_SECONDS
 
-    def signal(self, processes: Dict[int, tree.Process]) -> bool:
+    def signal(self, processes: Dict[int, process_tree.Process]) -> bool:
         """Send the signals that are due, and return whether processes are left.
 
         Args:
@@ -142,7 +142,7 @@ class _Ending:
         now = time.monotonic()
         number = signal.SIGTERM if now < self._kill_at else signal.SIGKILL
         for pid in self._members - self._terminated if number == signal.SIGTERM else self._members:
-            tree.send(pid, number)
+            process_tree.send(pid, number)
         self._terminated |= self._members
         return bool(self._members) and now < self._kill_at + _KILL_SECONDS
 
@@ -178,19 +178,19 @@ class _Server:
     def _end_all(self) -> None:
         if not self._connections and not self._endings:
             return
-        tree.adopt_orphans()
+        process_tree.adopt_orphans()
         ending = _Ending(os.getpid())
         give_up_at = time.monotonic() + GRACE_SECONDS + _KILL_SECONDS
         # A search may miss a process whose parent ends at this moment. The process is a child of this process then.
         while self._reap() and time.monotonic() < give_up_at:
-            ending.signal(tree.descendants(os.getpid()))
+            ending.signal(process_tree.descendants(os.getpid()))
             self._poll(_new_poll(), _POLL_SECONDS)
 
     def _continue_endings(self) -> None:
         if self._endings:
-            processes = tree.descendants(os.getpid())
+            processes = process_tree.descendants(os.getpid())
             self._endings = {pid: ending for pid, ending in self._endings.items() if ending.signal(processes)}
-            tree.adopt_orphans(bool(self._endings))
+            process_tree.adopt_orphans(bool(self._endings))
 
     def leave(self) -> None:
         """Close the descriptors of the server, in the server and in each fork."""
@@ -215,7 +215,7 @@ class _Server:
         if lost:
             # If the owner was killed, the system closes the lifeline a moment after the connections.
             ready |= self._poll(_new_poll(self._lifeline), _POLL_SECONDS)
-            tree.adopt_orphans()
+            process_tree.adopt_orphans()
             self._endings.update((pid, _Ending(pid)) for pid in lost)
         return ready
 
@@ -256,7 +256,7 @@ class _Server:
         if pid:
             self._connections[pid] = connection
             return None
-        tree.die_with_parent()
+        process_tree.die_with_parent()
         if os.getppid() != server:  # the server was killed before this process could ask for the signal
             os._exit(1)
         os.setsid()

@@ -11,18 +11,20 @@ import os
 import shutil
 import stat
 
+from toolbox.kit.streams import write_all
+
 _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PRIVATE = 0o600
 
 
-def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file as a private file.
+def open_regular(path: str, flags: int = os.O_RDONLY, *, mode: int = _PRIVATE) -> int:
+    """Open a regular file, and return its descriptor. With O_CREAT in `flags`, create a missing file with a mode.
 
     Raises:
         OSError: the file is missing, or is not a regular file.
     """
-    return _checked(os.open(path, flags | _SAFE_FLAGS, _PRIVATE), path)
+    return _checked(os.open(path, flags | _SAFE_FLAGS, mode), path)
 
 
 def open_below(directory: str, name: str) -> int:
@@ -73,17 +75,20 @@ def read(path: str, most: int, offset: int = 0) -> bytes:
         os.close(descriptor)
 
 
-def replace(path: str, content: bytes) -> None:
+def replace(path: str, content: bytes, *, mode: int = _PRIVATE) -> None:
     """Replace a file atomically: write a temporary file, and rename it.
+
+    Args:
+        mode: the mode of the file, of which the umask of this process is removed.
 
     Raises:
         OSError: the file cannot be written.
     """
     temporary = f"{path}.new"
     remove(temporary)
-    descriptor = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    descriptor = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=mode)
     try:
-        _write(descriptor, content)
+        write_all(descriptor, content)
     finally:
         os.close(descriptor)
     rename(temporary, path)
@@ -103,7 +108,7 @@ def reserve(path: str, count: int) -> None:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
             # The file system does not support reservations. Write zeros to allocate the space.
-            _write(descriptor, bytes(count))
+            write_all(descriptor, bytes(count))
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -121,7 +126,7 @@ def overwrite(path: str, content: bytes) -> None:
         remove(path)
     descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT)
     try:
-        _write(descriptor, content)
+        write_all(descriptor, content)
         os.ftruncate(descriptor, len(content))
         os.fsync(descriptor)
     finally:
@@ -161,8 +166,3 @@ def make_directory(path: str) -> None:
     if os.path.islink(path) or not os.path.isdir(path):
         remove(path)
         _make_private(path)
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    while content:
-        content = content[os.write(descriptor, content) :]

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import pytest
 
-from toolbox.agent import fork_server
+from toolbox.kit import fork_server
 from toolbox.model.errors import Interrupted
 from toolbox.system import fork_connections, processes, signals
 from toolbox.system.fork_connections import Connection, Refused
@@ -30,7 +30,7 @@ MARK = "TEST_MARK"
 SERVER = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from toolbox.agent import fork_server
+from toolbox.kit import fork_server
 
 fork_server.GRACE_SECONDS = 0.2
 exec(sys.argv.pop(1))
@@ -98,10 +98,10 @@ import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (15, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 """
 SECOND_SEARCH_MISSES = """
-from toolbox.agent import tree
-descendants = tree.descendants
+from toolbox.kit import process_tree
+descendants = process_tree.descendants
 results = [descendants, lambda root: {}]
-tree.descendants = lambda root: (results.pop(0) if results else descendants)(root)
+process_tree.descendants = lambda root: (results.pop(0) if results else descendants)(root)
 """
 NO_FORK = """
 import os
