@@ -55,8 +55,8 @@ class AttemptBook(Generic[SomeAttempt]):
     """The attempts on one target, by their keys.
 
     Args:
-        notify: called with the name of an attempt that is over, or whose message has changed. The book calls it without
-            its lock.
+        notify: called with the name of an attempt that is over, or whose message has changed; without the lock, unless
+            the caller holds it.
 
     Attributes:
         lock: held during each change. A backend may hold it to change its own fields of an attempt.

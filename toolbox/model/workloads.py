@@ -208,7 +208,7 @@ class AttemptState(StrEnum):
         return not _NEXT_STATES[self]
 
     def may_become(self, state: AttemptState) -> bool:
-        """Return whether an attempt in this state can enter `state`. A submitted attempt may wait for another reason."""
+        """Return whether an attempt in this state can enter `state`. A waiting attempt may get another message."""
         return state in _NEXT_STATES[self]
 
 
