@@ -29,7 +29,7 @@ from toolbox.kubernetes.pods.attempt_clock import Clock
 from toolbox.kubernetes.pods.description import Pod
 from toolbox.kubernetes.pods.fetching import Selection
 from toolbox.kubernetes.pods.manifests import JobRequest
-from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_attempts import PodAttempt
 from toolbox.kubernetes.pods.run_resources import RunResources
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL
@@ -209,7 +209,7 @@ class _Kubernetes:
         self._run_resources = RunResources(cluster, context.run, context.ledger)
         selector = ",".join(f"{key}={value}" for key, value in self._run_resources.labels.items())
         self._tracker = Tracker(cluster, selector, self._notify, self._remove)
-        self._clock = Clock(cluster, self._tracker, self._notify, self._events)
+        self._clock = Clock(cluster, self._tracker, self._events)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`. It waits until the Job is created, not until its pod starts: the cluster has its own queue."""
@@ -217,15 +217,15 @@ class _Kubernetes:
         if not self._tracker.has_job(attempt.job):
             self._create(self._request(workload, attempt), attempt)
         self._tracker.add(attempt)
-        return Handle(name, directory)
+        return attempt.handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
         """See `Backend`."""
-        return {handle: self._tracker.get(handle.name).status for handle in handles}
+        return {handle: self._attempt(handle.name).status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
-        attempt = self._tracker.get(handle.name)
+        attempt = self._attempt(handle.name)
         outcome = attempt.status.outcome
         for pod in self._tracker.pods_of(attempt):
             report, logs = pod.report, pod_results.incomplete_logs(attempt, pod)
@@ -243,13 +243,13 @@ class _Kubernetes:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        self._tracker.cancel(self._tracker.get(handle.name))
+        self._tracker.cancel(self._attempt(handle.name))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
-        job = manifests.job_name(self._context.run, handle.name)
-        attempt = self._tracker.find(handle.name)
-        if attempt is not None and not attempt.state.is_over:
+        job = self._job(handle.name)
+        attempt = self._tracker.book.get(job)
+        if attempt is not None and not attempt.status.state.is_over:
             raise StepError(f"{self._context.name}: {job} is in use: its workload is still running")
         if attempt is None and not self._tracker.has_job(job):
             self._delete_all(job)
@@ -267,7 +267,7 @@ class _Kubernetes:
         if self._objects.read(attempt.pod.kind, namespace, attempt.job, timeout=attempt.wait) is None:
             return None
         self._tracker.add(attempt)
-        return Handle(name, directory)
+        return attempt.handle
 
     def teardown_run(self) -> None:
         """See `Backend`. Deletes the owner object, and with it the objects that it owns."""
@@ -279,20 +279,26 @@ class _Kubernetes:
         self._tracker.close()
         self._cluster.close()
 
-    def _watched_attempt(self, workload: Workload, name: str, directory: Path) -> Attempt:
+    def _job(self, attempt: str) -> str:
+        return manifests.job_name(self._context.run, attempt)
+
+    def _attempt(self, name: str) -> PodAttempt:
+        return self._tracker.book[self._job(name)]
+
+    def _watched_attempt(self, workload: Workload, name: str, directory: Path) -> PodAttempt:
         """Return an attempt, after starting the watches that report its objects."""
         try:
             pod = self._target.pod_of(workload)
         except ValueError as error:
             raise StepError(str(error), cause=Cause.CONFIGURATION) from None
-        job, wait = manifests.job_name(self._context.run, name), workload.timeouts.wait
+        wait, there = workload.timeouts.wait, f"{description.ROOT}/{name}"
         if self._tracker.start(wait):
             self._clock.start()
         if pod.slices > 1:
             self._tracker.watch_sets(wait)
-        return Attempt(name, job, directory, f"{description.ROOT}/{name}", wait, pod, workload.log_bytes)
+        return PodAttempt(Handle(name, directory), self._job(name), there, wait, pod, workload.log_bytes)
 
-    def _request(self, workload: Workload, attempt: Attempt) -> JobRequest:
+    def _request(self, workload: Workload, attempt: PodAttempt) -> JobRequest:
         """Create the objects that a workload needs in the cluster, and return the request for it."""
         times, wait = workload.timeouts, workload.timeouts.wait
         owner = self._run_resources.owner(wait)
@@ -325,7 +331,7 @@ class _Kubernetes:
             grace_seconds=times.grace,
         )
 
-    def _create(self, request: JobRequest, attempt: Attempt) -> None:
+    def _create(self, request: JobRequest, attempt: PodAttempt) -> None:
         """Create the objects of an attempt in the cluster, unless they exist."""
         try:
             manifest = manifests.manifest(request, attempt.pod)
@@ -378,7 +384,7 @@ class _Kubernetes:
                     raise  # an earlier session with the same permissions cannot have created any
 
     def _notify(self, name: str) -> None:
-        outcome = self._tracker.get(name).status.outcome
+        outcome = self._attempt(name).status.outcome
         if outcome is not None and outcome.ended_by is EndedBy.EVICTED:
             self._run_resources.forget()
         self._context.notify(name)

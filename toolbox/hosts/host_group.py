@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 
 from toolbox.extensions.protocols import Backend
 from toolbox.hosts import group_endings
+from toolbox.hosts.attempt_book import Attempt, AttemptBook
 from toolbox.hosts.group_endings import Ending
 from toolbox.model.errors import Cancelled, LimitExceeded, SubmissionUnknown, ToolboxError
 from toolbox.model.workloads import (
@@ -58,8 +59,8 @@ class Member:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Attempt:
+@dataclass(slots=True, eq=False)
+class _GroupAttempt(Attempt):
     """An attempt on all machines of the group.
 
     Args:
@@ -75,7 +76,6 @@ class _Attempt:
     grace: float
     statuses: list[AttemptStatus]
     ended: list[int] = field(default_factory=list)
-    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
     is_submitted: bool = False
     is_stopping: bool = False
     is_cancelled: bool = False
@@ -91,6 +91,11 @@ class _Attempt:
         self.statuses[index] = status
         self.ended.append(index)
 
+    def stop_timer(self) -> None:
+        """Stop the timer that limits the end of the workloads."""
+        if self.timer is not None:
+            self.timer.cancel()
+
 
 class HostGroup:
     """Executes workloads on all machines of a group. It implements `toolbox.extensions.protocols.Backend`.
@@ -104,15 +109,13 @@ class HostGroup:
     def __init__(
         self, context: TargetContext, members: Sequence[Member], threads: Executor, *, lost_seconds: float
     ) -> None:
-        self._notify = context.notify
         self._members = members
         self._threads = threads
         self._lost_seconds = lost_seconds
-        self._lock = threading.RLock()
-        self._attempts: dict[str, _Attempt] = {}
-        self._is_closed = False
+        self._book: AttemptBook[_GroupAttempt] = AttemptBook(context.notify)
+        self._lock = self._book.lock
         self._machines = [
-            member.open(dataclasses.replace(context, name=f"{context.name}, {member.name}", notify=self._note))
+            member.open(dataclasses.replace(context, name=f"{context.name}, {member.name}", notify=self._handle_change))
             for member in members
         ]
 
@@ -128,22 +131,21 @@ class HostGroup:
             shutil.rmtree(AttemptDirectory(handle.directory).sources, ignore_errors=True)
         errors = [error for error in results if isinstance(error, BaseException)]
         if len(errors) == len(results) and not any(isinstance(error, SubmissionUnknown) for error in errors):
-            self._forget(name)
+            self._book.forget(name)
             raise errors[0]
-        with self._lock:
-            attempt.is_cancelled |= any(isinstance(error, Cancelled) for error in errors)
-        self._submitted(name, attempt, results)
-        return Handle(name, directory)
+        if any(isinstance(error, Cancelled) for error in errors):
+            attempt.is_cancelled = True
+        self._submitted(attempt, results)
+        return attempt.handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
         """See `Backend`."""
-        with self._lock:
-            return {handle: self._attempts[handle.name].status for handle in handles}
+        return {handle: self._book[handle.name].status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`. Skip the machines that were lost, because their files cannot be fetched."""
         with self._lock:
-            attempt = self._attempts[handle.name]
+            attempt = self._book[handle.name]
             reachable = [i for i, status in enumerate(attempt.statuses) if status.state is AttemptState.ENDED]
             outcome = attempt.status.outcome
         results = self._on_each(
@@ -159,10 +161,9 @@ class HostGroup:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        with self._lock:
-            attempt = self._attempts[handle.name]
-            attempt.is_cancelled = True
-        self._stop(handle.name, attempt)
+        attempt = self._book[handle.name]
+        attempt.is_cancelled = True
+        self._stop(attempt)
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
@@ -170,7 +171,7 @@ class HostGroup:
         for error in results:
             if isinstance(error, BaseException):
                 raise error
-        self._forget(handle.name)
+        self._book.forget(handle.name)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`. If only some machines have the attempt, the attempt ends soon."""
@@ -182,29 +183,24 @@ class HostGroup:
         )
         for error in results:
             if isinstance(error, BaseException):
-                self._forget(name)
+                self._book.forget(name)
                 raise error
         if not any(results):
-            self._forget(name)
+            self._book.forget(name)
             return None
-        self._submitted(name, attempt, results)
-        return Handle(name, directory)
+        self._submitted(attempt, results)
+        return attempt.handle
 
     def end_all(self, outcome: WorkloadOutcome) -> None:
         """End all attempts with the same outcome, because the machines no longer exist. Send no request to them."""
-        with self._lock:
-            attempts = dict(self._attempts)
-        for name, attempt in attempts.items():
-            self._conclude(name, attempt, AttemptStatus(AttemptState.ENDED, outcome))
+        for attempt in self._book.open_attempts():
+            self._conclude(attempt, AttemptStatus(AttemptState.ENDED, outcome))
 
     def close(self) -> None:
         """See `Backend`."""
-        with self._lock:
-            self._is_closed = True
-            attempts = list(self._attempts.values())
-        for attempt in attempts:
-            if attempt.timer is not None:
-                attempt.timer.cancel()
+        self._book.close()
+        for attempt in self._book.attempts():
+            attempt.stop_timer()
         for machine in self._machines:
             machine.close()
 
@@ -219,44 +215,33 @@ class HostGroup:
         timeouts = dataclasses.replace(workload.timeouts, wait=min(self._lost_seconds, workload.timeouts.wait))
         return dataclasses.replace(workload, env=variables, timeouts=timeouts)
 
-    def _add(self, timeouts: Timeouts, name: str, directory: Path) -> _Attempt:
+    def _add(self, timeouts: Timeouts, name: str, directory: Path) -> _GroupAttempt:
         whole = Handle(name, directory)
         handles = [self._handle(whole, index) for index in range(len(self._members))]
-        attempt = _Attempt(handles, timeouts.grace, [AttemptStatus(AttemptState.SUBMITTED) for _ in handles])
-        with self._lock:
-            self._attempts[name] = attempt
-        return attempt
+        statuses = [AttemptStatus(AttemptState.SUBMITTED)] * len(handles)
+        return self._book.add(_GroupAttempt(whole, handles, timeouts.grace, statuses))
 
-    def _submitted(self, name: str, attempt: _Attempt, results: Sequence[Handle | BaseException | None]) -> None:
+    def _submitted(self, attempt: _GroupAttempt, results: Sequence[Handle | BaseException | None]) -> None:
         """Record which machines have started an attempt."""
         with self._lock:
             for index, result in enumerate(results):
                 if not isinstance(result, Handle):
                     self._lose(attempt, index, result or "the attempt was never started there")
             attempt.is_submitted = True
-            if not attempt.status.state.is_over:  # `end_all` may have ended the attempt during the submission
-                attempt.status = attempt.status.become(AttemptState.RUNNING)
-        self._look(name, attempt)
-
-    def _forget(self, name: str) -> None:
-        with self._lock:
-            attempt = self._attempts.pop(name, None)
-        if attempt is not None and attempt.timer is not None:
-            attempt.timer.cancel()
+        self._book.change(attempt, AttemptStatus(AttemptState.RUNNING))
+        self._review(attempt)
 
     # The end of an attempt
 
-    def _note(self, name: str) -> None:
+    def _handle_change(self, name: str) -> None:
         """Handle a notification of a machine."""
-        with self._lock:
-            attempt = self._attempts.get(name)
-        if attempt is not None:
-            self._look(name, attempt)
+        if (attempt := self._book.get(name)) is not None:
+            self._review(attempt)
 
-    def _look(self, name: str, attempt: _Attempt) -> None:
+    def _review(self, attempt: _GroupAttempt) -> None:
         """Check whether an attempt has ended, or must be ended because a machine has failed."""
         with self._lock:
-            if not attempt.is_submitted or attempt.status.state.is_over or self._is_closed:
+            if not attempt.is_submitted or not self._book.is_open(attempt):
                 return
             for index in attempt.open_machines:
                 handle = attempt.handles[index]
@@ -267,46 +252,46 @@ class HostGroup:
             outcomes = [group_endings.outcome_of(attempt.statuses[index]) for index in attempt.ended]
             has_failed = not all(map(group_endings.is_good, outcomes))
         if has_ended:
-            self._conclude(name, attempt, self._ended(attempt))
+            self._conclude(attempt, self._ended(attempt))
         elif has_failed:
-            self._stop(name, attempt)
+            self._stop(attempt)
 
-    def _stop(self, name: str, attempt: _Attempt) -> None:
+    def _stop(self, attempt: _GroupAttempt) -> None:
         """End the workloads of an attempt on all machines, and stop waiting for them after a while."""
         with self._lock:
-            if attempt.is_stopping or attempt.status.state.is_over or self._is_closed:
+            if attempt.is_stopping or not self._book.is_open(attempt):
                 return
             attempt.is_stopping = True
-            attempt.timer = threading.Timer(attempt.grace + _END_SECONDS, self._give_up, [name, attempt])
+            attempt.timer = threading.Timer(attempt.grace + _END_SECONDS, self._give_up, [attempt])
             attempt.timer.daemon = True
             attempt.timer.start()
             for index in attempt.open_machines:
-                self._threads.submit(self._cancel_on, name, attempt, index)
+                self._threads.submit(self._cancel_on, attempt, index)
 
-    def _cancel_on(self, name: str, attempt: _Attempt, index: int) -> None:
+    def _cancel_on(self, attempt: _GroupAttempt, index: int) -> None:
         try:
             with cancellation.entered(CancelScope()):  # end the workload even if the run is cancelled
                 self._machines[index].cancel(attempt.handles[index])
         except _EXPECTED as error:
             with self._lock:
-                if index in attempt.open_machines:
-                    self._lose(attempt, index, error)
-            self._look(name, attempt)
+                self._lose(attempt, index, error)
+            self._review(attempt)
 
-    def _give_up(self, name: str, attempt: _Attempt) -> None:
+    def _give_up(self, attempt: _GroupAttempt) -> None:
         with self._lock:
             for index in attempt.open_machines:
                 text = f"the workload did not end within {attempt.grace + _END_SECONDS:.0f} s after it was cancelled"
                 self._lose(attempt, index, text)
-        self._look(name, attempt)
+        self._review(attempt)
 
-    def _lose(self, attempt: _Attempt, index: int, reason: BaseException | str) -> None:
-        """Record that an attempt is lost on a machine."""
+    def _lose(self, attempt: _GroupAttempt, index: int, reason: BaseException | str) -> None:
+        """Record that an attempt is lost on a machine, unless it is over there."""
         # The errors of a backend name its target, which is the machine.
         text = str(reason) if isinstance(reason, ToolboxError) else f"{self._members[index].name}: {reason}"
-        attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=text))
+        if index in attempt.open_machines:
+            attempt.end_on(index, AttemptStatus(AttemptState.UNREACHABLE, message=text))
 
-    def _ended(self, attempt: _Attempt) -> AttemptStatus:
+    def _ended(self, attempt: _GroupAttempt) -> AttemptStatus:
         """Return the final status of an attempt that is over on all machines."""
         statuses = [attempt.statuses[index] for index in attempt.ended]
         if all(status.state is AttemptState.UNREACHABLE for status in statuses):
@@ -318,14 +303,9 @@ class HostGroup:
             outcome = dataclasses.replace(outcome, ended_by=EndedBy.CANCELLED)
         return AttemptStatus(AttemptState.ENDED, outcome)
 
-    def _conclude(self, name: str, attempt: _Attempt, status: AttemptStatus) -> None:
-        with self._lock:
-            if attempt.status.state.is_over or self._is_closed:
-                return
-            attempt.status = attempt.status.become(status.state, status.outcome, status.message)
-        if attempt.timer is not None:
-            attempt.timer.cancel()
-        self._notify(name)
+    def _conclude(self, attempt: _GroupAttempt, status: AttemptStatus) -> None:
+        self._book.change(attempt, status)
+        attempt.stop_timer()
 
     def _on_each(
         self, work: Callable[[int], Result], indices: Iterable[int] | None = None

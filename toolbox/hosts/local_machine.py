@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.hosts import bootstrap, staging
-from toolbox.hosts.attempt_host import Host
+from toolbox.hosts.host_attempts import HostAttempt, HostAttempts
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, processes
@@ -32,25 +32,24 @@ class LocalMachine:
         self._context = context
         # The values of the environment variables that workloads inherit from the agent.
         self._inherited = tuple(processes.environment(context.mark).values())
-        self._host = Host(context.name, lambda: _launch(context), context.notify)
+        self._host = HostAttempts(context.name, lambda: _launch(context), context.notify)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`."""
-        timeout = workload.timeouts.wait
+        attempt = self._attempt(workload, name, directory)
         variables = {"PATH": _search_path(), **self._context.variables}
         order = staging.order(workload, self._context, variables, self._inherited)
         with ExitStack() as stack:
             sources = None
             has_files = bool(workload.files or workload.text_files)
-            if has_files and self._host.is_unused(str(directory), timeout):
+            if has_files and self._host.is_unused(attempt.remote, attempt.timeout):
                 sources = stack.enter_context(staging.staged(workload, directory))
-            folder = str(sources) if sources is not None else None
-            self._host.start(name, str(directory), order, sources=folder, mirror=None, timeout=timeout)
-        return Handle(name, directory)
+            self._host.start(attempt, order, sources=str(sources) if sources is not None else None)
+        return attempt.handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
         """See `Backend`."""
-        return {handle: self._host.status(str(handle.directory)) for handle in handles}
+        return {handle: self._host.book[str(handle.directory)].status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`. The files are already in the directory: only remove the files that must not be kept."""
@@ -63,16 +62,20 @@ class LocalMachine:
 
     def release(self, handle: Handle) -> None:
         """See `Backend`. The directory of the attempt is not removed, because it is part of the run directory."""
-        self._host.unwatch(str(handle.directory))
+        self._host.book.forget(str(handle.directory))
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
-        exists = self._host.watch(name, str(directory), mirror=None, timeout=workload.timeouts.wait)
-        return Handle(name, directory) if exists else None
+        attempt = self._attempt(workload, name, directory)
+        return attempt.handle if self._host.watch(attempt) else None
 
     def close(self) -> None:
         """See `Backend`."""
         self._host.close()
+
+    def _attempt(self, workload: Workload, name: str, directory: Path) -> HostAttempt:
+        handle, limits = Handle(name, directory), workload.timeouts
+        return HostAttempt(handle, str(directory), copies_logs=False, timeout=limits.wait, log_bytes=workload.log_bytes)
 
 
 def _search_path() -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from toolbox.hosts import archives, bootstrap, staging
-from toolbox.hosts.attempt_host import Host
+from toolbox.hosts.host_attempts import HostAttempt, HostAttempts
 from toolbox.model.errors import LimitExceeded, StepError
 from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, Verdict
@@ -101,24 +101,23 @@ class SshMachine:
     directory: str
     _stack: ExitStack = field(default_factory=ExitStack)
     _control: Path = field(init=False)
-    _host: Host = field(init=False)
+    _host: HostAttempts = field(init=False)
 
     def __post_init__(self) -> None:
         self._control = self._stack.enter_context(scratch.directory()) / "control"
-        self._host = Host(self.context.name, self._launch, self.context.notify)
+        self._host = HostAttempts(self.context.name, self._launch, self.context.notify)
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`."""
-        timeout = workload.timeouts.wait
-        remote = self._directory(name, timeout)
-        sources = self._send(workload, directory, remote) if self._host.is_unused(remote, timeout) else None
-        order = staging.order(workload, self.context, {})
-        self._host.start(name, remote, order, sources=sources, mirror=directory, timeout=timeout)
-        return Handle(name, directory)
+        attempt = self._attempt(workload, name, directory)
+        is_unused = self._host.is_unused(attempt.remote, attempt.timeout)
+        sources = self._send(workload, directory, attempt.remote) if is_unused else None
+        self._host.start(attempt, staging.order(workload, self.context, {}), sources=sources)
+        return attempt.handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
         """See `Backend`."""
-        return {handle: self._host.status(self._directory(handle.name, 0)) for handle in handles}
+        return {handle: self._host.book[self._directory(handle.name, 0)].status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
@@ -138,18 +137,22 @@ class SshMachine:
         """See `Backend`."""
         remote = self._directory(handle.name, _TIMEOUT)
         self._host.request("release", _TIMEOUT, directory=remote)
-        self._host.unwatch(remote)
+        self._host.book.forget(remote)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`."""
-        timeout = workload.timeouts.wait
-        exists = self._host.watch(name, self._directory(name, timeout), mirror=directory, timeout=timeout)
-        return Handle(name, directory) if exists else None
+        attempt = self._attempt(workload, name, directory)
+        return attempt.handle if self._host.watch(attempt) else None
 
     def close(self) -> None:
         """See `Backend`."""
         self._host.close()
         self._stack.close()
+
+    def _attempt(self, workload: Workload, name: str, directory: Path) -> HostAttempt:
+        timeout = workload.timeouts.wait
+        handle, remote = Handle(name, directory), self._directory(name, timeout)
+        return HostAttempt(handle, remote, copies_logs=True, timeout=timeout, log_bytes=workload.log_bytes)
 
     def _directory(self, name: str, timeout: float) -> str:
         """Return the absolute path of an attempt's directory on the machine."""

@@ -207,10 +207,14 @@ class AttemptState(StrEnum):
         """Whether the state is final."""
         return not _NEXT_STATES[self]
 
+    def may_become(self, state: AttemptState) -> bool:
+        """Return whether an attempt in this state can enter `state`. A waiting attempt may get another message."""
+        return state in _NEXT_STATES[self]
+
 
 _FINAL: Final = frozenset({AttemptState.ENDED, AttemptState.UNREACHABLE})
 _NEXT_STATES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
-    AttemptState.SUBMITTED: frozenset({AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.ENDING, *_FINAL}),
+    AttemptState.SUBMITTED: frozenset(AttemptState),
     AttemptState.RUNNING: frozenset({AttemptState.STOPPING, AttemptState.ENDING, *_FINAL}),
     AttemptState.STOPPING: frozenset({AttemptState.ENDING, *_FINAL}),
     AttemptState.ENDING: _FINAL,

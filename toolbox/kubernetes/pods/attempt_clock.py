@@ -15,12 +15,12 @@ from typing import Final
 
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods import endings, unready
-from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_attempts import PodAttempt
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.unready import NewestEvents
 from toolbox.kubernetes.pods.views import JobView, PodView
 from toolbox.model.errors import StepError
-from toolbox.model.workloads import AttemptState, AttemptStatus
+from toolbox.model.workloads import AttemptState
 
 log = logging.getLogger(__name__)
 
@@ -33,21 +33,13 @@ class Clock:
     """The time limits of the attempts of one tracker.
 
     Args:
-        notify: called with the name of a waiting attempt when the reason for its wait changes.
         events: returns the cluster's events about a Job or a pod, by its name.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        tracker: Tracker,
-        notify: Callable[[str], None],
-        events: Callable[[str], list[str]],
-    ) -> None:
+    def __init__(self, cluster: Cluster, tracker: Tracker, events: Callable[[str], list[str]]) -> None:
         self._label = cluster.label
         self._tracker = tracker
         self._store = tracker.store
-        self._notify = notify
         self._events = events
         self._newest_events = NewestEvents(cluster, self._store)
         self._is_closed = threading.Event()
@@ -70,7 +62,7 @@ class Clock:
 
     def _tick(self, now: float) -> None:
         with self._store.lock:
-            attempts = self._tracker.open_attempts()
+            attempts = [attempt for attempt in self._tracker.book.open_attempts() if attempt.is_open]
             for attempt in attempts:
                 self._tracker.followers.start_due(attempt, now)
                 self._tracker.continue_stop(attempt)
@@ -81,12 +73,12 @@ class Clock:
             due = [attempt for attempt in due if not attempt.inquiry.is_running]
             for attempt in due:
                 attempt.inquiry.is_running = True
-            waiting = [attempt for attempt in attempts if attempt.state is AttemptState.SUBMITTED]
+            waiting = [attempt for attempt in attempts if attempt.status.state is AttemptState.SUBMITTED]
         self._show_reasons([each for each in waiting if now - each.submitted > _WAITING_SECONDS], now)
         for attempt in due:
-            self._tracker.do(self._inquire, attempt, attempt.is_late(now))
+            self._tracker.in_background(self._inquire, attempt, attempt.is_late(now))
 
-    def _show_reasons(self, attempts: Iterable[Attempt], now: float) -> None:
+    def _show_reasons(self, attempts: Iterable[PodAttempt], now: float) -> None:
         """Set the status message of each attempt to the reason why it has not started yet."""
         needs_events = False
         for attempt in attempts:
@@ -94,14 +86,11 @@ class Clock:
                 pods, view = self._tracker.pods_of(attempt), self._store.job(attempt.job)
                 needs_events = needs_events or unready.needs_events(view, pods)
                 reason = unready.reason(view, pods, queue=attempt.pod.queue, events=self._newest_events.by_object)
-                if attempt.state is not AttemptState.SUBMITTED or attempt.status.message == reason:
-                    continue
-                attempt.status = AttemptStatus(AttemptState.SUBMITTED, message=reason)
-            self._notify(attempt.name)
+            self._tracker.book.show_waiting(attempt, reason)
         if needs_events and self._newest_events.are_due(now):
-            self._tracker.do(self._newest_events.fetch)
+            self._tracker.in_background(self._newest_events.fetch)
 
-    def _inquire(self, attempt: Attempt, is_late: bool) -> None:
+    def _inquire(self, attempt: PodAttempt, is_late: bool) -> None:
         """Read the pods and the Job of an attempt from the server, and check whether the attempt has ended.
 
         The clock thread repeats a failed request.
@@ -113,7 +102,7 @@ class Clock:
             is_certain = self._store.refresh(
                 attempt.job, attempt.pod.kind, functools.partial(self._is_certain, attempt)
             )
-            self._tracker.look(attempt.job, is_fresh=True, is_certain=is_certain)
+            self._tracker.review(attempt.job, is_fresh=True, is_certain=is_certain)
             if is_late:
                 self._end_late(attempt)
         except StepError as error:
@@ -122,7 +111,7 @@ class Clock:
             with self._store.lock:
                 attempt.inquiry.is_running = False
 
-    def _is_certain(self, attempt: Attempt, job: JobView, pods: Sequence[PodView]) -> bool:
+    def _is_certain(self, attempt: PodAttempt, job: JobView, pods: Sequence[PodView]) -> bool:
         """Return whether no pod can still report anything. A deleted pod reports its end unless its node is lost."""
         is_ending = (
             (attempt.stop is not None and attempt.stop.outcome is not None)
@@ -138,7 +127,7 @@ class Clock:
         inquiry.due = None if is_certain else inquiry.patient_until
         return is_certain
 
-    def _end_late(self, attempt: Attempt) -> None:
+    def _end_late(self, attempt: PodAttempt) -> None:
         """End an attempt that has not started and does not wait in a queue."""
         with self._store.lock:
             pods, view = self._tracker.pods_of(attempt), self._store.job(attempt.job)

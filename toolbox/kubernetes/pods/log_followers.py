@@ -15,7 +15,7 @@ from toolbox.kit.attempt_files import STREAMS
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods import fetching
 from toolbox.kubernetes.pods.fetching import Selection, WorkloadRuns
-from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_attempts import PodAttempt
 from toolbox.kubernetes.pods.pod_logs import LiveCopy
 from toolbox.kubernetes.pods.views import WORKLOAD, PodView
 from toolbox.model import backoff
@@ -46,11 +46,11 @@ class LogFollowers:
         self._threads = ThreadPoolExecutor(_FOLLOWERS, thread_name_prefix="logs")
         self._followed = 0  # number of logs that are followed, or wait for their turn
         # The logs that wait for a thread. Most turns go to pods that may hold their logs: they occupy their nodes.
-        self._first: deque[tuple[Attempt, str]] = deque()
-        self._others: deque[tuple[Attempt, str]] = deque()
+        self._first: deque[tuple[PodAttempt, str]] = deque()
+        self._others: deque[tuple[PodAttempt, str]] = deque()
         self._turns = 0
 
-    def note(self, attempt: Attempt, pods: Iterable[PodView]) -> None:
+    def note(self, attempt: PodAttempt, pods: Iterable[PodView]) -> None:
         """Note which pods of an attempt run. The logs of pods that run for a while are followed."""
         for pod in pods:
             if pod.name in attempt.logs:
@@ -61,7 +61,7 @@ class LogFollowers:
                     self._cluster, pod.name, file, log_bytes=attempt.log_bytes, may_hold=not pod.has_files
                 )
 
-    def start_due(self, attempt: Attempt, now: float) -> None:
+    def start_due(self, attempt: PodAttempt, now: float) -> None:
         """Start to follow the logs of those pods of an attempt that have run for a while."""
         for pod, copy in attempt.logs.items():
             if not (copy.is_followed or copy.is_over) and now - copy.since > _SHORT_SECONDS and now >= copy.due:
@@ -75,7 +75,7 @@ class LogFollowers:
         self._scope.cancel("the connection to the cluster is closed")
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _enqueue(self, attempt: Attempt, pod: str) -> None:
+    def _enqueue(self, attempt: PodAttempt, pod: str) -> None:
         (self._first if attempt.logs[pod].may_hold else self._others).append((attempt, pod))
         self._threads.submit(self._follow_next)
 
@@ -86,7 +86,7 @@ class LogFollowers:
             attempt, pod = (self._others if is_turn_of_others else self._first or self._others).popleft()
         self._follow(attempt, pod)
 
-    def _follow(self, attempt: Attempt, pod: str) -> None:
+    def _follow(self, attempt: PodAttempt, pod: str) -> None:
         """Follow the log of a pod for a turn, or fetch the logs if the pod waits for that."""
         copy = attempt.logs[pod]
         end_of_turn = time.monotonic() + _TURN_SECONDS
@@ -118,7 +118,7 @@ class LogFollowers:
             return math.inf
         return min(max(end_of_turn - time.monotonic(), _SHORTEST_TIMEOUT), _LONGEST_TIMEOUT)
 
-    def _fetch(self, attempt: Attempt, pod: str) -> bool:
+    def _fetch(self, attempt: PodAttempt, pod: str) -> bool:
         """Fetch the logs of a pod whose workload has ended, so that the pod ends too. Return whether it will end."""
         copy = attempt.logs[pod]
         selection = Selection((), STREAMS, filesystem.make_directory(copy.file.parent), container=WORKLOAD)

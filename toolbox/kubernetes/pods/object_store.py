@@ -27,16 +27,14 @@ class Store:
     Args:
         selector: the label selector for the objects of the run.
         changed: called with the name of a Job after a change of the Job or of its pods.
-
-    Attributes:
         lock: held during each change. A caller may hold it to read several objects at the same time.
     """
 
-    def __init__(self, cluster: Cluster, selector: str, changed: Callable[[str], None]) -> None:
+    def __init__(self, cluster: Cluster, selector: str, changed: Callable[[str], None], lock: threading.RLock) -> None:
         self._cluster = cluster
         self._selector = selector
         self._changed = changed
-        self.lock = threading.RLock()
+        self.lock = lock
         self._tracked: set[str] = set()  # the Jobs whose objects are kept after they are gone
         self._jobs: dict[str, JobView] = {}
         self._pods: dict[str, dict[str, PodView]] = {}

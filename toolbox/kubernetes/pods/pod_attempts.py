@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from toolbox.hosts.attempt_book import Attempt
 from toolbox.kubernetes.pods.description import Pod
 from toolbox.kubernetes.pods.pod_logs import LiveCopy
 from toolbox.kubernetes.pods.stopping import Stop
-from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.model.workloads import LOG_BYTES, AttemptState
 from toolbox.runs.layout import AttemptDirectory
 
 
@@ -37,36 +37,36 @@ class Inquiry:
         return self.due is not None and now >= self.due
 
 
-@dataclass(slots=True)
-class Attempt:
+@dataclass(slots=True, eq=False)
+class PodAttempt(Attempt):
     """An attempt that runs, or ran, in pods. All times are monotonic.
 
     Args:
         job: the name of its Job.
-        directory: the local directory of the attempt.
         there: the directory of the attempt in the pods.
         wait: the number of seconds that the start may take, and that the server may be unavailable.
         log_bytes: the maximum size of each log.
         submitted: when it was submitted.
         queued_until: until when it waited in a queue. This time does not count as waiting for the start.
-        status: its state, which the backend reports.
         stop: the progress of its cancellation or deletion; None if it is not being stopped.
         logs: the live copies of its logs, by the name of the pod.
     """
 
-    name: str
     job: str
-    directory: Path
     there: str
     wait: float
     pod: Pod
     log_bytes: int = LOG_BYTES
     submitted: float = field(default_factory=time.monotonic)
     queued_until: float = 0.0
-    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
     stop: Stop | None = None
     inquiry: Inquiry = field(default_factory=Inquiry)
     logs: dict[str, LiveCopy] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name of its Job, which is a label of its pods."""
+        return self.job
 
     @property
     def expected(self) -> int:
@@ -74,24 +74,14 @@ class Attempt:
         return self.pod.hosts * self.pod.slices
 
     @property
-    def state(self) -> AttemptState:
-        """The state of the attempt."""
-        return self.status.state
-
-    @property
-    def outcome(self) -> WorkloadOutcome | None:
-        """The outcome of the attempt; None if it has not been decided."""
-        return self.status.outcome
-
-    @property
     def is_open(self) -> bool:
         """Whether the outcome of the attempt has not been decided."""
-        return self.state in (AttemptState.SUBMITTED, AttemptState.RUNNING, AttemptState.STOPPING)
+        return self.status.state.may_become(AttemptState.ENDING)
 
     @property
     def has_started(self) -> bool:
         """Whether all of its pods have started."""
-        return self.state is not AttemptState.SUBMITTED and (self.stop is None or self.stop.has_started)
+        return self.status.state is not AttemptState.SUBMITTED and (self.stop is None or self.stop.has_started)
 
     @property
     def is_cancelled(self) -> bool:
@@ -102,19 +92,6 @@ class Attempt:
     def is_discarded(self) -> bool:
         """Whether the run deletes its Job, so that a lost pod is not replaced."""
         return self.stop is not None and self.stop.is_discard
-
-    def become(self, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = "") -> None:
-        """Change the state of the attempt."""
-        self.status = self.status.become(state, outcome, message)
-
-    def request_stop(self, *, cancel: bool) -> Stop:
-        """Stop the attempt: because the run cancels it, or so that a lost pod is not replaced."""
-        if self.stop is None:
-            self.stop = Stop(time.monotonic(), has_started=self.has_started)
-            self.become(AttemptState.STOPPING)
-        self.stop.is_cancellation |= cancel
-        self.stop.is_discard |= not cancel
-        return self.stop
 
     def close_logs(self) -> None:
         """Stop copying its logs."""

@@ -12,7 +12,7 @@ from toolbox.agent import log_transfer
 from toolbox.kit.attempt_files import STREAMS
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods import pod_logs
-from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_attempts import PodAttempt
 from toolbox.kubernetes.pods.views import PodView
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.system import filesystem
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 OLDER_AGENT: Final = "an older agent reported no checksums of its logs"
 
 
-def incomplete_logs(attempt: Attempt, pod: PodView) -> tuple[str, ...]:
+def incomplete_logs(attempt: PodAttempt, pod: PodView) -> tuple[str, ...]:
     """Return the streams of a pod whose local logs are not known to be exactly those that the agent wrote."""
     record = (pod.report or {}).get("logs")
     known = record if isinstance(record, dict) else {}
@@ -30,7 +30,7 @@ def incomplete_logs(attempt: Attempt, pod: PodView) -> tuple[str, ...]:
     return tuple(stream for stream, file in logs.items() if log_transfer.checksum(str(file)) != known.get(stream))
 
 
-def write_logs(attempt: Attempt, pods: Sequence[PodView]) -> None:
+def write_logs(attempt: PodAttempt, pods: Sequence[PodView]) -> None:
     """Write the logs that termination messages carry over the live copies. Log a warning if writing fails."""
     for pod in pods:
         contents = log_transfer.unpack((pod.report or {}).get("logs"), STREAMS) or {}
@@ -45,7 +45,9 @@ def write_logs(attempt: Attempt, pods: Sequence[PodView]) -> None:
                 log.warning("%s cannot be written: %s", directory.log(stream), error)
 
 
-def settled(cluster: Cluster, attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome) -> WorkloadOutcome:
+def settled(
+    cluster: Cluster, attempt: PodAttempt, pods: Sequence[PodView], outcome: WorkloadOutcome
+) -> WorkloadOutcome:
     """Return the final outcome of an attempt, which also reports lost files and logs.
 
     Args:
@@ -55,7 +57,7 @@ def settled(cluster: Cluster, attempt: Attempt, pods: Sequence[PodView], outcome
     return dataclasses.replace(_with_logs(cluster, attempt, pods, _lost_files(attempt, pods) or outcome), image=image)
 
 
-def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
+def keep(attempt: PodAttempt, outcome: WorkloadOutcome) -> None:
     """Write the outcome of an attempt, and an empty log where one is missing. Log a warning if writing fails."""
     try:
         for index in range(attempt.expected):
@@ -69,7 +71,7 @@ def keep(attempt: Attempt, outcome: WorkloadOutcome) -> None:
         log.warning("the result of %s cannot be written: %s", attempt.name, error)
 
 
-def _lost_files(attempt: Attempt, pods: Sequence[PodView]) -> WorkloadOutcome | None:
+def _lost_files(attempt: PodAttempt, pods: Sequence[PodView]) -> WorkloadOutcome | None:
     """Return the outcome of an attempt that has lost its files; None if no files were lost."""
     for pod in pods:
         if not pod.report or not pod.report.get("left"):
@@ -85,7 +87,7 @@ def _lost_files(attempt: Attempt, pods: Sequence[PodView]) -> WorkloadOutcome | 
 
 
 def _with_logs(
-    cluster: Cluster, attempt: Attempt, pods: Sequence[PodView], outcome: WorkloadOutcome
+    cluster: Cluster, attempt: PodAttempt, pods: Sequence[PodView], outcome: WorkloadOutcome
 ) -> WorkloadOutcome:
     """Add to an outcome why logs are incomplete, or what the container printed if there is no report."""
     for pod in pods:

@@ -16,16 +16,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from toolbox.hosts.attempt_book import AttemptBook
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.api.objects import JOB, JOB_SET, POD, Kind
 from toolbox.kubernetes.api.watching import Watch
 from toolbox.kubernetes.pods import endings, fetching, pod_results
 from toolbox.kubernetes.pods.log_followers import LogFollowers
 from toolbox.kubernetes.pods.object_store import Store
-from toolbox.kubernetes.pods.pod_attempts import Attempt
-from toolbox.kubernetes.pods.stopping import AgentCanceller
+from toolbox.kubernetes.pods.pod_attempts import PodAttempt
+from toolbox.kubernetes.pods.stopping import AgentCanceller, Stop
 from toolbox.kubernetes.pods.views import PodView
-from toolbox.model.workloads import AttemptState, EndedBy, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
 
@@ -46,6 +47,7 @@ class Tracker:
         remove: removes a Job, and returns whether the Job is gone.
 
     Attributes:
+        book: the attempts, by the names of their Jobs.
         store: the Jobs and pods of the run.
         followers: the threads that follow logs.
     """
@@ -58,16 +60,13 @@ class Tracker:
         remove: Callable[[str], bool],
     ) -> None:
         self._cluster = cluster
-        self._notify = notify
         self._remove = remove
-        self.store = Store(cluster, selector, self.look)
-        self._lock = self.store.lock
+        self.book: AttemptBook[PodAttempt] = AttemptBook(notify)
+        self._lock = self.book.lock
+        self.store = Store(cluster, selector, self.review, self._lock)
         self._starting = threading.Lock()
-        self._attempts: dict[str, Attempt] = {}  # by their names
-        self._by_job: dict[str, Attempt] = {}
         self._watches: list[Watch] = []
         self._watches_sets = False
-        self._is_closed = threading.Event()
         self.followers = LogFollowers(cluster)
         self._finishers = ThreadPoolExecutor(_FINISHERS, thread_name_prefix="ends")
         self._canceller = AgentCanceller()
@@ -81,7 +80,7 @@ class Tracker:
         with self._starting:
             if self._watches:
                 return False
-            watches = [self.store.watch(kind, self.miss) for kind in (JOB, POD)]
+            watches = [self.store.watch(kind, self.report_silence) for kind in (JOB, POD)]
             try:
                 for watch in watches:
                     watch.start(timeout)
@@ -100,7 +99,7 @@ class Tracker:
         """
         with self._starting:
             if not self._watches_sets:
-                sets = self.store.watch(JOB_SET, self.miss)
+                sets = self.store.watch(JOB_SET, self.report_silence)
                 sets.start(timeout)
                 self._watches.append(sets)
                 self._watches_sets = True
@@ -113,89 +112,63 @@ class Tracker:
     def kind_of(self, job: str) -> Kind:
         """Return the kind of the object with this name: a Job or a JobSet."""
         with self._lock:
-            view, attempt = self.store.job(job), self._by_job.get(job)
+            view, attempt = self.store.job(job), self.book.get(job)
         if view is not None:
             return JOB_SET if view.is_set else JOB
         return attempt.pod.kind if attempt is not None else JOB
 
-    def add(self, attempt: Attempt) -> None:
-        """Start tracking an attempt. It may replace an attempt of the same name, whose logs are no longer copied."""
+    def add(self, attempt: PodAttempt) -> None:
+        """Start tracking an attempt, unless the attempt of its Job is tracked already."""
         with self._lock:
-            replaced = self._attempts.get(attempt.name)
-            self._attempts[attempt.name] = self._by_job[attempt.job] = attempt
+            self.book.add(attempt)
             self.store.track(attempt.job)
-        if replaced is not None:
-            replaced.close_logs()
-        self.look(attempt.job)
+        self.review(attempt.job)
 
-    def get(self, name: str) -> Attempt:
-        """Return an attempt."""
-        with self._lock:
-            return self._attempts[name]
-
-    def find(self, name: str) -> Attempt | None:
-        """Return an attempt; None if it is not tracked."""
-        with self._lock:
-            return self._attempts.get(name)
-
-    def open_attempts(self) -> list[Attempt]:
-        """Return the attempts whose outcome has not been decided; none if the tracker is closed."""
-        with self._lock:
-            attempts = [] if self._is_closed.is_set() else list(self._attempts.values())
-        return [attempt for attempt in attempts if attempt.is_open]
-
-    def pods_of(self, attempt: Attempt) -> list[PodView]:
+    def pods_of(self, attempt: PodAttempt) -> list[PodView]:
         """Return the known pods of an attempt, ordered by index."""
         return self.store.members(attempt.job, attempt.expected)
 
-    def cancel(self, attempt: Attempt) -> None:
+    def cancel(self, attempt: PodAttempt) -> None:
         """Cancel an attempt: by its agents, or by deleting its Job if no agent can be reached."""
         with self._lock:
             if not attempt.is_open:
                 return
-            attempt.request_stop(cancel=True)
-        self.look(attempt.job)
+            self._request_stop(attempt, cancel=True)
+        self.review(attempt.job)
 
-    def forget(self, attempt: Attempt) -> None:
+    def forget(self, attempt: PodAttempt) -> None:
         """Stop tracking an attempt."""
         with self._lock:
-            self._attempts.pop(attempt.name, None)
-            self._by_job.pop(attempt.job, None)
+            self.book.forget(attempt.job)
             self.store.forget(attempt.job)
         attempt.close_logs()
 
-    def end(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
+    def end(self, attempt: PodAttempt, outcome: WorkloadOutcome) -> None:
         """Decide the outcome of an attempt. Only the first decision counts."""
-        with self._lock:
-            if not attempt.is_open or self._is_closed.is_set():
-                return
-            attempt.become(AttemptState.ENDING, outcome)
-        # Writing to disk must not block the thread of a watch.
-        self.do(self._finish, attempt, outcome)
+        if self.book.change(attempt, dataclasses.replace(attempt.status, state=AttemptState.ENDING, outcome=outcome)):
+            # Writing to disk must not block the thread of a watch.
+            self.in_background(self._finish, attempt, outcome)
 
     def close(self) -> None:
         """Stop tracking all attempts. Running workloads go on."""
-        with self._lock:
-            self._is_closed.set()
-            attempts = list(self._attempts.values())
+        self.book.close()
         for watch in self._watches:
             watch.close()
-        for attempt in attempts:
+        for attempt in self.book.attempts():
             attempt.close_logs()
         self._canceller.close()
         self.followers.close()
         self._finishers.shutdown(wait=False, cancel_futures=True)
 
-    def miss(self, seconds: float, reason: str) -> None:
+    def report_silence(self, seconds: float, reason: str) -> None:
         """Report attempts as unreachable if the server has sent nothing for longer than their time limit."""
-        with self._lock:
-            lost = [attempt for attempt in self._attempts.values() if seconds > attempt.wait]
-        for attempt in lost:
-            self._report(attempt, AttemptState.UNREACHABLE, message=reason)
+        for attempt in self.book.open_attempts():
+            if seconds > attempt.wait:
+                self._report(attempt, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
 
     # Decisions after a change
 
-    def look(self, job: str, *, is_fresh: bool = False, is_certain: bool = False) -> None:
+    def review(self, job: str, *, is_fresh: bool = False, is_certain: bool = False) -> None:
         """Check whether the attempt of a Job has ended.
 
         Args:
@@ -203,13 +176,13 @@ class Tracker:
             is_certain: whether, in addition, no pod of the attempt can still report anything.
         """
         with self._lock:
-            attempt = self._by_job.get(job)
+            attempt = self.book.get(job)
             if attempt is None or not attempt.is_open:
                 return
             self.continue_stop(attempt)
             pods, view = self.pods_of(attempt), self.store.job(job)
             self._note_start(attempt, pods)
-            if not self._is_closed.is_set():
+            if not self.book.is_closed:
                 self.followers.note(attempt, pods)
             is_cancelled = attempt.is_cancelled
             is_deleted = any(pod.is_deleted for pod in pods) and not is_cancelled
@@ -233,7 +206,7 @@ class Tracker:
         elif is_lost:
             self._discard(attempt, outcome)
 
-    def _discard(self, attempt: Attempt, outcome: WorkloadOutcome | None) -> None:
+    def _discard(self, attempt: PodAttempt, outcome: WorkloadOutcome | None) -> None:
         """Remove the Job of an attempt that has lost a pod: otherwise a new pod would run the workload again.
 
         Other hosts of the cell may still run. Before Kubernetes 1.28, a replacement of a deleted pod may run too. The
@@ -243,36 +216,41 @@ class Tracker:
             if not attempt.is_open:
                 return
             is_new = not attempt.is_discarded
-            stop = attempt.request_stop(cancel=False)
+            stop = self._request_stop(attempt, cancel=False)
             if outcome is not None:
                 stop.outcome = outcome
                 attempt.inquiry.plan(_DOUBT_SECONDS)
         if is_new:
             self.continue_stop(attempt)
 
-    def _note_start(self, attempt: Attempt, pods: Sequence[PodView]) -> None:
+    def _note_start(self, attempt: PodAttempt, pods: Sequence[PodView]) -> None:
         if attempt.has_started or sum(pod.has_started for pod in pods) < attempt.expected:
             return
         if attempt.stop is not None:
             attempt.stop.has_started = True
         else:
-            had_message = bool(attempt.status.message)
-            attempt.become(AttemptState.RUNNING)
-            if had_message:
-                self._notify(attempt.name)
+            self.book.change(attempt, AttemptStatus(AttemptState.RUNNING))
 
-    def _may_go_on(self, attempt: Attempt) -> bool:
+    def _may_go_on(self, attempt: PodAttempt) -> bool:
         """Return whether any pod of the attempt's Job may still run, or may be created to replace a deleted pod."""
         with self._lock:
             own, view = self.pods_of(attempt), self.store.job(attempt.job)
             is_replaced = view is not None and view.is_at_work and view.replaces and any(pod.is_deleted for pod in own)
             return is_replaced or any(pod.may_run for pod in self.store.pods(attempt.job))
 
-    def continue_stop(self, attempt: Attempt) -> None:
+    def _request_stop(self, attempt: PodAttempt, *, cancel: bool) -> Stop:
+        """Stop an attempt: because the run cancels it, or so that a lost pod is not replaced. Return its progress."""
+        attempt.stop = attempt.stop or Stop(time.monotonic(), has_started=attempt.has_started)
+        attempt.stop.is_cancellation |= cancel
+        attempt.stop.is_discard |= not cancel
+        self.book.change(attempt, dataclasses.replace(attempt.status, state=AttemptState.STOPPING))
+        return attempt.stop
+
+    def continue_stop(self, attempt: PodAttempt) -> None:
         """Continue to stop an attempt, if a stop was requested."""
         with self._lock:
             stop, now = attempt.stop, time.monotonic()
-            if stop is None or stop.is_over or self._is_closed.is_set():
+            if stop is None or stop.is_over or self.book.is_closed:
                 return
             own, view = self.pods_of(attempt), self.store.job(attempt.job)
             names = {pod.name for pod in own}
@@ -290,18 +268,18 @@ class Tracker:
             if has_ended or stop.awaits(pods, now, more=more):
                 return
             stop.is_over = True
-        self.do(self._remove_job, attempt)
+        self.in_background(self._remove_job, attempt)
 
-    def _remove_job(self, attempt: Attempt) -> None:
+    def _remove_job(self, attempt: PodAttempt) -> None:
         """Remove the Job of an attempt. Running pods report their outcome when they are deleted."""
         self._remove(attempt.job)
         with self._lock:
             attempt.inquiry.plan(_DOUBT_SECONDS)  # the watches may be behind
 
-    def _finish(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
+    def _finish(self, attempt: PodAttempt, outcome: WorkloadOutcome) -> None:
         """Write the outcome of an attempt, and report it even if writing fails."""
         pods = self.pods_of(attempt)
-        state, message = AttemptState.ENDED, ""
+        message = ""
         try:
             attempt.close_logs()
             attempt.await_logs(_FETCH_SECONDS)
@@ -317,25 +295,19 @@ class Tracker:
             if has_more and not any(pod.holds_files for pod in pods) and not self._remove(attempt.job):
                 # Remove the Job, because a waiting pod might start, and a deleted pod might be replaced. A Job whose
                 # pods hold files is kept: the backend releases it soon.
-                state, message = AttemptState.UNREACHABLE, "its Job could not be removed, and may still run"
+                message = "its Job could not be removed, and may still run"
         finally:
-            if state is AttemptState.ENDED:
-                self._report(attempt, state, outcome)
-            else:
-                self._report(attempt, state, message=f"{outcome.message}\n{message}")
+            status = AttemptStatus(AttemptState.ENDED, outcome)
+            if message:
+                status = AttemptStatus(AttemptState.UNREACHABLE, message=f"{outcome.message}\n{message}")
+            self._report(attempt, status)
 
-    def _report(
-        self, attempt: Attempt, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = ""
-    ) -> None:
-        """Report the final state of an attempt, unless one was reported before."""
-        with self._lock:
-            if attempt.state.is_over or self._is_closed.is_set():
-                return
-            attempt.become(state, outcome, message)
+    def _report(self, attempt: PodAttempt, status: AttemptStatus) -> None:
+        """Report the final status of an attempt, unless one was reported before."""
         attempt.close_logs()
-        self._notify(attempt.name)
+        self.book.change(attempt, status)
 
-    def do(self, work: Callable[..., None], *arguments: Any) -> None:
+    def in_background(self, work: Callable[..., None], *arguments: Any) -> None:
         """Do work in another thread, unless the tracker is closed."""
 
         def tried() -> None:
@@ -346,5 +318,5 @@ class Tracker:
                 log.exception("%s has failed", self._cluster.label)
 
         with self._lock:
-            if not self._is_closed.is_set():
+            if not self.book.is_closed:
                 self._finishers.submit(tried)

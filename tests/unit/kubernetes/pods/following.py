@@ -16,10 +16,10 @@ from tests.fakes.api_server import Request
 from toolbox.kubernetes.api.connection import Cluster
 from toolbox.kubernetes.pods.attempt_clock import Clock
 from toolbox.kubernetes.pods.description import Pod
-from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_attempts import PodAttempt
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
-from toolbox.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.model.workloads import EndedBy, Handle, WorkloadOutcome
 
 JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/pods"
 EVENTS = "/api/v1/namespaces/tests/events"
@@ -78,7 +78,7 @@ class Followed:
         self.removed: Queue[str] = Queue()
         self.can_remove = True
         self.tracker = Tracker(cluster, "run=r", self.notified.put, self._remove)
-        self.clock = Clock(cluster, self.tracker, self.notified.put, lambda job: [f"an event of {job}"])
+        self.clock = Clock(cluster, self.tracker, lambda job: [f"an event of {job}"])
 
     def start(self) -> None:
         """Start the watches and the clock."""
@@ -90,8 +90,9 @@ class Followed:
         self.clock.close()
         self.tracker.close()
 
-    def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> Attempt:
-        attempt = Attempt(name, job, self.directory / name, f"/topgallant/{name}", wait, Pod(image="i", **pod))
+    def add(self, name: str = "a", job: str = "j", wait: float = 60, **pod: Any) -> PodAttempt:
+        handle = Handle(name, self.directory / name)
+        attempt = PodAttempt(handle, job, f"/topgallant/{name}", wait, Pod(image="i", **pod))
         attempt.directory.mkdir()
         self.tracker.add(attempt)
         return attempt
@@ -100,7 +101,7 @@ class Followed:
         self.removed.put(job)
         return self.can_remove
 
-    def outcome(self, attempt: Attempt) -> WorkloadOutcome:
+    def outcome(self, attempt: PodAttempt) -> WorkloadOutcome:
         """Wait until the tracker reports an attempt, and return its outcome."""
         assert self.notified.get(timeout=20) == attempt.name
         assert attempt.status.outcome is not None

@@ -15,7 +15,7 @@ from tests.unit.kubernetes.pods.following import PODS, RUNNING, Followed, ended,
 from toolbox.agent.pod import CANCELLING
 from toolbox.kubernetes.api.connection import Unavailable
 from toolbox.kubernetes.pods import stopping
-from toolbox.kubernetes.pods.pod_attempts import Attempt
+from toolbox.kubernetes.pods.pod_attempts import PodAttempt
 from toolbox.kubernetes.pods.stopping import AgentCanceller, Stop
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import JobView, PodView
@@ -121,7 +121,7 @@ def removed(followed: Followed) -> bool:
         return False
 
 
-def cancelled(followed: Followed) -> Attempt:
+def cancelled(followed: Followed) -> PodAttempt:
     """Return an attempt that was cancelled while its pod was starting."""
     tracker, attempt = followed.tracker, followed.add()
     followed.start()
@@ -221,7 +221,7 @@ def test_a_replacement_is_asked_to_end_before_the_job_is_removed(
     if is_cancelled:
         tracker.cancel(attempt)
     assert not removed(followed)
-    assert attempt.outcome is None
+    assert attempt.status.outcome is None
     tracker.store.see_pod(PodView("again", "v", "j", node="n", is_running=True))
     wait_until(lambda: attempt.stop and "again" in attempt.stop.confirmed)
     assert not removed(followed)
@@ -243,7 +243,7 @@ def test_a_missing_replacement_is_awaited_for_a_moment(
     began = time.monotonic()
     assert followed.removed.get(timeout=20) == "j"
     assert time.monotonic() - began > 0.5
-    assert attempt.outcome is None
+    assert attempt.status.outcome is None
 
 
 def test_the_job_is_removed_at_once_if_the_server_does_not_replace_pods_early(

@@ -29,7 +29,6 @@ from tests.unit.kubernetes.pods.following import (
 )
 from toolbox.agent.pod import CONFIRMED, HOLDING, WORKLOAD_RUNS
 from toolbox.kubernetes.pods import attempt_clock, log_followers, object_store
-from toolbox.kubernetes.pods.pod_attempts import Attempt
 from toolbox.kubernetes.pods.tracker import Tracker
 from toolbox.kubernetes.pods.views import Ended, JobView, PodView
 from toolbox.model.workloads import AttemptState, EndedBy
@@ -133,7 +132,7 @@ def test_the_pods_are_listed_once_if_the_job_ends_before_its_pod(
     followed.start()
     attempt = followed.add()
     tracker.store.see_job(COMPLETE)
-    assert attempt.outcome is None  # the change of the pod may still arrive
+    assert attempt.status.outcome is None  # the change of the pod may still arrive
     assert followed.outcome(attempt).exit_code == 3
     assert server.count("GET", PODS) == 2
 
@@ -170,7 +169,7 @@ def test_the_job_of_a_pod_that_is_being_deleted_is_removed_before_the_attempt_en
     tracker.store.see_job(JobView("j", "u", ends_at=200))
     tracker.store.see_pod(PodView("p", "u", "j", node="n", is_running=True, is_deleted=True, deleted_at=100))
     assert followed.removed.get(timeout=20) == "j"
-    assert attempt.outcome is None
+    assert attempt.status.outcome is None
 
 
 def test_a_pod_deleted_at_the_deadline_of_its_job_is_a_timeout(followed: Followed, tracker: Tracker) -> None:
@@ -219,7 +218,7 @@ def test_an_attempt_that_has_started_according_to_a_list_is_not_overdue(followed
     followed.start()
     attempt = followed.add(wait=0.2)  # the watch sends nothing about its pod
     wait_until(lambda: attempt.has_started)
-    assert (attempt.outcome, attempt.status.state) == (None, AttemptState.RUNNING)
+    assert (attempt.status.outcome, attempt.status.state) == (None, AttemptState.RUNNING)
 
 
 def test_no_attempt_is_overdue_while_the_server_is_unavailable(
@@ -230,7 +229,7 @@ def test_no_attempt_is_overdue_while_the_server_is_unavailable(
     server.answers("GET", PODS, failure(503))
     attempt = followed.add(wait=0.2)
     time.sleep(1)
-    assert attempt.outcome is None
+    assert attempt.status.outcome is None
     server.answers("GET", PODS, listing(1))
     assert followed.outcome(attempt).ended_by is EndedBy.NO_CAPACITY
 
@@ -244,7 +243,7 @@ def test_an_attempt_that_is_queued_according_to_the_server_is_not_overdue(
     attempt = followed.add(wait=0.1)  # the watch sends nothing about its Job
     wait_until(lambda: tracker.has_job("j"))
     time.sleep(0.3)
-    assert attempt.outcome is None
+    assert attempt.status.outcome is None
 
 
 def test_an_overdue_attempt_has_one_request_at_a_time(followed: Followed, server: ApiServer) -> None:
@@ -276,7 +275,7 @@ def test_queued_and_running_attempts_are_not_overdue(followed: Followed, tracker
     tracker.store.see_job(JobView("j", "u", is_suspended=True))
     tracker.store.see_pod(PodView("q", "u", "k", is_running=True))
     time.sleep(0.6)
-    assert (queued.outcome, running.outcome) == (None, None)
+    assert (queued.status.outcome, running.status.outcome) == (None, None)
     tracker.store.see_job(JobView("j", "u"))  # the queue has admitted the Job, which gets no pod
     assert followed.outcome(queued).ended_by is EndedBy.NO_CAPACITY
 
@@ -291,7 +290,7 @@ def test_an_image_that_does_not_exist_is_not_waited_for(followed: Followed, trac
 def test_the_last_of_several_pods_ends_the_attempt(followed: Followed, tracker: Tracker) -> None:
     attempt = followed.add(hosts=3)
     for index in (2, 0, 1):
-        assert attempt.outcome is None
+        assert attempt.status.outcome is None
         tracker.store.see_pod(ended(f"p-{index}", index=index))
     assert followed.outcome(attempt).exit_code == 0
     assert [pod.name for pod in tracker.pods_of(attempt)] == ["p-0", "p-1", "p-2"]
@@ -532,27 +531,23 @@ def test_an_attempt_whose_files_were_not_fetched_in_time_is_lost(followed: Follo
     assert outcome.message == "its files are lost: they were not fetched within 3600 s"
 
 
-@pytest.mark.parametrize("end", ["unreachable", "replaced"])
-def test_an_attempt_that_is_no_longer_followed_writes_no_log(followed: Followed, tracker: Tracker, end: str) -> None:
-    """The attempt may be found again and added once more; the new `Attempt` then writes to the same directory."""
+def test_an_attempt_that_is_no_longer_followed_writes_no_log(followed: Followed, tracker: Tracker) -> None:
+    """The attempt may be found again and added once more; the new `PodAttempt` then writes to the same directory."""
     attempt = followed.add(wait=1)
     tracker.store.see_pod(RUNNING)
     copy = attempt.logs["p"]
     copy._take([stamped("one").rstrip()], b"")
-    if end == "unreachable":
-        tracker.miss(2, "no route")
-        assert attempt.status.state is AttemptState.UNREACHABLE
-    else:
-        tracker.add(Attempt("a", "j", attempt.directory, attempt.there, 1, attempt.pod))
+    tracker.report_silence(2, "no route")
+    assert attempt.status.state is AttemptState.UNREACHABLE
     copy._take([stamped("two", first=1).rstrip()], b"")
     assert (attempt.directory / "stdout.log").read_bytes() == b"one\n"
 
 
 def test_an_attempt_is_unreachable_after_an_outage_longer_than_its_wait(followed: Followed, tracker: Tracker) -> None:
     impatient, patient = followed.add(wait=5), followed.add("b", "k", wait=50)
-    tracker.miss(4, "no route")
+    tracker.report_silence(4, "no route")
     assert impatient.status.state is AttemptState.SUBMITTED
-    tracker.miss(6, "no route")
+    tracker.report_silence(6, "no route")
     assert followed.notified.get(timeout=20) == "a"
     assert (impatient.status.state, impatient.status.message) == (AttemptState.UNREACHABLE, "no route")
     assert patient.status.state is AttemptState.SUBMITTED
@@ -566,7 +561,7 @@ def test_objects_that_are_missing_from_a_new_list_are_gone(followed: Followed, t
     tracker.store.keep_jobs({"k"})
     tracker.store.keep_pods({"q"})
     assert followed.outcome(one).ended_by is EndedBy.EVICTED
-    assert (other.outcome, tracker.has_job("j"), tracker.has_job("k")) == (None, False, True)
+    assert (other.status.outcome, tracker.has_job("j"), tracker.has_job("k")) == (None, False, True)
 
 
 def test_the_watches_are_read(followed: Followed, tracker: Tracker, server: ApiServer) -> None:
@@ -612,7 +607,7 @@ def test_forgotten_attempts_leave_nothing_in_memory(followed: Followed, tracker:
         tracker.store.see_pod(pod)  # the watch reports the deletion afterwards
         tracker.store.see_pod(pod, is_gone=True)
         tracker.store.see_job(job, is_gone=True)
-    assert not any((tracker._attempts, tracker._by_job, tracker.store._jobs, tracker.store._pods))
+    assert not any((tracker.book.attempts(), tracker.store._jobs, tracker.store._pods))
     assert threading.active_count() < 200
 
 

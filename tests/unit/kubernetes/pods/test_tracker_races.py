@@ -75,7 +75,7 @@ def test_a_pod_that_is_newer_than_the_list_is_not_gone(
     wait_until(lambda: server.count("GET", f"{JOBS}/j"))
     tracker.store.see_pod(RUNNING)
     time.sleep(1.5)
-    assert attempt.outcome is None
+    assert attempt.status.outcome is None
 
 
 def test_a_job_that_completes_while_events_are_requested_waits_for_its_pod(
@@ -110,7 +110,7 @@ def test_an_attempt_has_not_ended_while_a_replacement_pod_runs(
     tracker.store.see_pod(other)
     tracker.store.see_pod(views.gone(RUNNING), is_gone=True)
     wait_until(lambda: pod_lists(server) > 1)
-    assert attempt.outcome is None
+    assert attempt.status.outcome is None
     server.answers("GET", PODS, listed_for([]))
     tracker.store.see_pod(views.gone(other), is_gone=True)
     assert "its pod p was deleted" in followed.outcome(attempt).message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -81,7 +82,7 @@ def test_a_routine_event_does_not_replace_the_reason_for_a_wait() -> None:
             time = (datetime.now(UTC) - timedelta(minutes=age)).isoformat()
             event = {"metadata": {"name": reason.lower()}, "involvedObject": pod, "reason": reason, "message": message}
             cluster.core.create_namespaced_event(namespace, {**event, "lastTimestamp": time, "type": "Normal"})
-        store = Store(connection, "topgallant.dev/run=x", lambda _: None)
+        store = Store(connection, "topgallant.dev/run=x", lambda _: None, threading.RLock())
         store.see_pod(PodView("p", "u", "j", node="n1"))
         newest = unready.NewestEvents(connection, store)
         newest.fetch()

@@ -18,11 +18,11 @@ import pytest
 
 from tests.conformance.sites import wait_for
 from toolbox.agent.log_files import END_BYTES
-from toolbox.hosts import attempt_host, bootstrap
-from toolbox.hosts.attempt_host import Host
+from toolbox.hosts import bootstrap, host_attempts
+from toolbox.hosts.host_attempts import HostAttempt, HostAttempts
 from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown
 from toolbox.model.verdicts import Cause
-from toolbox.model.workloads import AttemptState, EndedBy
+from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle
 from toolbox.system import cancellation, processes
 from toolbox.system.processes import Channel
 
@@ -40,6 +40,14 @@ ORDER: Final[dict[str, Any]] = {
 }
 
 
+def host_attempt(
+    directory: Path, there: str = "/there", *, timeout: float = 60, log_bytes: int = 1 << 20
+) -> HostAttempt:
+    """Return an attempt whose logs are copied to a directory."""
+    handle = Handle("cell", directory)
+    return HostAttempt(handle, there, copies_logs=True, timeout=timeout, log_bytes=log_bytes)
+
+
 class Machine:
     """A host on this machine, with the names of the attempts that it reports.
 
@@ -54,13 +62,13 @@ class Machine:
         self.launches = 0
         self.notified: list[str] = []
         self._scripts = list(scripts)
-        self.host = Host("there", self._launch, self.notified.append)
+        self.host = HostAttempts("there", self._launch, self.notified.append)
 
     def start(self, *command: str, timeout: float = 60) -> str:
         """Start a workload, and return its directory."""
         there = str(self.directory / "attempt")
         order = {**ORDER, "command": command}
-        self.host.start("cell", there, order, sources=None, mirror=self.directory, timeout=timeout)
+        self.host.start(host_attempt(self.directory, there, timeout=timeout), order, sources=None)
         return there
 
     def disconnect(self) -> None:
@@ -185,7 +193,7 @@ def test_a_final_error_of_a_host_that_was_reached_before_is_tried_again(machine:
     one.disconnect()
     wait_for(lambda: one.launches == 4, "another connection")
     assert ask(one) == "absent"
-    assert one.host.status(there).state is AttemptState.RUNNING
+    assert one.host.book[there].status.state is AttemptState.RUNNING
 
 
 def test_a_connection_that_ends_after_its_first_message_is_tried_again(machine: Machines) -> None:
@@ -244,7 +252,7 @@ def test_an_attempt_is_unreachable_after_its_timeout(machine: Machines) -> None:
     one.answer(*[REFUSED] * 99)
     one.disconnect()
     wait_for(lambda: one.notified, "a notification")
-    status = one.host.status(there)
+    status = one.host.book[there].status
     assert (status.state, one.notified) == (AttemptState.UNREACHABLE, ["cell"])
     assert "Connection refused" in status.message
 
@@ -258,7 +266,7 @@ def test_a_closed_host_reports_nothing(machine: Machines) -> None:
     one.host.close()
     wait_for(lambda: not [t for t in threading.enumerate() if t.name == "reconnect-there"], "the end of the tries")
     assert one.notified == []
-    assert one.host.status(there).state is AttemptState.RUNNING
+    assert one.host.book[there].status.state is AttemptState.RUNNING
 
 
 def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ended(machine: Machines) -> None:
@@ -268,7 +276,7 @@ def test_an_attempt_that_deleted_its_directory_during_an_outage_is_lost_and_ende
     shutil.rmtree(there)
     one.disconnect()
     wait_for(lambda: one.notified, "the end of the attempt")
-    outcome = one.host.status(there).outcome
+    outcome = one.host.book[there].status.outcome
     assert outcome is not None
     assert outcome.ended_by is EndedBy.LOST
     wait_for(lambda: not processes.marked(Path(there)), "the end of all its processes")
@@ -278,12 +286,12 @@ def test_an_attempt_that_is_confirmed_during_a_watch_request_is_not_lost(
     machine: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = machine()
-    attempt = one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1))
+    attempt = one.host.book.add(host_attempt(tmp_path))
     requests = []
 
     def request(op: str, _timeout: float, **_fields: Any) -> dict[str, Any]:
         requests.append(op)
-        one.host._confirm(attempt)
+        one.host.book.change(attempt, AttemptStatus(AttemptState.RUNNING))
         return {"states": {"/there": {"state": "absent"}}}
 
     monkeypatch.setattr(one.host, "request", request)
@@ -294,7 +302,7 @@ def test_an_attempt_that_is_confirmed_during_a_watch_request_is_not_lost(
 
 def test_an_attempt_that_is_not_on_the_host_is_not_watched(machine: Machines, tmp_path: Path) -> None:
     one = machine()
-    assert one.host.watch("nobody", str(tmp_path / "nobody"), mirror=None, timeout=60) is False
+    assert not one.host.watch(host_attempt(tmp_path, str(tmp_path / "nobody")))
     one.disconnect()
     time.sleep(0.2)
     assert (one.launches, one.notified) == (1, [])
@@ -304,12 +312,12 @@ def test_a_copy_of_a_log_has_no_gap(tmp_path: Path) -> None:
     """A piece that begins after the end of the copy is left out."""
     log = tmp_path / "stdout.log"
     for offset, piece in ((0, b"0123"), (6, b"67"), (2, b"2345"), (6, b"6")):
-        attempt_host._write_at(log, offset, base64.b64encode(piece).decode(), most=8)
+        host_attempts._write_at(log, offset, base64.b64encode(piece).decode(), most=8)
     assert log.read_bytes() == b"0123456"
 
 
 def test_a_log_copy_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    attempt_host._write_at(tmp_path / "nowhere/stdout.log", 0, "", most=8)
+    host_attempts._write_at(tmp_path / "nowhere/stdout.log", 0, "", most=8)
     assert "nowhere/stdout.log cannot be written: " in caplog.text
 
 
@@ -338,11 +346,11 @@ def test_an_event_that_no_agent_sends_is_ignored(
     one = machine()
     mirror = tmp_path / "mirror"
     mirror.mkdir()
-    one.host._add(attempt_host._Attempt("cell", "/there", mirror, 1))
+    one.host.book.add(host_attempt(mirror))
     one.host._handle_event(event)
     one.host._handle_event(event)
     assert list(mirror.iterdir()) == []
-    assert one.host.status("/there").state is AttemptState.SUBMITTED
+    assert one.host.book["/there"].status.state is AttemptState.SUBMITTED
     assert [record.message for record in caplog.records] == [
         "there: the agent sends malformed events, which are ignored"
     ]
@@ -350,7 +358,7 @@ def test_an_event_that_no_agent_sends_is_ignored(
 
 def test_the_copy_of_a_log_has_its_limit(machine: Machines, tmp_path: Path) -> None:
     one = machine()
-    one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1, log_bytes=10))
+    one.host.book.add(host_attempt(tmp_path, log_bytes=10))
     piece = base64.b64encode(bytes(1 << 16)).decode()
     for number in range(4):
         one.host._handle_event(log_event(offset=number << 16, data=piece))
@@ -388,8 +396,8 @@ def test_an_invalid_home_directory_is_an_error_of_the_host(machine: Machines, ho
 
 def test_a_status_tells_whether_processes_may_remain(machine: Machines, tmp_path: Path) -> None:
     one = machine()
-    one.host._add(attempt_host._Attempt("cell", "/there", tmp_path, 1))
+    one.host.book.add(host_attempt(tmp_path))
     one.host._handle_event({"event": "ended", "directory": "/there", "outcome": None, "may_remain": True})
-    outcome = one.host.status("/there").outcome
+    outcome = one.host.book["/there"].status.outcome
     assert outcome is not None
     assert (outcome.ended_by, outcome.may_remain) == (EndedBy.LOST, True)

@@ -12,19 +12,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from toolbox.agent.log_files import END_BYTES
 from toolbox.hosts import messages
 from toolbox.hosts.agent_connection import Connection, ConnectionLost, NoInterpreter
+from toolbox.hosts.attempt_book import Attempt, AttemptBook
 from toolbox.hosts.messages import Message
 from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown, describe, outcome_of
 from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import Cause
-from toolbox.model.workloads import LOG_BYTES, AttemptState, AttemptStatus, WorkloadOutcome
+from toolbox.model.workloads import AttemptState, AttemptStatus, WorkloadOutcome
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import cancellation, filesystem
 from toolbox.system.processes import Channel
@@ -42,53 +43,56 @@ _FINAL_ERRORS: Final = (
     "Bad owner or permissions",
     "No such file or directory",
 )
-_ABSENT: Final = {"state": "absent"}
+_RUNNING: Final = AttemptStatus(AttemptState.RUNNING)
 _TEMPORARY_ERROR: Final = "Temporary failure"
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """An attempt on the host.
+@dataclass(slots=True, eq=False)
+class HostAttempt(Attempt):
+    """An attempt on the host. It becomes `RUNNING` when the agent has confirmed that it is on the host.
 
     Args:
-        directory: the directory of the attempt on the host.
-        mirror: the local directory for copies of the logs; None if the host is this machine.
+        remote: the directory of the attempt on the host.
+        copies_logs: whether the logs are copied to the directory of the attempt, because the host is another machine.
         timeout: how many seconds the host may be unreachable until the attempt is reported as unreachable.
-        status: the status. The attempt becomes `RUNNING` when the agent has confirmed that it is on the host.
     """
 
-    name: str
-    directory: str
-    mirror: Path | None
+    remote: str
+    copies_logs: bool
     timeout: float
-    log_bytes: int = LOG_BYTES
-    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
+    log_bytes: int
+
+    @property
+    def key(self) -> str:
+        """The directory on the host, by which the agent names attempts."""
+        return self.remote
 
     def offsets(self) -> dict[str, int] | None:
         """Return the sizes of the local copies of the logs; None if the logs are not copied."""
-        if self.mirror is None:
+        if not self.copies_logs:
             return None
-        return {stream: filesystem.size(log) for stream, log in AttemptDirectory(self.mirror).logs().items()}
+        return {stream: filesystem.size(log) for stream, log in AttemptDirectory(self.directory).logs().items()}
 
 
-class Host:
+class HostAttempts:
     """The attempts on one host.
 
     Args:
         label: the name of the host in messages.
         launch: starts a process that reads and runs the agent on the host (`bootstrap.command`).
         notify: called with the name of an attempt whose status has changed, in another thread.
+
+    Attributes:
+        book: the attempts, by their directories on the host.
     """
 
     def __init__(self, label: str, launch: Callable[[], Channel], notify: Callable[[str], None]) -> None:
         self.label = label
+        self.book: AttemptBook[HostAttempt] = AttemptBook(notify)
         self._launch = launch
-        self._notify = notify
-        self._lock = threading.RLock()
+        self._lock = self.book.lock
         self._connecting = threading.Lock()
         self._connection: Connection | None = None
-        self._attempts: dict[str, _Attempt] = {}
-        self._is_closed = threading.Event()
         self._is_down = False
         self._home = ""
         self._has_warned = False
@@ -109,68 +113,38 @@ class Host:
         """Return whether no workload was ever started in a directory of the host."""
         return bool(self.request("state", timeout, directory=directory)["state"] == "absent")
 
-    def start(
-        self,
-        name: str,
-        directory: str,
-        order: Mapping[str, Any],
-        *,
-        sources: str | None,
-        mirror: Path | None,
-        timeout: float,
-    ) -> None:
-        """Start a workload in a directory of the host, and watch it. Adopt a workload that has already started there.
+    def start(self, attempt: HostAttempt, order: Mapping[str, Any], *, sources: str | None) -> None:
+        """Start the workload of an attempt, and watch it. Adopt a workload that has already started there.
 
         Args:
             order: the order for the agent's supervisor, as `toolbox.hosts.staging.order` returns it.
             sources: a folder on the host, which becomes `src/` if this call starts the workload.
-            mirror: the local directory for copies of the logs; None if the host is this machine.
 
         Raises:
             StepError: the host cannot be reached, or the agent cannot start the workload.
         """
-        attempt = self._add(_Attempt(name, directory, mirror, timeout, int(order["log_bytes"])))
-        offsets = attempt.offsets()
-        try:
-            self.request("submit", timeout, directory=directory, order=order, sources=sources, offsets=offsets)
-        except BaseException:
-            self.unwatch(directory)
-            raise
-        self._confirm(attempt)
+        attempt = self.book.add(attempt)
+        fields = {"order": order, "sources": sources, "offsets": attempt.offsets()}
+        self._ask(attempt, "submit", directory=attempt.remote, **fields)
+        self.book.change(attempt, _RUNNING)
 
-    def watch(self, name: str, directory: str, *, mirror: Path | None, timeout: float) -> bool:
+    def watch(self, attempt: HostAttempt) -> bool:
         """Watch an attempt, and return whether it exists on the host."""
-        attempt = self._add(_Attempt(name, directory, mirror, timeout))
-        try:
-            answer = self.request("watch", timeout, directories={directory: attempt.offsets()})
-        except BaseException:
-            self.unwatch(directory)
-            raise
-        if answer["states"].get(directory, _ABSENT)["state"] == "absent":
-            self.unwatch(directory)
+        attempt = self.book.add(attempt)
+        answer = self._ask(attempt, "watch", directories={attempt.remote: attempt.offsets()})
+        if _is_absent(attempt, answer):
+            self.book.forget(attempt.remote)
             return False
-        self._confirm(attempt)
+        self.book.change(attempt, _RUNNING)
         return True
 
-    def _add(self, attempt: _Attempt) -> _Attempt:
-        with self._lock:
-            self._attempts[attempt.directory] = attempt
-        return attempt
-
-    def _confirm(self, attempt: _Attempt) -> None:
-        with self._lock:
-            if attempt.status.state is AttemptState.SUBMITTED:
-                attempt.status = attempt.status.become(AttemptState.RUNNING)
-
-    def status(self, directory: str) -> AttemptStatus:
-        """Return the status of an attempt."""
-        with self._lock:
-            return self._attempts[directory].status
-
-    def unwatch(self, directory: str) -> None:
-        """Stop watching an attempt."""
-        with self._lock:
-            self._attempts.pop(directory, None)
+    def _ask(self, attempt: HostAttempt, op: str, **fields: Any) -> Message:
+        """Send a request about an attempt, and return the answer. Stop watching the attempt if there is none."""
+        try:
+            return self.request(op, attempt.timeout, **fields)
+        except BaseException:
+            self.book.forget(attempt.remote)
+            raise
 
     def request(self, op: str, timeout: float, **fields: Any) -> Message:
         """Send a request to the agent, and return the answer.
@@ -193,7 +167,7 @@ class Host:
                 answer = connection.request(op, **fields)
             except ConnectionLost as error:
                 was_sent = True
-                if time.monotonic() >= deadline or self._is_closed.is_set():
+                if time.monotonic() >= deadline or self.book.is_closed:
                     raise self._error_after_sending(op, self._unreachable(timeout, str(error))) from None
                 connection.close()
                 self._handle_end(connection)
@@ -208,7 +182,7 @@ class Host:
 
     def close(self) -> None:
         """Close the connection to the host. The workloads on the host continue to run."""
-        self._is_closed.set()
+        self.book.close()
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -237,14 +211,14 @@ class Host:
                     raise self._without_interpreter(str(error)) from None
                 is_final = not self._home and _is_final(str(error))
                 left = deadline - time.monotonic()
-                if is_final or left <= 0 or self._is_closed.is_set():
+                if is_final or left <= 0 or self.book.is_closed:
                     self._is_down = True
                     raise self._unreachable(0 if is_final else timeout, str(error)) from None
             else:
                 with self._lock:
                     self._connection = connection
                     self._is_down = False
-                if self._is_closed.is_set():
+                if self.book.is_closed:
                     self.close()
                 return connection
             # Sleep at most until the deadline, and try a last time then.
@@ -256,26 +230,24 @@ class Host:
             if connection is not self._connection:
                 return  # the connection was never established, or `close` has ended it
             self._connection = None
-            is_needed = bool(self._open_attempts()) and not self._is_closed.is_set()
+            is_needed = bool(self.book.open_attempts())
         if is_needed:
             log.info("the connection to %s was lost; connecting again", self.label)
             threading.Thread(target=self._reconnect, name=f"reconnect-{self.label}", daemon=True).start()
 
     def _reconnect(self) -> None:
         """Connect again, and continue to watch the running attempts."""
-        with self._lock:
-            attempts = self._open_attempts()
-            running = [attempt for attempt in attempts if attempt.status.state is AttemptState.RUNNING]
+        attempts = self.book.open_attempts()
+        running = [attempt for attempt in attempts if attempt.status == _RUNNING]
         timeout = max((attempt.timeout for attempt in attempts), default=0.0)
         try:
-            offsets = {attempt.directory: attempt.offsets() for attempt in attempts}
-            states = self.request("watch", timeout, directories=offsets)["states"]
+            answer = self.request("watch", timeout, directories={each.remote: each.offsets() for each in attempts})
             for attempt in running:
                 # If the directory of a started attempt was removed, the agent cannot report its end. Check only
                 # running attempts, because a submitted attempt may not have a directory yet.
-                if states.get(attempt.directory, _ABSENT)["state"] == "absent":
-                    self.request("cancel", timeout, directory=attempt.directory)
-                    self._finish(attempt.directory, _ended({"outcome": None}))
+                if _is_absent(attempt, answer):
+                    self.request("cancel", timeout, directory=attempt.remote)
+                    self.book.change(attempt, _ended({"outcome": None}))
         except (StepError, Cancelled, OSError) as error:
             self._give_up(str(error))
         except Exception as error:  # report the attempts as unreachable: other threads would wait for them forever
@@ -283,36 +255,22 @@ class Host:
             self._give_up(describe(error))
 
     def _give_up(self, reason: str) -> None:
-        if self._is_closed.is_set():
-            return
-        with self._lock:
-            running = [each for each in self._attempts.values() if each.status.state is AttemptState.RUNNING]
-        for attempt in running:
-            self._finish(attempt.directory, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
-
-    def _open_attempts(self) -> list[_Attempt]:
-        return [attempt for attempt in self._attempts.values() if not attempt.status.state.is_over]
+        for attempt in self.book.open_attempts():
+            if attempt.status == _RUNNING:
+                self.book.change(attempt, AttemptStatus(AttemptState.UNREACHABLE, message=reason))
 
     def _handle_event(self, message: Message) -> None:
         if messages.is_end(message):
-            self._finish(message["directory"], _ended(message))
+            if (attempt := self.book.get(message["directory"])) is not None:
+                self.book.change(attempt, _ended(message))
         elif messages.is_log(message):
-            with self._lock:
-                attempt = self._attempts.get(message["directory"])
-            if attempt is not None and attempt.mirror is not None:
-                file = AttemptDirectory(attempt.mirror).log(message["stream"])
+            attempt = self.book.get(message["directory"])
+            if attempt is not None and attempt.copies_logs:
+                file = AttemptDirectory(attempt.directory).log(message["stream"])
                 _write_at(file, message["offset"], message["data"], most=attempt.log_bytes + END_BYTES)
         elif not self._has_warned:
             self._has_warned = True
             log.warning("%s: the agent sends malformed events, which are ignored", self.label)
-
-    def _finish(self, directory: str, status: AttemptStatus) -> None:
-        with self._lock:
-            attempt = self._attempts.get(directory)
-            if attempt is None or attempt.status.state.is_over:
-                return
-            attempt.status = attempt.status.become(status.state, status.outcome, status.message)
-        self._notify(attempt.name)
 
     @staticmethod
     def _error_after_sending(op: str, error: StepError | Cancelled) -> StepError | Cancelled:
@@ -339,6 +297,11 @@ def _ended(message: Message) -> AttemptStatus:
     outcome = WorkloadOutcome.parse(message["outcome"])
     outcome = dataclasses.replace(outcome, may_remain=message.get("may_remain", False))
     return AttemptStatus(AttemptState.ENDED, outcome)
+
+
+def _is_absent(attempt: HostAttempt, answer: Message) -> bool:
+    """Return whether the host does not have an attempt, according to the answer to a request to watch it."""
+    return bool(answer["states"].get(attempt.remote, {}).get("state", "absent") == "absent")
 
 
 def _is_final(reason: str) -> bool:
