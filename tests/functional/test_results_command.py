@@ -166,27 +166,20 @@ def test_update_bounds_with_dry_run_writes_nothing(results: Results, workspace: 
     assert not (workspace.directory / "config/bounds").exists()
 
 
-def test_manual_entries_in_the_generated_bounds_are_moved_once(results: Results, workspace: Workspace) -> None:
+def test_manual_bounds_are_kept(results: Results, workspace: Workspace) -> None:
     results("update_bounds", "training")
     file = workspace.directory / "config/bounds/training.yaml"
     manual = file.with_name("training.manual.yaml")
-    head, _, cell = file.read_text().partition(f"  {SMALL}:\n")
-    file.write_text(f"{head}  # promised to a customer\n  {SMALL}:\n{cell}        locked: true\n")
-    text = file.read_text()
-    outcome = results("update_bounds", "training", "--dry_run")
-    assert "manual bounds and comments would move to training.manual.yaml" in outcome.stderr
-    assert (file.read_text(), manual.exists()) == (text, False)
-    outcome = results("update_bounds", "training", "--format=json")
-    assert "manual bounds and comments moved to training.manual.yaml" in outcome.stderr
-    rows = {row["cell"]: row["why"] for row in loaded(outcome)}
+    text, head = file.read_text(), f"  {SMALL}:\n"
+    file.write_text(text.replace(head, f"  # promised to a customer\n{head}"))
+    outcome = results("update_bounds", "training")
+    assert outcome.exit_code == 2
+    assert "move your own bounds and comments to training.manual.yaml" in outcome.stderr
+    manual.write_text(f"cells:\n{head}{text.partition(head)[2]}")
+    file.write_text(text)
+    rows = {row["cell"]: row["why"] for row in loaded(results("update_bounds", "training", "--format=json"))}
     assert rows[SMALL] == "manual bounds are never changed"
-    assert (SMALL in file.read_text(), "locked: true" in manual.read_text()) == (False, True)
-    assert "# promised to a customer\n" in manual.read_text()
-    text = manual.read_text()
-    again = results("update_bounds", "training")
-    assert "0 of 2 bounds changed in" in again.stdout
-    assert "people" not in again.stderr
-    assert manual.read_text() == text
+    assert file.read_text() == text
 
 
 def test_series_with_few_values_have_no_bounds(results: Results) -> None:

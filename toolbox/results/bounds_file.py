@@ -2,13 +2,11 @@
 
 `config/bounds/PROJECT.yaml` is generated, and people write `config/bounds/PROJECT.manual.yaml`. A manual bound wins
 over the generated bound of the same metric of the same cell. `results update_bounds` replaces the generated file. It
-never changes a manual file, but creates one if the generated file contains bounds or comments that a person wrote:
-earlier versions of Topgallant kept both kinds of bounds in PROJECT.yaml.
+never changes a manual file, and refuses to replace a generated file that contains text that a person wrote.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,11 +19,9 @@ from typing import Final, NamedTuple
 from toolbox.config import document
 from toolbox.model.bounds import Bound
 from toolbox.model.errors import ConfigurationError
-from toolbox.results import bounds_parser, bounds_split
+from toolbox.results import bounds_parser
 from toolbox.results.bounds_parser import CELL, CELLS, FIELDS, METRICS, Entry
 from toolbox.system import filesystem
-
-log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """The id of a cell, and a metric."""
@@ -34,6 +30,7 @@ _HEADER: Final = """\
 # Bounds of the metrics of {project}, by cell.
 # `results update_bounds` writes this file whole. Write bounds of your own into {manual}: they win.
 """
+_HEADER_LINES: Final = ("# Bounds of the metrics of ", "# `results update_bounds` writes ")
 _LONGEST_KEY: Final = 1000  # YAML limits a key without a question mark to 1024 characters
 _PLAIN: Final = re.compile("[a-zA-Z0-9][a-zA-Z0-9_+.=@/,-]*")
 _NOT_TEXT: Final = re.compile(  # words that YAML 1.1 or 1.2 reads as a number, a date or a truth value
@@ -62,14 +59,11 @@ class BoundsFiles:
     Args:
         path: the path of the generated file.
         text: the text of the generated file; empty if the file does not exist.
-        misplaced: the bounds in the generated file that a person wrote or locked.
-        manual: the bounds in the manual file, and the misplaced bounds.
     """
 
     path: Path
     text: str
     generated: Mapping[Key, Entry]
-    misplaced: Mapping[Key, Entry]
     manual: Mapping[Key, Entry]
 
     @property
@@ -80,12 +74,11 @@ class BoundsFiles:
     def update(self, entries: Sequence[Entry], *, dry_run: bool = False) -> list[Difference]:
         """Write generated bounds, and return the changed bounds, sorted by the names of cells and metrics.
 
-        Bounds without a new entry stay, and entries for manual bounds are ignored. Everything that a person wrote into
-        the generated file moves into a new manual file. Each file is written completely or not at all.
+        Bounds without a new entry stay, and entries for manual bounds are ignored. The file is written completely or
+        not at all.
 
         Raises:
-            ConfigurationError: the generated file has changed since it was read, or it contains text that a person
-                wrote and that cannot be moved.
+            ConfigurationError: the generated file has changed since it was read, or contains text that a person wrote.
             ValueError: two entries are for the same metric of the same cell.
             OSError: a file cannot be written.
         """
@@ -93,12 +86,9 @@ class BoundsFiles:
         if len(new) < len(entries):
             raise ValueError("a metric of a cell has two bounds, but may have only one")
         new = {key: entry for key, entry in new.items() if key not in self.manual}
-        moved, text = self._moved(), self._updated(new)
+        self._refuse_manual_text()
         if not dry_run:
-            self._write(moved, text)
-        if moved:
-            word = "would move" if dry_run else "moved"
-            log.warning("%s: manual bounds and comments %s to %s", self.path, word, manual_path(self.path).name)
+            self._write(self._updated(new))
         before = _bounds(self.generated)
         return [
             Difference(entry.cell, entry.name, entry.metric, before.get(key), entry.bound)
@@ -106,28 +96,18 @@ class BoundsFiles:
             if before.get(key) != entry.bound
         ]
 
-    def _moved(self) -> str:
-        """Return the text of a new manual file with everything that a person wrote into the generated file."""
-        if self.text == self._updated({}):
-            return ""
-        by_hand = {(entry.name, entry.metric) for entry in self.misplaced.values()}
-        written = bounds_split.written_by_people(self.text, by_hand, self.path.name)
-        manual = manual_path(self.path)
-        if written is None or _read(manual) == written.text:  # an earlier update wrote only the manual file
-            return ""
-        if manual.exists() or not self._has_misplaced(written.text):
+    def _refuse_manual_text(self) -> None:
+        """Refuse a generated file with a line that a person wrote: an update would remove the line."""
+        generated = set(self._updated({}).splitlines())
+        lines = [entry.line for entry in self.generated.values() if entry.is_manual]
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if line.strip() and line not in generated and not line.startswith(_HEADER_LINES):
+                lines.append(number)
+        if lines:
             raise ConfigurationError(
-                f"{self.path}:{written.line}: this line is not generated: move it to {manual.name}, or delete it"
+                f"{self.path}:{min(lines)}: `results update_bounds` did not write this line: move your own bounds and "
+                f"comments to {manual_path(self.path).name}, and undo other changes"
             )
-        return written.text
-
-    def _has_misplaced(self, text: str) -> bool:
-        """Return whether the text of a manual file has exactly the misplaced bounds. YAML tags may prevent this."""
-        try:
-            entries = bounds_parser.parse(text, self.path)
-        except ConfigurationError:
-            return False
-        return _bounds(_by_key(entries)) == _bounds(self.misplaced)
 
     def _updated(self, new: Mapping[Key, Entry]) -> str:
         """Return the text of the generated file with new bounds."""
@@ -139,15 +119,14 @@ class BoundsFiles:
         header = _HEADER.format(project=self.path.stem, manual=manual_path(self.path).name)
         return "\n".join([f"{header}{CELLS}:{'' if entries else ' {}'}", *_rendered(entries, keys), ""])
 
-    def _write(self, moved: str, text: str) -> None:
-        """Write the files that change."""
+    def _write(self, text: str) -> None:
+        """Write the generated file if it changes."""
         if _read(self.path) != self.text:
             raise ConfigurationError(f"{self.path} was changed during this update: run the command again")
-        mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else _NEW_FILE_MODE
-        if moved:
-            _write(manual_path(self.path), moved, mode)
         if text != self.text:
-            _write(self.path, text, mode)
+            mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else _NEW_FILE_MODE
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            filesystem.write_pieces(self.path.resolve(), [text.encode()], durable=True, mode=mode)
 
 
 def manual_path(path: Path) -> Path:
@@ -165,24 +144,17 @@ def load(path: Path) -> BoundsFiles:
         ConfigurationError: a file is wrong; the message names the line and the expected value.
     """
     text, manual = _read(path), manual_path(path)
-    entries = _by_key(bounds_parser.parse(text, path))
-    misplaced = {key: entry for key, entry in entries.items() if entry.is_by_hand}
-    generated = {key: entry for key, entry in entries.items() if key not in misplaced}
-    by_hand = _by_key(bounds_parser.parse(_read(manual), manual))
-    return BoundsFiles(path, text, generated, misplaced, misplaced | by_hand)
+    return BoundsFiles(
+        path,
+        text,
+        _by_key(bounds_parser.parse(text, path)),
+        _by_key(bounds_parser.parse(_read(manual), manual)),
+    )
 
 
 def read(path: Path) -> dict[Key, Bound]:
-    """Return the bounds in force, and log a warning if the generated file contains manual bounds.
-
-    The argument and the errors are those of `load`.
-    """
-    files = load(path)
-    if files.misplaced:
-        line = min(entry.line for entry in files.misplaced.values())
-        hint = f"`results update_bounds {path.stem}` moves such bounds to {manual_path(path).name}"
-        log.warning("%s:%d: manual bounds in the generated file are still used; %s", path, line, hint)
-    return files.bounds
+    """Return the bounds in force. The argument and the errors are those of `load`."""
+    return load(path).bounds
 
 
 def _by_key(entries: Sequence[Entry]) -> dict[Key, Entry]:
@@ -195,11 +167,6 @@ def _bounds(entries: Mapping[Key, Entry]) -> dict[Key, Bound]:
 
 def _read(path: Path) -> str:
     return document.read_text(path, what="the file of bounds").removeprefix("\ufeff") if path.exists() else ""
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    filesystem.write_pieces(path.resolve(), [text.encode()], durable=True, mode=mode)
 
 
 def _latest_names(entries: Iterable[Entry]) -> dict[str, str]:

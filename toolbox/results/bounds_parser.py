@@ -26,8 +26,7 @@ FIELDS: Final = (
     *("minimum_detectable_change", "since", "until"),
     *("accepted_since", "accepted_by", "accepted_reason", "accepted_at"),
 )
-LOCKED: Final = "locked"  # earlier versions marked a manual bound in the generated file with this key
-_GUARDED: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until", LOCKED)
+_GUARDED: Final = ("lower", "upper", "mean", "unit", "samples", "method", "confidence", "since", "until")
 _NEAR: Final = 0.8  # least similarity (difflib) of a misspelling: 0.89 for `lowr` and `lower`, 0.75 for `low`
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
@@ -41,7 +40,6 @@ class Entry(NamedTuple):
 
     Args:
         name: the name of the cell, which may change; for an entry from a file, the key of the cell in the file.
-        is_locked: whether the file has `locked: true` beside the bounds.
         line: the line of the entry in the file; 0 for an entry that was not read from a file.
     """
 
@@ -49,13 +47,12 @@ class Entry(NamedTuple):
     name: str
     metric: str
     bound: Bound
-    is_locked: bool = False
     line: int = 0
 
     @property
-    def is_by_hand(self) -> bool:
-        """Whether a person wrote these bounds, or locked them."""
-        return self.is_locked or self.bound.samples is None or self.bound.method is Method.MANUAL
+    def is_manual(self) -> bool:
+        """Whether a person wrote these bounds."""
+        return self.bound.samples is None or self.bound.method is Method.MANUAL
 
 
 def parse(text: str, file: Path) -> list[Entry]:
@@ -92,9 +89,8 @@ class _Reader:
                 self._fail(cell, f"the cell {identity} is also in line {line}, as {first[identity].value}")
             first[identity] = key
             for metric, (metric_key, metric_node) in metrics.items():
-                bound, is_locked = self._metric(f"{CELLS}.{name}.{METRICS}.{metric}", metric_key, metric_node)
-                line = metric_key.start_mark.line + 1
-                entries.append(Entry(identity, name, metric, bound, is_locked, line))
+                bound = self._metric(f"{CELLS}.{name}.{METRICS}.{metric}", metric_key, metric_node)
+                entries.append(Entry(identity, name, metric, bound, metric_key.start_mark.line + 1))
         return entries
 
     def _cell(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> tuple[str, _Pairs]:
@@ -121,8 +117,7 @@ class _Reader:
                     f"{at} has an unknown key `{name}`: did you mean `{near[0]}`? If the key is your own, rename it",
                 )
 
-    def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> tuple[Bound, bool]:
-        """Return the bounds of a metric, and whether they are locked."""
+    def _metric(self, at: str, key: yaml.ScalarNode, node: yaml.Node) -> Bound:
         pairs = self._pairs(node, f"`{at}`")
         self._refuse_slips(pairs, _GUARDED, f"`{at}`")
         values = {name: value for name, (_, value) in pairs.items()}
@@ -144,7 +139,7 @@ class _Reader:
         if bound.lower is not None and bound.upper is not None and bound.lower > bound.upper:
             message = f"the lower bound {bound.lower:g} is above the upper bound {bound.upper:g}"
             self._fail(values["lower"], f"`{at}`: {message}")
-        return bound, bool(read(LOCKED, self._switch))
+        return bound
 
     def _pairs(self, node: yaml.Node | None, at: str) -> _Pairs:
         """Return the pairs of a mapping; an empty value has no pairs."""
@@ -197,11 +192,6 @@ class _Reader:
         if time is None or time.tzinfo is None:
             self._fail(node, f"{at} must be a time with its zone, as in 2026-10-21T02:00:00+00:00, not {_kind(node)}")
         return time
-
-    def _switch(self, node: yaml.Node, at: str) -> bool:
-        if not _is_plain(node) or node.value.lower() not in ("true", "false"):
-            self._fail(node, f"{at} must be true or false, not {_kind(node)}")
-        return bool(node.value.lower() == "true")
 
     def _fail(self, node: yaml.Node, message: str) -> NoReturn:
         raise ConfigurationError(f"{self.file}:{node.start_mark.line + 1}: {message}")

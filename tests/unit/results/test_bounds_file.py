@@ -1,4 +1,4 @@
-"""The files of bounds are read and validated, and an update changes only generated lines."""
+"""The files of bounds are read and validated, and an update replaces only what it has generated."""
 
 import dataclasses
 import datetime as dt
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError
-from toolbox.results import bounds_file, bounds_parser, bounds_split
+from toolbox.results import bounds_file, bounds_parser
 from toolbox.results.bounds_file import Difference
 from toolbox.results.bounds_parser import Entry
 
@@ -90,13 +90,6 @@ def update(file: Path, entries: Sequence[Entry]) -> list[Difference]:
     return bounds_file.load(file).update(entries)
 
 
-def manual_of(file: Path) -> Path:
-    """Return the path of the manual file, which must exist."""
-    path = file.with_suffix(".manual.yaml")
-    assert path.exists()
-    return path
-
-
 def by_series(entries: Sequence[Entry]) -> dict[tuple[str, str], Bound]:
     return {(one.cell, one.metric): one.bound for one in entries}
 
@@ -110,14 +103,6 @@ def file(tmp_path: Path) -> Path:
 def _plain_and_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read YAML with and without libyaml, which some systems lack."""
     monkeypatch.setattr(bounds_parser, "Loader", getattr(yaml, request.param))
-    monkeypatch.setattr(bounds_split, "Loader", getattr(yaml, request.param))
-
-
-@pytest.fixture
-def by_hand(file: Path) -> Path:
-    file.parent.mkdir(parents=True)
-    file.write_text(BY_HAND)
-    return file
 
 
 def written(file: Path, text: str) -> Path:
@@ -149,8 +134,9 @@ def test_a_person_writes_a_cell_and_one_bound(file: Path) -> None:
     assert bounds_file.read(file)["123", "loss"].is_gating
 
 
-def test_unknown_keys_are_ignored(by_hand: Path) -> None:
-    assert {key: (bound.lower, bound.upper) for key, bound in bounds_file.read(by_hand).items()} == {
+def test_unknown_keys_are_ignored(file: Path) -> None:
+    found = bounds_file.read(written(file, BY_HAND))
+    assert {key: (bound.lower, bound.upper) for key, bound in found.items()} == {
         ("3f2a9c0d1e4b", "step_time"): (0.0051, 0.0058),
         ("44a", "step_time"): (1, 2),
     }
@@ -194,10 +180,8 @@ def metric(text: str) -> str:
         (metric("unit: {s: 1}"), 7, "must be a string, not a mapping"),
         (metric("since: yesterday"), 7, "a time with its zone"),
         (metric("since: 2026-10-21"), 7, "a time with its zone"),
-        (metric("locked: maybe"), 7, "must be true or false"),
         (metric("lowr: 1"), 7, "`lowr`: did you mean `lower`?"),
         ("cells:\n  a:\n    cell: 1\n    metrics: {m: {lower: 1, uppper: 2}}", 4, "`uppper`: did you mean `upper`?"),
-        (metric("lockd: true"), 7, "`lockd`: did you mean `locked`?"),
         ("cells:\n  a:\n    cell: 1\n    metrcs: {m: {lower: 1}}", 4, "`metrcs`: did you mean `metrics`?"),
         ("cels: {}", 1, "`cels`: did you mean `cells`?"),
         ("cells:\n  a: ]", 2, "broken YAML"),
@@ -255,16 +239,6 @@ def test_an_accepted_level_is_written_and_read_again(file: Path) -> None:
     assert (found["accepted_reason"], found["noise_samples"]) == (reason, 30)
 
 
-def test_manual_and_locked_bounds_are_distinguished_from_generated_bounds(file: Path) -> None:
-    written(
-        file,
-        f"cells:\n  a:\n    cell: c\n    metrics:\n      m:\n{fields(8)}        locked: true\n      n: {{lower: 1}}\n",
-    )
-    update(file.with_name("q.yaml"), [SMALL])
-    assert bounds_file.load(file).manual.keys() == bounds_file.load(file).misplaced.keys() == {("c", "m"), ("c", "n")}
-    assert bounds_file.load(file.with_name("q.yaml")).manual == {}
-
-
 def test_a_new_file_is_readable_by_all_users(file: Path) -> None:
     update(file, [SMALL])
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
@@ -297,13 +271,12 @@ def test_an_update_changes_values_and_adds_missing_bounds(file: Path) -> None:
     )
 
 
-def test_a_second_update_changes_nothing(by_hand: Path) -> None:
+def test_a_second_update_changes_nothing(file: Path) -> None:
     entries = [SMALL._replace(metric="z"), entry("5", "new"), entry("44a", "large", "loss")]
-    assert len(update(by_hand, entries)) == 3
-    files = by_hand, manual_of(by_hand)
-    before = [(one.read_bytes(), one.stat().st_mtime_ns, one.stat().st_ino) for one in files]
-    assert update(by_hand, entries) == []
-    assert [(one.read_bytes(), one.stat().st_mtime_ns, one.stat().st_ino) for one in files] == before
+    assert len(update(file, entries)) == 3
+    before = file.read_bytes(), file.stat().st_mtime_ns, file.stat().st_ino
+    assert update(file, entries) == []
+    assert (file.read_bytes(), file.stat().st_mtime_ns, file.stat().st_ino) == before
 
 
 def test_an_entry_that_was_edited_out_of_order_is_put_in_order(file: Path) -> None:
@@ -340,52 +313,6 @@ def test_a_name_of_any_length_is_read_again(file: Path) -> None:
     assert bounds_file.read(file) == by_series(entries)
 
 
-def own_words(text: str) -> set[str]:
-    return {word for word in text.split() if word in ("end", "only", "this", "unknown", "none", "own:", "of", "owner:")}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cells:\n# the end\n",
-        "cells: {}   # none\n",
-        "cells: null\n",
-        "cells:",
-        "owner: ada",
-        "# only this",
-        "---\nowner: {a: 1}\n",
-        "cells:\n    small:\n        cell: 3f2a9c0d1e4b\n",
-        "cells:\n  small:\n    cell: 3f2a9c0d1e4b\n    metrics:   # none\n  # of z\n  z: {cell: 9}\n",
-        "cells:\n  small: {cell: 3f2a9c0d1e4b}\n",
-        "cells:\n  small: {cell: 3f2a9c0d1e4b, metrics: {}}\n",
-        "cells: {small: {cell: 3f2a9c0d1e4b, metrics: {z: {lower: 1}}}, z: {cell: 9}}\n",
-        "cells: {z: {cell: 9}, small: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: 1, upper: }}, own: 1}}\n",
-        "cells:\n  small:\n    metrics: {step_time: {upper: 3}}   # unknown\n    cell: 3f2a9c0d1e4b\n",
-        "cells:\n  small:\n    metrics:\n      step_time:\n        upper:\n        lower: 1\n    cell: 3f2a9c0d1e4b\n",
-        # this text has anchors and tags
-        "low: &low 5\ncells: {a: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: *low}}}}\n",
-        "cells:\n  a: &a\n    cell: 3f2a9c0d1e4b\n    metrics: &m {step_time: {lower: &l 1, own: *l}}\n",
-        "cells:\n  a: {cell: 3f2a9c0d1e4b, metrics: &m {step_time: {lower: 1}}}\n  b: {cell: 2, metrics: *m}\n",
-        "low: &low [5]\nother: *low\ncells:\n  a:\n    cell: 1\n    own: *low\n",
-        "cells: {a: {cell: 3f2a9c0d1e4b, metrics: {step_time: {lower: 1, upper: , unit: !!str 5}}}}\n",
-    ],
-)
-@pytest.mark.usefixtures("_plain_and_c")
-def test_an_update_moves_manual_text_and_writes_generated_bounds(file: Path, text: str) -> None:
-    written(file, text)
-    entries = [SMALL, SMALL._replace(metric="a, b"), entry("2", "y,z", "loss")]
-    before = bounds_file.read(file)
-    update(file, entries)
-    assert bounds_file.read(file) == by_series(entries) | before
-    assert "#" not in "".join(file.read_text().splitlines()[2:])
-    if own_words(text) or before:
-        assert own_words(manual_of(file).read_text()) >= own_words(text)
-        assert bounds_file.read(manual_of(file)) == before
-    else:
-        assert list(file.parent.iterdir()) == [file]
-    assert update(file, entries) == []
-
-
 def test_a_missing_value_is_omitted(file: Path) -> None:
     update(file, [SMALL])
     bound = dataclasses.replace(BOUND, lower=None, confidence=None, unit="", method=Method.RATIO)
@@ -407,14 +334,11 @@ def test_an_empty_unit_is_distinguished_from_a_missing_unit(file: Path, written_
     assert bounds_file.read(file)["c", "m"].unit == unit
 
 
-@pytest.mark.parametrize("quotes", ["''", '""'])
-def test_a_missing_unit_equals_an_empty_unit(file: Path, quotes: str) -> None:
-    bare = dataclasses.replace(BOUND, unit="")
-    text = f"cells:\n  a:\n    cell: c\n    metrics:\n      m:\n{fields(8)}".replace(
-        "unit: s", f"unit: {quotes}  # each"
-    )
-    assert update(written(file, text), [entry("c", "a", "m", bare)]) == []
-    update(file, [new := entry("c", "a", "m", dataclasses.replace(bare, lower=0.005))])
+def test_a_missing_unit_differs_from_an_empty_unit_in_the_generated_file(file: Path) -> None:
+    bare = entry("c", "a", "m", dataclasses.replace(BOUND, unit=""))
+    update(file, [bare])
+    assert update(file, [bare]) == []
+    update(file, [new := entry("c", "a", "m", dataclasses.replace(BOUND, unit="", lower=0.005))])
     assert bounds_file.read(file) == by_series([new])
 
 
@@ -423,23 +347,6 @@ def test_bounds_in_another_unit_replace_the_old_bounds(file: Path) -> None:
     new = SMALL._replace(bound=dataclasses.replace(BOUND, lower=5.1, upper=5.8, mean=5.45, unit="ms"))
     assert len(update(file, [new])) == 1
     assert bounds_file.read(file) == by_series([new])
-
-
-def test_bounds_with_locked_false_are_updated(file: Path) -> None:
-    written(
-        file,
-        f"cells:\n  a:\n    cell: 3f2a9c0d1e4b\n    metrics:\n      step_time:\n{fields(8)}        locked: false\n",
-    )
-    assert len(update(file, [SMALL._replace(bound=moved(1))])) == 1
-    assert "locked" not in file.read_text()
-
-
-def test_a_manual_bound_that_cannot_be_moved_is_named_and_kept(file: Path) -> None:
-    text = "cells:\n  a:\n    cell: 3f2a9c0d1e4b\n    metrics:\n      step_time: {lower: !!float 1}\n"
-    written(file, text)
-    with pytest.raises(ConfigurationError, match=r"p\.yaml:5: this line is not generated: move it to p\.manual"):
-        update(file, [SMALL])
-    assert [path.read_text() for path in file.parent.iterdir()] == [text]
 
 
 def test_one_metric_of_a_cell_has_one_bound(file: Path) -> None:
@@ -499,10 +406,11 @@ def test_differences_are_sorted_by_name(file: Path) -> None:
 # Writing the file
 
 
-def test_an_update_keeps_the_mode_of_the_file(by_hand: Path) -> None:
-    by_hand.chmod(0o640)
-    update(by_hand, [entry("5", "new")])
-    assert [stat.S_IMODE(file.stat().st_mode) for file in (by_hand, manual_of(by_hand))] == [0o640, 0o640]
+def test_an_update_keeps_the_mode_of_the_file(file: Path) -> None:
+    update(file, [SMALL])
+    file.chmod(0o640)
+    update(file, [entry("5", "new")])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
 def test_an_update_keeps_a_symbolic_link(file: Path, tmp_path: Path) -> None:
@@ -514,14 +422,16 @@ def test_an_update_keeps_a_symbolic_link(file: Path, tmp_path: Path) -> None:
     assert bounds_file.read(file)["3f2a9c0d1e4b", "step_time"] == moved(1)
 
 
-def test_a_write_that_fails_leaves_the_file_and_nothing_else(by_hand: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_file_and_nothing_else(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_self: Path, _target: Path) -> None:
         raise OSError("no space left on device")
 
+    update(file, [SMALL])
+    text = file.read_text()
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="no space"):
-        update(by_hand, [entry("5", "new")])
-    assert [path.read_text() for path in by_hand.parent.iterdir()] == [BY_HAND]
+        update(file, [entry("5", "new")])
+    assert [path.read_text() for path in file.parent.iterdir()] == [text]
 
 
 def test_a_file_that_changed_after_it_was_read_is_not_written(file: Path) -> None:
@@ -534,10 +444,11 @@ def test_a_file_that_changed_after_it_was_read_is_not_written(file: Path) -> Non
     assert file.read_text() == text
 
 
-def test_an_update_that_is_killed_leaves_whole_files(by_hand: Path) -> None:
+def test_an_update_that_is_killed_leaves_a_whole_file(file: Path) -> None:
+    update(file, [SMALL])
     program = f"""
 from tests.unit.results.test_bounds_file import *
-file = Path({str(by_hand)!r})
+file = Path({str(file)!r})
 for number in range(1, 10**9):
     update(file, [entry(str(cell), f"x={{cell}}", bound=moved(number)) for cell in range(30)])
     print(number, flush=True)
@@ -549,8 +460,8 @@ for number in range(1, 10**9):
             for _ in range(count):
                 running.stdout.readline()
             running.kill()
-        found = bounds_file.read(by_hand)
-        assert {bound.lower for key, bound in found.items() if key[0] == "44a"} == {1}
+        found = bounds_file.read(file)
+        assert found["3f2a9c0d1e4b", "step_time"] == BOUND
         assert len({bound.lower for key, bound in found.items() if key[0].isdecimal()}) <= 1
 
 
@@ -585,143 +496,24 @@ def test_a_mistake_in_the_manual_file_is_reported_with_its_line(file: Path) -> N
         assert str(raised.value).startswith(f"{manual}:7: ")
 
 
-# A file of an earlier version, with generated and manual bounds
-
-
-MIXED = f"""\
-# Bounds of the metrics of p, by cell.
-# `results update_bounds` writes them; your own keys and comments are kept, and each bound that is `locked: true`.
-owner: ada   # ask her
-cells:
-  # the large one is slow
-  model=large,batch=8:
-    cell: "44"
-    nightly: ~
-    metrics:
-      step_time:
-{fields(8)}        why: |
-          a text # no comment
-        own: 3
-  model=small,batch=8:
-    cell: 3f2a9c0d1e4b
-    metrics:
-      loss: {{upper:  3.10e-2, why: 'promised # to a customer'}}   # TPG-9
-      step_time:
-        # since the summer
-{fields(8)}      tokens:
-{fields(8)}        locked: true
-  z:
-    cell: "5"
-    metrics:
-      step_time:
-{fields(8)}"""
-
-
-@pytest.fixture
-def mixed(file: Path) -> Path:
-    return written(file, MIXED)
-
-
-def test_a_mixed_file_is_read_with_a_warning(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
-    found = bounds_file.read(mixed)
-    assert {key: bound.samples for key, bound in found.items()} == {
-        ("44", "step_time"): 30,
-        ("3f2a9c0d1e4b", "loss"): None,
-        ("3f2a9c0d1e4b", "step_time"): 30,
-        ("3f2a9c0d1e4b", "tokens"): 30,
-        ("5", "step_time"): 30,
-    }
-    (record,) = caplog.records
-    line = MIXED.splitlines().index("      loss: {upper:  3.10e-2, why: 'promised # to a customer'}   # TPG-9") + 1
-    assert record.message.startswith(f"{mixed}:{line}: manual bounds in the generated file are still used; ")
-    assert "`results update_bounds p` moves such bounds to p.manual.yaml" in record.message
-    assert (mixed.read_text(), len(list(mixed.parent.iterdir()))) == (MIXED, 1)
-
-
-@pytest.mark.usefixtures("_plain_and_c")
-def test_the_first_update_splits_a_mixed_file(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
-    before = bounds_file.load(mixed).bounds
-    assert update(mixed, []) == []
-    (record,) = caplog.records
-    assert record.message == f"{mixed}: manual bounds and comments moved to p.manual.yaml"
-    assert manual_of(mixed).read_text() == (
-        "# Manual bounds. They win over the bounds in p.yaml, and no command changes this file.\n"
-        "# `results update_bounds` created it once, from the manual bounds and comments in p.yaml.\n"
-        'owner: ada\ncells:\n  model=large,batch=8:\n    cell: "44"\n    nightly: ~\n  model=small,batch=8:\n'
-        "    cell: 3f2a9c0d1e4b\n    metrics:\n      loss: {upper: 3.10e-2, why: 'promised # to a customer'}\n"
-        f"      tokens:\n{fields(8)}        locked: true\n"
-        "# Lines of p.yaml with comments, or with keys that are not generated:\n"
-        "# 3: owner: ada   # ask her\n# 5:   # the large one is slow\n# 20:         why: |\n"
-        "# 21:           a text # no comment\n# 22:         own: 3\n"
-        "# 26:       loss: {upper:  3.10e-2, why: 'promised # to a customer'}   # TPG-9\n"
-        "# 28:         # since the summer\n"
-    )
-    assert bounds_file.load(mixed).bounds == before
-    assert bounds_file.load(mixed).misplaced == {}
-    generated = {key: bound for key, bound in before.items() if key[1] == "step_time"}
-    assert {key: entry.bound for key, entry in bounds_file.load(mixed).generated.items()} == generated
-    assert lint(mixed) == ""
-    assert lint(manual_of(mixed)) == ""
-
-
-def test_a_dry_run_reports_the_move_and_writes_nothing(mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
-    bounds_file.load(mixed).update([entry("9", "new")], dry_run=True)
-    assert [record.message for record in caplog.records] == [
-        f"{mixed}: manual bounds and comments would move to p.manual.yaml"
-    ]
-    assert (mixed.read_text(), len(list(mixed.parent.iterdir()))) == (MIXED, 1)
-
-
-def test_a_generated_file_of_an_earlier_version_needs_no_manual_file(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    header = "\n".join(MIXED.splitlines()[:2])
-    written(file, f"{header}\ncells:\n  small:\n    cell: c\n    metrics:\n      m:\n{fields(8)}")
-    assert bounds_file.read(file) == {("c", "m"): BOUND}
-    update(file, [])
-    assert list(file.parent.iterdir()) == [file]
-    assert "p.manual.yaml" in file.read_text()
-    assert caplog.messages == []
-
-
-def test_an_update_that_was_killed_between_the_two_files_is_finished(
-    mixed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = bounds_file.load(mixed).bounds
-    replace = Path.replace
-
-    def killed(path: Path, target: Path) -> Path:
-        if target == mixed:
-            raise KeyboardInterrupt
-        return replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        update(mixed, [])
-    monkeypatch.undo()
-    assert (mixed.read_text(), bounds_file.read(mixed)) == (MIXED, before)
-    update(mixed, [])
-    assert bounds_file.load(mixed).misplaced == {}
-    assert bounds_file.read(mixed) == before
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (f"cells:\n  a:\n    cell: c\n    metrics:\n      m: {{lower: 1}}\n      n:\n{fields(8)}", 5),
-        (f"cells:\n  a:\n    cell: c\n    metrics:\n      n:\n{fields(8)}# why\n", 15),
-        (f"cells:\n  a:\n    cell: c\n    metrics:\n      n:\n{fields(8)}        own: 1\n", 15),
-        (f"owner: ada\ncells:\n  a:\n    cell: c\n    metrics:\n      n:\n{fields(8)}", 1),
+        (f"cells:\n  a:\n    cell: c\n    metrics:\n      m: {{lower: 1}}\n      loss:\n{fields(8)}", 5),
+        ("cells:\n  a:\n    cell: c\n    metrics:\n      m:\n        lower: 1.0\n        method: manual\n", 5),
+        (f"cells:\n  a:\n    cell: c\n    metrics:\n      loss:\n{fields(8)}# why\n", 15),
+        (f"cells:\n  a:\n    cell: c\n    metrics:\n      loss:\n{fields(8)}        own: 1\n", 15),
+        (f"owner: ada\ncells:\n  a:\n    cell: c\n    metrics:\n      loss:\n{fields(8)}", 1),
     ],
 )
-def test_manual_text_in_the_generated_file_is_refused_beside_a_manual_file(file: Path, text: str, line: int) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_manual_text_in_the_generated_file_is_refused(file: Path, text: str, line: int, dry_run: bool) -> None:
     written(file, text)
-    manual = written(file.with_suffix(".manual.yaml"), "cells: {a: {cell: c, metrics: {m: {upper: 9}}}}\n")
-    assert bounds_file.read(file)["c", "m"].upper == 9
-    with pytest.raises(ConfigurationError, match=rf"p\.yaml:{line}: this line is not generated: move it to p\.manual"):
-        update(file, [SMALL])
-    assert file.read_text() == text
-    assert manual.read_text() == "cells: {a: {cell: c, metrics: {m: {upper: 9}}}}\n"
+    assert bounds_file.read(file)
+    with pytest.raises(ConfigurationError) as raised:
+        bounds_file.load(file).update([SMALL], dry_run=dry_run)
+    assert str(raised.value).startswith(f"{file}:{line}: `results update_bounds` did not write this line: move ")
+    assert [path.read_text() for path in file.parent.iterdir()] == [text]
 
 
 def lint(file: Path) -> str:
@@ -737,18 +529,10 @@ def test_a_new_file_passes_yamllint(file: Path) -> None:
     assert lint(file) == ""
 
 
-def test_an_updated_file_passes_yamllint(file: Path) -> None:
-    text = BY_HAND.replace("[2026-10-01,   2026-11-01]", "[]").replace("upper:  2", "upper: 2")
-    written(file, text.replace("on: ~", "own: ~"))
-    update(file, [SMALL, entry("44a", "large"), entry("44a", "large", "a"), entry("7", "new")])
-    assert lint(file) == lint(manual_of(file)) == ""
-
-
 # Random content
 
 ODD_NAMES = [*"~1'\"\x85\u2028😀 ?", "on", "null", "1e3", "a: b", "a #b", "- a", "a\nb", "{a}", "&a"]
 names = st.text(max_size=30) | st.sampled_from(ODD_NAMES)
-comments = st.lists(st.sampled_from(["", "# {}", "    # {}", "          # {}"]), min_size=1, max_size=30)
 ids = st.lists(st.from_regex(r"[0-9a-f]{4}", fullmatch=True), min_size=1, max_size=5, unique=True)
 
 
@@ -776,33 +560,18 @@ def is_text(entries: Sequence[Entry]) -> bool:
     return not any(0xD800 <= ord(char) <= 0xDFFF for one in entries for char in one.name + one.metric)
 
 
-def commented(text: str, comments: Sequence[str]) -> str:
-    """Return a text with numbered comments between its lines."""
-    lines = text.splitlines(keepends=True)
-    above = [comments[index % len(comments)].format(f"c{index}") for index in range(len(lines))]
-    return "".join(f"{comment}\n{line}" if comment else line for comment, line in zip(above, lines, strict=True))
-
-
-def comments_of(file: Path) -> list[str]:
-    return re.findall("# c[0-9]+$", file.read_text() if file.exists() else "", re.MULTILINE)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(updates().filter(is_text), updates().filter(is_text), comments, st.randoms())
-def test_any_update_writes_the_new_bounds_and_keeps_comments(
-    tmp_path: Path, first: list[Entry], second: list[Entry], between: list[str], rng: random.Random
+@given(updates().filter(is_text), updates().filter(is_text), st.randoms())
+def test_any_update_writes_the_new_bounds_and_keeps_the_others(
+    tmp_path: Path, first: list[Entry], second: list[Entry], rng: random.Random
 ) -> None:
     file, shuffled = tmp_path / "a.yaml", tmp_path / "b.yaml"
     for old in tmp_path.iterdir():
         old.unlink()
     update(file, first)
-    text = commented(file.read_text(), between)
-    file.write_text(text)
+    shuffled.write_text(file.read_text())
     update(file, second)
     assert bounds_file.read(file) == by_series(first) | by_series(second)
-    shuffled.write_text(text)
-    assert comments_of(file.with_suffix(".manual.yaml")) == comments_of(shuffled)
-    assert comments_of(file) == []
     assert update(file, second) == []
     update(shuffled, rng.sample(second, len(second)))
     assert shuffled.read_text() == file.read_text().replace("of a,", "of b,").replace("a.manual", "b.manual")

@@ -14,7 +14,10 @@ _MOMENT = sa.DateTime(timezone=True)
 def upgrade() -> None:
     """Create the tables."""
     _create_cells_and_series()
-    _create_runs_and_their_results()
+    _create_runs()
+    _create_results()
+    _create_cases()
+    _create_notifications()
 
 
 def _create_cells_and_series() -> None:
@@ -42,7 +45,7 @@ def _create_cells_and_series() -> None:
     )
 
 
-def _create_runs_and_their_results() -> None:
+def _create_runs() -> None:
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer, nullable=False),
@@ -64,10 +67,26 @@ def _create_runs_and_their_results() -> None:
         sa.Column("currency", sa.String, nullable=False),
         sa.Column("updated", _MOMENT, nullable=False),
         sa.Column("recorded", _MOMENT, nullable=False),
+        sa.Column("baseline", sa.Boolean, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
         sa.UniqueConstraint("project", "run", "started", name="uq_runs_project"),
     )
     op.create_index("ix_runs_started", "runs", ["started"])
+    op.create_table(
+        "merged_shards",
+        sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("run_id", sa.Integer, nullable=False),
+        sa.Column("run", sa.String, nullable=False),
+        sa.Column("started", _MOMENT, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_merged_shards"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_merged_shards_run_id_runs", ondelete="CASCADE"),
+        sa.UniqueConstraint("run_id", "run", "started", name="uq_merged_shards_run_id"),
+    )
+    op.create_index("ix_merged_shards_run_id", "merged_shards", ["run_id"])
+    op.create_index("ix_merged_shards_run", "merged_shards", ["run"])
+
+
+def _create_results() -> None:
     op.create_table(
         "results",
         sa.Column("id", sa.Integer, nullable=False),
@@ -85,12 +104,16 @@ def _create_runs_and_their_results() -> None:
         sa.Column("host", sa.String, nullable=False),
         sa.Column("accelerator", sa.String, nullable=False),
         sa.Column("cost", sa.Double),
+        sa.Column("out_of_range", sa.Boolean, nullable=False),
+        sa.Column("reuse_key", sa.String, nullable=False),
+        sa.Column("reused_from", sa.String, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_results"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_results_run_id_runs", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["cell_id"], ["cells.id"], name="fk_results_cell_id_cells"),
         sa.UniqueConstraint("run_id", "cell_id", name="uq_results_run_id"),
     )
     op.create_index("ix_results_cell_id", "results", ["cell_id"])
+    op.create_index("ix_results_reuse_key", "results", ["reuse_key"])
     op.create_table(
         "attempts",
         sa.Column("result_id", sa.Integer, nullable=False),
@@ -104,6 +127,11 @@ def _create_runs_and_their_results() -> None:
         sa.Column("cause", sa.String),
         sa.Column("message", sa.String, nullable=False),
         sa.Column("seconds", sa.Double),
+        sa.Column("out_of_range", sa.Boolean, nullable=False),
+        sa.Column("image", sa.String, nullable=False),
+        sa.Column("purpose", sa.String, nullable=False),
+        sa.Column("charged_seconds", sa.Double),
+        sa.Column("cost", sa.Double),
         sa.PrimaryKeyConstraint("result_id", "attempt", name="pk_attempts"),
         sa.ForeignKeyConstraint(
             ["result_id"], ["results.id"], name="fk_attempts_result_id_results", ondelete="CASCADE"
@@ -129,9 +157,63 @@ def _create_runs_and_their_results() -> None:
         sa.Column("fault", sa.String, nullable=False),
         sa.Column("accepted", sa.Boolean, nullable=False),
         sa.Column("noisy", sa.Boolean, nullable=False),
+        sa.Column("confirmed", sa.Boolean, nullable=False),
         sa.PrimaryKeyConstraint("series_id", "run_id", name="pk_samples"),
         sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_samples_series_id_series", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_samples_run_id_runs", ondelete="CASCADE"),
         sqlite_with_rowid=False,
     )
     op.create_index("ix_samples_run_id", "samples", ["run_id"])
+
+
+def _create_cases() -> None:
+    op.create_table(
+        "cases",
+        sa.Column("id", sa.Integer, nullable=False),
+        sa.Column("cell_id", sa.Integer, nullable=False),
+        sa.Column("suite", sa.String, nullable=False),
+        sa.Column("name", sa.String, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_cases"),
+        sa.ForeignKeyConstraint(["cell_id"], ["cells.id"], name="fk_cases_cell_id_cells"),
+        sa.UniqueConstraint("cell_id", "suite", "name", name="uq_cases_cell_id"),
+    )
+    op.create_table(
+        "case_counts",
+        sa.Column("result_id", sa.Integer, nullable=False),
+        sa.Column("outcome", sa.String, nullable=False),
+        sa.Column("number", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("result_id", "outcome", name="pk_case_counts"),
+        sa.ForeignKeyConstraint(
+            ["result_id"], ["results.id"], name="fk_case_counts_result_id_results", ondelete="CASCADE"
+        ),
+    )
+    op.create_table(
+        "case_results",
+        sa.Column("result_id", sa.Integer, nullable=False),
+        sa.Column("case_id", sa.Integer, nullable=False),
+        sa.Column("outcome", sa.String, nullable=False),
+        sa.Column("seconds", sa.Double),
+        sa.Column("message", sa.String, nullable=False),
+        sa.Column("text", sa.String, nullable=False),
+        sa.PrimaryKeyConstraint("result_id", "case_id", name="pk_case_results"),
+        sa.ForeignKeyConstraint(
+            ["result_id"], ["results.id"], name="fk_case_results_result_id_results", ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_case_results_case_id_cases"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_case_results_case_id", "case_results", ["case_id"])
+
+
+def _create_notifications() -> None:
+    op.create_table(
+        "notifications",
+        sa.Column("id", sa.Integer, nullable=False),
+        *(sa.Column(name, sa.String, nullable=False) for name in ("project", "presets", "job", "receiver")),
+        sa.Column("announced", sa.String, nullable=False),
+        sa.Column("announced_run", sa.String, nullable=False),
+        sa.Column("latest_start", _MOMENT, nullable=False),
+        sa.Column("delivering_until", _MOMENT),
+        sa.PrimaryKeyConstraint("id", name="pk_notifications"),
+        sa.UniqueConstraint("project", "presets", "job", "receiver", name="uq_notifications_project"),
+    )
