@@ -20,7 +20,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
-from toolbox.model.evidence import CAUSES, Evidence, Judgement
+from toolbox.model.evidence import Evidence, Judgement, worst_cause
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import Cause
 from toolbox.notebook_worker.notebook_results import TestKind
@@ -178,8 +178,7 @@ class _Results:
     @property
     def cause(self) -> Cause | None:
         """The worst cause of the tests that did not pass; None if none of them has a cause."""
-        causes = set(self._causes.values())
-        return next((cause for cause in CAUSES if cause in causes), None)
+        return worst_cause(self._causes.values())
 
     @property
     def executed(self) -> int:
