@@ -132,7 +132,7 @@ class Past:
         if self.is_over:
             counted = [attempts for cell, attempts in self.cells.items() if cell not in self.quarantined]
             ended_as = [attempts[-1].verdict for attempts in counted]
-            verdict = worst(one for one in ended_as if one is not None) or Verdict.SKIPPED
+            verdict = worst((one for one in ended_as if one is not None), Verdict) or Verdict.SKIPPED
             seconds = (now - self.started).total_seconds()
             phase = StepFinished("000__test", "test", StepKind.PHASE, verdict, None, self.message, seconds)
             found.append((now, phase))

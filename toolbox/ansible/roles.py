@@ -33,6 +33,7 @@ from toolbox.interface.registry import HOSTS, LOGIN_TIMEOUT, Command
 from toolbox.model.addresses import Address
 from toolbox.model.errors import MissingProgram, StepError, UsageError
 from toolbox.model.events import Note, StepKind
+from toolbox.model.evidence import FAILING
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK, Secret, secrets_in
 from toolbox.model.verdicts import Cause, Verdict
@@ -43,7 +44,6 @@ from toolbox.system import cancellation, environ, extras, filesystem, places, pr
 
 _LONG_LOGIN_SECONDS: Final = 5.0  # after this time, a line says what the command waits for
 _TIMED_OUT: Final = ("Timed out after", "expected time frame")  # what Ansible says about the time limit of a task
-_FAILED_CAUSES: Final = {Cause.PRODUCT, Cause.TIMEOUT}  # with these causes, the verdict is `failed`, and not `error`
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def _failure(call: RoleCall, step: Step, events: RoleEvents, status: int) -> Ste
         verdict, cause = Verdict.ERROR, Cause.INFRASTRUCTURE
     elif events.cause is not None:
         cause = events.cause
-        verdict = Verdict.FAILED if cause in _FAILED_CAUSES else Verdict.ERROR
+        verdict = Verdict.FAILED if cause in FAILING else Verdict.ERROR
     message = f"task `{failed.name}` {failed.status} on {', '.join(events.hosts_of(failed))}: {failed.output}"
     if events.missing_program:
         return MissingProgram(message, directory=step.directory)

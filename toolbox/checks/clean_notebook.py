@@ -18,10 +18,9 @@ from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import Cause
-from toolbox.notebook_worker.notebook_results import TestKind, TestOutcome
+from toolbox.notebook_worker.notebook_results import TestKind, TestOutcome, TestResult
 from toolbox.notebooks import clean_notebooks, requested_tests, result_records
 from toolbox.notebooks.requested_tests import RequestedTest
-from toolbox.notebooks.result_records import ResultRecord
 from toolbox.runs import junit_files
 from toolbox.runs.evidence_files import RelativeGlob, matching
 
@@ -95,12 +94,12 @@ def _incomplete_executions(evidence: Evidence) -> dict[str, str]:
         return {}
     notebooks = [test for test in requested_tests.read(evidence) if test.kind is TestKind.NOTEBOOK]
     records = result_records.read(evidence.directory)
-    results = {(record.kind, record.name): record for record in records if isinstance(record, ResultRecord)}
+    results = {(record.kind, record.name): record for record in records if isinstance(record, TestResult)}
     reasons = {test.file: _why_incomplete(test, results.get((test.kind, test.name))) for test in notebooks}
     return {file: reason for file, reason in reasons.items() if reason}
 
 
-def _why_incomplete(test: RequestedTest, result: ResultRecord | None) -> str:
+def _why_incomplete(test: RequestedTest, result: TestResult | None) -> str:
     if test.manual is not None:
         return ""
     if result is None:

@@ -20,13 +20,13 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
-from toolbox.model.evidence import CAUSES, Evidence, Judgement
+from toolbox.model.evidence import Evidence, Judgement, worst_cause
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import Cause
-from toolbox.notebook_worker.notebook_results import TestKind
+from toolbox.notebook_worker.notebook_results import TestKind, TestResult
 from toolbox.notebooks import requested_tests, result_cases, result_records
 from toolbox.notebooks.requested_tests import RequestedTest
-from toolbox.notebooks.result_records import ResultRecord, ResultsFault
+from toolbox.notebooks.result_records import ResultsFault
 from toolbox.runs import junit_files
 from toolbox.runs.evidence_files import RelativeFile
 
@@ -178,8 +178,7 @@ class _Results:
     @property
     def cause(self) -> Cause | None:
         """The worst cause of the tests that did not pass; None if none of them has a cause."""
-        causes = set(self._causes.values())
-        return next((cause for cause in CAUSES if cause in causes), None)
+        return worst_cause(self._causes.values())
 
     @property
     def executed(self) -> int:
@@ -189,7 +188,7 @@ class _Results:
             for key, case in self._cases.items()
         )
 
-    def _add(self, result: ResultRecord) -> bool:
+    def _add(self, result: TestResult) -> bool:
         """Add a result. Return False if the settings do not name its test."""
         key = (result.kind, result.name)
         test = self._test_of(result)
@@ -204,7 +203,7 @@ class _Results:
         self._cases[key], self._causes[key], self._tests[key] = case, result_cases.cause(result), test
         return True
 
-    def _test_of(self, result: ResultRecord) -> _Key | None:
+    def _test_of(self, result: TestResult) -> _Key | None:
         """Return the requested test of a result; None if there is none.
 
         A check can have several results. Their names are `CHECK:NAME`, with ` (2)` after a repeated name.
@@ -215,7 +214,7 @@ class _Results:
             names += [whole, whole.partition(":")[0]]
         return next(((result.kind, name) for name in names if (result.kind, name) in self._requested), None)
 
-    def _is_environment(self, result: ResultRecord) -> bool:
+    def _is_environment(self, result: TestResult) -> bool:
         """Return whether a result belongs to an environment. The worker may install several environments."""
         names = {name for kind, name in self._cases if kind is TestKind.ENVIRONMENT}
         is_new = result.name not in names

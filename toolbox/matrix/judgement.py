@@ -14,7 +14,7 @@ from toolbox.extensions.protocols import CaseCheck, Check, HistoryCheck, MetricS
 from toolbox.model.bounds import Direction
 from toolbox.model.cases import CaseReport
 from toolbox.model.errors import describe
-from toolbox.model.evidence import FAILING, PREVENTING, Evidence, Judgement, Metric, Reference
+from toolbox.model.evidence import PREVENTING, Evidence, Judgement, Metric, Reference, worst_cause
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.runs.steps import Outcome
@@ -182,18 +182,16 @@ def verdict(judgements: Sequence[tuple[str, Judgement]]) -> Outcome:
     failed = [(name, judgement) for name, judgement in judgements if judgement.passed is False]
     if not failed:
         return Outcome(Verdict.PASSED)
-    for cause in PREVENTING:
-        if prevented := next(((name, judgement) for name, judgement in failed if judgement.cause is cause), None):
-            return Outcome(Verdict.ERROR, cause, f"{prevented[0]}: {prevented[1].message}")
-    message = "\n".join(f"{name}: {judgement.message}" for name, judgement in failed)
-    return Outcome(Verdict.FAILED, _cause_of_failure(failed), message)
-
-
-def _cause_of_failure(failed: Sequence[tuple[str, Judgement]]) -> Cause:
     default = {_EXIT_STATUS: Cause.PRODUCT}
-    causes = {judgement.cause or default.get(name) for name, judgement in failed}
-    if worst := next((cause for cause in FAILING if cause in causes), None):
-        return worst
+    cause = worst_cause(judgement.cause or default.get(name) for name, judgement in failed)
+    verdict = Verdict.ERROR if cause in PREVENTING else Verdict.FAILED
+    if verdict is Verdict.ERROR:
+        failed = [(name, judgement) for name, judgement in failed if judgement.cause is cause][:1]
+    message = "\n".join(f"{name}: {judgement.message}" for name, judgement in failed)
+    return Outcome(verdict, cause or _regression_or_check(failed), message)
+
+
+def _regression_or_check(failed: Sequence[tuple[str, Judgement]]) -> Cause:
     deviations = [judgement.deviation for _, judgement in failed]
     if all(each is not None for each in deviations) and any(each and not each.improves for each in deviations):
         return Cause.REGRESSION

@@ -14,9 +14,9 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from toolbox.model.text import truncate
-from toolbox.notebook_worker.notebook_results import TestKind, TestOutcome
+from toolbox.notebook_worker.notebook_results import CellRecord, TestKind, TestOutcome, TestResult
 from toolbox.notebooks import result_records
-from toolbox.notebooks.result_records import CellResult, ResultRecord, ResultsFault
+from toolbox.notebooks.result_records import ResultsFault
 from toolbox.runs.evidence_files import RelativeFile, readable
 
 Figure = Literal["seconds", "cpu_seconds", "peak_memory_bytes"]
@@ -57,7 +57,7 @@ class Source(BaseModel):
         name = repr(truncate(self.notebook))
         return name if self.cell is None else f"cell {self.cell!r} of {name}"
 
-    def _cells(self, results: _Results) -> Sequence[CellResult]:
+    def _cells(self, results: _Results) -> Sequence[CellRecord]:
         """Return the executed cells to measure."""
         found = results.notebooks.get(self.notebook, [])
         if len(found) != 1:
@@ -66,7 +66,7 @@ class Source(BaseModel):
         (result,) = found
         if result.outcome is not TestOutcome.PASSED:
             raise ValueError(f"{self.file}: the notebook {truncate(self.notebook)!r} did not pass")
-        cells: Sequence[CellResult] = result.notebook.cells if result.notebook is not None else ()
+        cells: Sequence[CellRecord] = result.notebook.cells if result.notebook is not None else ()
         if self.cell is not None:
             cells = results.cells.get((self.notebook, self.cell), [])
             if len(cells) != 1:
@@ -87,8 +87,8 @@ class _Results:
         fault: why the file cannot be read; empty if it can.
     """
 
-    notebooks: dict[str, list[ResultRecord]] = field(default_factory=dict)
-    cells: dict[tuple[str, int | str], list[CellResult]] = field(default_factory=dict)
+    notebooks: dict[str, list[TestResult]] = field(default_factory=dict)
+    cells: dict[tuple[str, int | str], list[CellRecord]] = field(default_factory=dict)
     fault: str = ""
 
 
@@ -111,7 +111,7 @@ def _parsed(directory: Path, file: str, _version: tuple[int, ...]) -> _Results:
     results = _Results()
     try:
         for result in result_records.read(directory, file):
-            if isinstance(result, ResultRecord) and result.kind is TestKind.NOTEBOOK:
+            if isinstance(result, TestResult) and result.kind is TestKind.NOTEBOOK:
                 results.notebooks.setdefault(result.name, []).append(result)
     except ResultsFault as fault:
         return _Results(fault=str(fault))

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from toolbox.model.verdicts import Cause, ExitCode, Verdict
+from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code
 
 _FAULTS_OF_A_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
@@ -113,7 +113,7 @@ class StepError(ToolboxError):
     @property
     def exit_code(self) -> ExitCode:  # type: ignore[override]  # a class attribute in the parent
         """The exit code of a command line that executed only this step."""
-        return ExitCode.FAILED if self.verdict is Verdict.FAILED else ExitCode.ERROR
+        return exit_code(self.verdict)
 
 
 class MissingProgram(StepError):

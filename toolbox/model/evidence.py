@@ -18,6 +18,11 @@ FAILING: Final = (Cause.PRODUCT, Cause.TIMEOUT)
 CAUSES: Final = (*PREVENTING, *FAILING)
 
 
+def worst_cause(causes: Iterable[Cause | None]) -> Cause | None:
+    """Return the worst cause that checks name; None if they name none."""
+    return min((cause for cause in causes if cause in CAUSES), key=CAUSES.index, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A number that a workload produced.

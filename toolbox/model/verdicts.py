@@ -6,9 +6,11 @@ text of a log, or from the fact that an exception was raised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum, StrEnum
-from typing import Final
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
 
 CAUSE_KEY: Final = "topgallant_cause"  # the key of the cause in the results of Topgallant's Ansible modules
 
@@ -89,9 +91,9 @@ def worst_exit_code(codes: Iterable[int]) -> ExitCode:
     return max(map(ExitCode, codes), key=_EXIT_CODES.index, default=ExitCode.NOTHING_RAN)
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """Return the most severe verdict; None if there are no verdicts."""
-    return max(verdicts, key=_SEVERITY.index, default=None)
+def worst(items: Iterable[_T], verdict: Callable[[_T], Verdict]) -> _T | None:
+    """Return the first of the items with the most severe verdict; None if there are no items."""
+    return max(items, key=lambda item: _SEVERITY.index(verdict(item)), default=None)
 
 
 def exit_code(verdict: Verdict | None) -> ExitCode:

@@ -2,14 +2,16 @@
 
 The worker writes the files into its working directory, which is `files/` of the attempt. It appends a line to
 `results.jsonl` after each test and syncs the line, so that a worker that is killed leaves the results of all tests that
-ended. Checks, metrics and reports read the files, and validate everything in them.
+ended. Checks, metrics and reports read the files with `toolbox/notebooks/result_records.py`, which validates the types
+and the limits that the records declare here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 RESULTS: Final = "results.jsonl"  # one TestResult per line
 REPORT: Final = "notebook_worker.json"  # one WorkerReport
@@ -81,8 +83,37 @@ class TestKind(str, Enum):
     NOTEBOOK = "notebook"
 
 
+class _Limits:
+    """The limits of a field, by the names that a schema of pydantic has for them.
+
+    Only a reader with pydantic applies the limits. The worker, which has no pydantic, does not.
+    """
+
+    def __init__(self, **limits: float) -> None:
+        self._limits = limits
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {**handler(source), **self._limits}
+
+
+MOST_CELLS: Final = 10_000  # of a notebook
+_LONGEST_NAME: Final = 255  # characters; also the longest file name
+
+Name = Annotated[str, _Limits(min_length=1, max_length=_LONGEST_NAME)]
+Label = Annotated[str, _Limits(max_length=_LONGEST_NAME)]  # a name that may be empty
+Text = Annotated[str, _Limits(max_length=1 << 18)]
+Seconds = Annotated[float, _Limits(ge=0, le=1e9)]
+Moment = Annotated[float, _Limits(ge=0, le=1e11)]  # in seconds since 1970
+Number = Annotated[int, _Limits(ge=0, le=MOST_CELLS)]
+Bytes = Annotated[int, _Limits(ge=0, lt=2**63)]
+
+
+class _Record:
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": True, "allow_inf_nan": False}
+
+
 @dataclass(frozen=True)
-class CellRecord:
+class CellRecord(_Record):
     """The execution of a code cell of a notebook.
 
     Args:
@@ -95,17 +126,17 @@ class CellRecord:
         outcome: SKIPPED for a cell with a tag that says so, or after a failure.
     """
 
-    number: int
-    id: str
+    number: Number
+    id: Label
     outcome: TestOutcome
-    started: float | None = None
-    seconds: float | None = None
-    cpu_seconds: float | None = None
-    peak_memory_bytes: int | None = None
+    started: Moment | None = None
+    seconds: Seconds | None = None
+    cpu_seconds: Seconds | None = None
+    peak_memory_bytes: Bytes | None = None
 
 
 @dataclass(frozen=True)
-class FailedCell:
+class FailedCell(_Record):
     """The cell at which a notebook failed.
 
     Args:
@@ -115,14 +146,14 @@ class FailedCell:
         traceback: the traceback without terminal codes, truncated.
     """
 
-    number: int
-    source: str
-    exception: str = ""
-    traceback: str = ""
+    number: Number
+    source: Text
+    exception: Text = ""
+    traceback: Text = ""
 
 
 @dataclass(frozen=True)
-class NotebookRecord:
+class NotebookRecord(_Record):
     """The record of the execution of a notebook.
 
     Args:
@@ -131,14 +162,14 @@ class NotebookRecord:
         failed_cell: None if no single cell failed.
     """
 
-    executed: str = ""
-    samples: str = ""
-    cells: tuple[CellRecord, ...] = ()
+    executed: Label = ""
+    samples: Label = ""
+    cells: Annotated[tuple[CellRecord, ...], _Limits(max_length=MOST_CELLS, fail_fast=True)] = ()
     failed_cell: FailedCell | None = None
 
 
 @dataclass(frozen=True)
-class TestResult:
+class TestResult(_Record):
     """The result of a test.
 
     Args:
@@ -154,16 +185,21 @@ class TestResult:
     __test__ = False
 
     kind: TestKind
-    name: str
+    name: Name
     outcome: TestOutcome
-    started: float
-    seconds: float
+    started: Moment
+    seconds: Seconds
     fault: Fault | None = None
-    checked: str = ""
-    expected: str = ""
-    found: str = ""
-    message: str = ""
+    checked: Text = ""
+    expected: Text = ""
+    found: Text = ""
+    message: Text = ""
     notebook: NotebookRecord | None = None
+
+    @property
+    def title(self) -> str:
+        """The kind and the name of the test: `notebook.train`."""
+        return f"{self.kind.value}.{self.name}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
@@ -171,7 +207,7 @@ class TestResult:
 
 
 @dataclass(frozen=True)
-class WorkerReport:
+class WorkerReport(_Record):
     """What the worker used. The worker writes the report before the first test, and again at its end.
 
     Args:
@@ -182,11 +218,11 @@ class WorkerReport:
         fault: why the worker ended early; empty if it reached its end.
     """
 
-    versions: dict[str, str]
-    environment: str = ""
-    environment_seconds: float | None = None
+    versions: Annotated[dict[Name, Name], _Limits(max_length=1000)]
+    environment: Label = ""
+    environment_seconds: Seconds | None = None
     is_finished: bool = False
-    fault: str = ""
+    fault: Text = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""

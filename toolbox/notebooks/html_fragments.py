@@ -1,30 +1,40 @@
 """Cleans untrusted HTML, such as an output of a notebook, so that a page can contain it safely.
 
-Only elements and attributes of fixed lists remain. The result is made from the parsed elements. It contains no script,
-style, form, frame or inline drawing, all its elements are closed, and it cannot make a browser send a request. Images
-remain only if their data is part of the HTML. Ids get a prefix, so that they differ from the ids of a page.
+nh3 parses the HTML as a browser does, and keeps only elements and attributes of fixed lists. The result contains no
+script, style, form, frame or inline drawing, all its elements are closed, and it cannot make a browser send a request.
+Images remain only if their data is part of the HTML. Ids get a prefix, so that they differ from the ids of a page.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
-from html.parser import HTMLParser
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
-from toolbox.model.foreign_text import clean
+from toolbox.model.foreign_text import clean, replace_unsafe
 
-_ELEMENTS: Final = re.compile(
-    "a|abbr|b|blockquote|br|caption|code|dd|del|details|div|dl|dt|em|h[1-6]|hr|i|img|ins|kbd|li|mark|ol|p|pre|q|s|samp|"
-    "small|span|strong|sub|summary|sup|table|tbody|td|tfoot|th|thead|tr|tt|u|ul|var"
+if TYPE_CHECKING:
+    from nh3 import Cleaner
+
+_ELEMENTS: Final = (
+    "a abbr b blockquote br caption code dd del details div dl dt em h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p "
+    "pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr tt u ul var"
 )
-_WITHOUT_CONTENT: Final = frozenset({"br", "hr", "img"})
 # Elements that are removed with everything in them.
-_REMOVED: Final = re.compile(
-    "applet|audio|canvas|head|iframe|map|math|noembed|noframes|noscript|object|script|select|style|svg|template|"
-    "textarea|title|video|xmp"
+_REMOVED: Final = (
+    "applet audio canvas head iframe map math noembed noframes noscript object script select style svg template "
+    "textarea title video xmp"
 )
+_ATTRIBUTES: Final = {
+    "*": {"class", "id", "title"},
+    "a": {"href"},
+    "img": {"src", "alt", "width", "height"},
+    "td": {"colspan", "rowspan"},
+    "th": {"colspan", "rowspan"},
+    "ol": {"start"},
+}
+_SCHEMES: Final = {"http", "https", "mailto", "data"}
 _CLASS: Final = re.compile(
     r"[a-z][a-z0-9]{0,2}|highlight|hl-[a-z0-9]{1,20}|ansi-[a-z-]{1,40}|dataframe|cell|code_cell|text_cell|input|inner_cell|"
     r"input_area|prompt|input_prompt|output|output_[a-z_]{1,30}|text_cell_render|rendered_html"
@@ -34,109 +44,66 @@ _IMAGE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}")
 _ID: Final = re.compile(r"[\w.-]{1,100}")
 _PREFIX: Final = "nb-"
-_DEEPEST: Final = 100  # elements
 _LONGEST_VALUE: Final = 2000  # characters of an attribute
+# In the result of nh3, each value has double quotes, and contains neither such quotes nor `<`.
+_IMAGE_ELEMENT: Final = re.compile(r'<img((?: [a-z]+="[^"]*")*)>')
+_ALTERNATIVE: Final = re.compile(r' alt="([^"]*)"')
 
 
 def cleaned(text: str) -> str:
-    """Return the allowed parts of an HTML text. Text that cannot be parsed is shown as it is."""
-    parser = _Cleaner()
-    try:
-        parser.feed(text)
-        parser.close()
-    except (AssertionError, ValueError):  # older versions of `html.parser` raise for some declarations
-        return f"<pre>{html.escape(clean(text))}</pre>"
-    return parser.text()
+    """Return the allowed parts of an HTML text."""
+    # Escape sequences are removed first: in the result, they could contain parts of elements.
+    return _IMAGE_ELEMENT.sub(_image, replace_unsafe(_cleaner().clean(clean(text))))
 
 
 def is_blank(text: str) -> bool:
     """Return whether a page would show nothing of a cleaned text."""
-    return "<img" not in text and not re.sub(r"<[^>]*>", "", text).strip()
+    import nh3
+
+    return "<img" not in text and not html.unescape(nh3.clean(text, tags=set())).strip()
 
 
-class _Cleaner(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self._parts: list[str] = []
-        self._open: list[str] = []
-        self._removed: list[str] = []
+@cache
+def _cleaner() -> Cleaner:
+    import nh3
 
-    def text(self) -> str:
-        """Return the cleaned text, in which all elements are closed."""
-        return "".join([*self._parts, *(f"</{tag}>" for tag in reversed(self._open))])
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        is_removed = bool(_REMOVED.fullmatch(tag))
-        if self._removed or is_removed:
-            if is_removed and len(self._removed) < _DEEPEST:
-                self._removed.append(tag)
-            return
-        if not _ELEMENTS.fullmatch(tag) or len(self._open) >= _DEEPEST:
-            return
-        values: dict[str, str] = {}
-        for name, value in attrs:
-            values.setdefault(name, value or "")  # if an attribute is repeated, the first value counts
-        if tag == "img" and not _IMAGE.fullmatch(values.get("src", "")):
-            self._parts.append(html.escape(f"[image {clean(values.get('alt', ''))[:200]}".rstrip() + "]"))
-            return
-        kept = "".join(f' {name}="{html.escape(clean(value))}"' for name, value in _attributes(tag, values).items())
-        self._parts.append(f"<{tag}{kept}>")
-        if tag not in _WITHOUT_CONTENT:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        if not _REMOVED.fullmatch(tag):
-            self.handle_starttag(tag, attrs)
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._removed:
-            if tag in self._removed:
-                del self._removed[len(self._removed) - 1 - self._removed[::-1].index(tag) :]
-            return
-        if tag in self._open:
-            while True:
-                last = self._open.pop()
-                self._parts.append(f"</{last}>")
-                if last == tag:
-                    break
-
-    def handle_data(self, data: str) -> None:
-        if not self._removed:
-            self._parts.append(html.escape(clean(data), quote=False))
-
-
-def _attributes(tag: str, values: Mapping[str, str]) -> dict[str, str]:
-    kept = {}
-    for name, value in values.items():
-        if len(value) > _LONGEST_VALUE and (tag, name) != ("img", "src"):
-            continue
-        if (new := _attribute(tag, name, value)) is not None:
-            kept[name] = new
-    if kept.get("href", "#")[0] != "#":
-        kept["rel"] = "noopener noreferrer"
-    return kept
+    return nh3.Cleaner(
+        tags=set(_ELEMENTS.split()),
+        clean_content_tags=set(_REMOVED.split()),
+        attributes=_ATTRIBUTES,
+        attribute_filter=_attribute,
+        url_schemes=_SCHEMES,
+    )
 
 
 def _attribute(tag: str, name: str, value: str) -> str | None:
     """Return the new value of an attribute; None if it is removed."""
-    match tag, name:
-        case _, "class":
+    if len(value) > _LONGEST_VALUE and (tag, name) != ("img", "src"):
+        return None
+    match name:
+        case "class":
             return " ".join(each for each in value.split() if _CLASS.fullmatch(each)) or None
-        case _, "id":
+        case "id":
             return f"{_PREFIX}{value.removeprefix(_PREFIX)}" if _ID.fullmatch(value) else None
-        case _, "title":
-            return value
-        case "a", "href":
+        case "href":
             return _address(value.strip())
-        case "img", "src" | "alt":
-            return value
-        case ("img", "width" | "height") | ("td" | "th", "colspan" | "rowspan") | ("ol", "start"):
+        case "src":
+            return value if _IMAGE.fullmatch(value) else None
+        case "width" | "height" | "colspan" | "rowspan" | "start":
             return value if _NUMBER.fullmatch(value) else None
-    return None
+    return value
 
 
 def _address(value: str) -> str | None:
     if value.startswith("#") and _ID.fullmatch(value[1:]):
         return f"#{_PREFIX}{value[1:].removeprefix(_PREFIX)}"
     return value if _LINK.fullmatch(value) else None
+
+
+def _image(element: re.Match[str]) -> str:
+    """Return an image, or its alternative text if it has no data."""
+    if ' src="' in element[1]:
+        return element[0]
+    alternative = _ALTERNATIVE.search(element[1])
+    text = html.unescape(alternative[1]) if alternative is not None else ""
+    return html.escape(f"[image {text[:200]}".rstrip() + "]")

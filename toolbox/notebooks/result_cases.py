@@ -12,8 +12,7 @@ from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate, without_middle
 from toolbox.model.verdicts import Cause
-from toolbox.notebook_worker.notebook_results import Fault, TestOutcome
-from toolbox.notebooks.result_records import FailedCellResult, ResultRecord
+from toolbox.notebook_worker.notebook_results import FailedCell, Fault, TestOutcome, TestResult
 
 _LONGEST_MESSAGE: Final = 280
 _MOST_SOURCE_LINES: Final = 20
@@ -42,14 +41,14 @@ _WORDS: Final[Mapping[Fault, str]] = {
 }
 
 
-def cause(result: ResultRecord) -> Cause | None:
+def cause(result: TestResult) -> Cause | None:
     """Return the cause for which a test did not pass; None if it passed or was skipped."""
     if result.outcome in {TestOutcome.PASSED, TestOutcome.SKIPPED}:
         return None
     return _CAUSES.get(result.fault, Cause.PRODUCT) if result.fault is not None else Cause.PRODUCT
 
 
-def case(result: ResultRecord) -> CaseResult:
+def case(result: TestResult) -> CaseResult:
     """Return the test case of a result."""
     outcome = CaseOutcome(result.outcome.value)
     message = "" if outcome is CaseOutcome.PASSED else truncate(_message(result), _LONGEST_MESSAGE)
@@ -57,7 +56,7 @@ def case(result: ResultRecord) -> CaseResult:
     return CaseResult(result.kind.value, one_line(result.name), outcome, result.seconds, message, text)
 
 
-def _message(result: ResultRecord) -> str:
+def _message(result: TestResult) -> str:
     """Return why a test did not pass or was skipped, in one line."""
     reason = _reason(result)
     if result.fault is Fault.OUT_OF_MEMORY and "out of memory" not in reason.lower():
@@ -65,7 +64,7 @@ def _message(result: ResultRecord) -> str:
     return reason
 
 
-def _reason(result: ResultRecord) -> str:
+def _reason(result: TestResult) -> str:
     failed_cell = result.notebook.failed_cell if result.notebook is not None else None
     message = one_line(result.message)
     if failed_cell is None:
@@ -78,7 +77,7 @@ def _reason(result: ResultRecord) -> str:
     )
 
 
-def _default_message(result: ResultRecord) -> str:
+def _default_message(result: TestResult) -> str:
     if result.outcome is TestOutcome.SKIPPED:
         return "skipped without a reason"
     if result.fault in {Fault.EXPECTATION, None} and (result.expected or result.found):
@@ -86,7 +85,7 @@ def _default_message(result: ResultRecord) -> str:
     return _WORDS[result.fault] if result.fault is not None else "failed without a reason"
 
 
-def _text(result: ResultRecord) -> str:
+def _text(result: TestResult) -> str:
     """Return the evidence of a failure as several lines."""
     failed_cell = result.notebook.failed_cell if result.notebook is not None else None
     has_diff = result.fault is Fault.OUTPUT and failed_cell is not None and bool(failed_cell.traceback)
@@ -104,7 +103,7 @@ def _text(result: ResultRecord) -> str:
     return "\n".join(blocks)
 
 
-def _cell_text(failed: FailedCellResult, *, has_diff: bool) -> list[str]:
+def _cell_text(failed: FailedCell, *, has_diff: bool) -> list[str]:
     """Return the source of a cell, its exception, and the end of its traceback, or the beginning of a diff."""
     source = "\n".join(without_middle(clean(failed.source).strip("\n").splitlines(), _MOST_SOURCE_LINES))
     exception, traceback = clean(failed.exception).strip(), clean(failed.traceback).strip("\n")
@@ -119,7 +118,7 @@ def _cell_text(failed: FailedCellResult, *, has_diff: bool) -> list[str]:
     return blocks
 
 
-def _cell_name(failed: FailedCellResult) -> str:
+def _cell_name(failed: FailedCell) -> str:
     return f"code cell {failed.number}" if failed.number else "the cell with the parameters"
 
 

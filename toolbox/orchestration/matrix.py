@@ -78,12 +78,13 @@ def _decisive(failed: Mapping[str, CellResult], flaky: Collection[str]) -> CellR
     """Return the result that the error names: one with the worst verdict, and of a cell that is not flaky if possible.
 
     Args:
-        failed: the results that are not a pass, by the id of the cell.
+        failed: the results that are not a pass, at least one, by the id of the cell.
         flaky: the ids of the flaky cells.
     """
-    verdict = worst(result.outcome.verdict for result in failed.values())
-    candidates = [id_ for id_, result in failed.items() if result.outcome.verdict is verdict]
-    return failed[min(candidates, key=lambda id_: id_ in flaky)]
+    candidates = (failed[id_] for id_ in sorted(failed, key=lambda id_: id_ in flaky))
+    decisive = worst(candidates, lambda result: result.outcome.verdict)
+    assert decisive is not None
+    return decisive
 
 
 def _failure(plan: Plan, results: list[CellResult], decisive: CellResult, rules: StopRules) -> StepError:

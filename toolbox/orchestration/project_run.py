@@ -15,7 +15,6 @@ import os
 import platform
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
@@ -30,15 +29,12 @@ from toolbox.config.document import Change
 from toolbox.matrix import abandoned, targets
 from toolbox.model import patterns
 from toolbox.model.errors import (
-    Cancelled,
     DamagedFile,
     InfrastructureError,
     Interrupted,
     ToolboxError,
     UsageError,
     describe,
-    exit_code_of,
-    outcome_of,
 )
 from toolbox.model.events import (
     AttemptAbandoned,
@@ -52,7 +48,7 @@ from toolbox.model.events import (
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
 from toolbox.model.text import truncate
-from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code
+from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import (
     cell_limit,
     clusters,
@@ -71,7 +67,7 @@ from toolbox.orchestration.created_clusters import creation_steps
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.run_steps import Part
 from toolbox.orchestration.session import Session
-from toolbox.runs import layout, ledger, run_reader, steps, summary
+from toolbox.runs import layout, ledger, run_reader, run_verdict, steps, summary
 from toolbox.runs.journal import Entry, Journal
 from toolbox.runs.journal import read as read_journal
 from toolbox.runs.layout import RunDirectory
@@ -273,14 +269,12 @@ def _run(
     with session.opened(work, top), signals.deadline(deadline):
         outcomes: dict[str, Outcome] = {}
         errors = _run_phases(part, top, reservation, outcomes)
-        session_end = _finish(top, errors, outcomes.get(projects.TESTS))
-    if session_end.verdict is Verdict.SKIPPED and request.selection.shard is not None:
-        # Only `results merge` knows all shards.
-        session_end = dataclasses.replace(session_end, exit_code=ExitCode.PASSED)
+        is_shard = request.selection.shard is not None
+        session_end = run_verdict.of_session(top, errors, tested=outcomes.get(projects.TESTS), is_shard=is_shard)
     if not part.is_last:
         recorder.record(RunPaused(*dataclasses.astuple(session_end)))
         return summary.refresh(directory), session_end.exit_code
-    finished = run_steps.overall(session_end, recorder.past, part) if part.others else session_end
+    finished = run_verdict.of_phases(session_end, list(run_steps.earlier_outcomes(recorder.past, part)))
     try:
         recorder.record(finished)
     except (OSError, InfrastructureError) as error:
@@ -423,13 +417,13 @@ def _run_phases(part: Part, top: Step, reservation: Reservation, outcomes: dict[
         reservation.acquire(work, top)
         if work.clusters and work.plan is not None and projects.TESTS in phases:
             targets.verify(work.plan.targets, work.clusters, work.plan.workloads())
-    except BaseException as error:  # noqa: BLE001  # `_finish` reports the error
+    except BaseException as error:  # noqa: BLE001  # `of_session` reports the error
         errors.append(error)
         _cancel_unadopted(top)
     if part.is_last and projects.TESTS in part.others:
         _cancel_unadopted(top)  # an earlier session was killed in its phase `test`
-    if part.others and not phases and not errors:
-        top.add(Outcome(Verdict.PASSED))  # the session only ends the run
+    if not phases and not errors:  # with other phases, the session only ends the run
+        top.add(Outcome(Verdict.PASSED) if part.others else Outcome(Verdict.SKIPPED, None, _NOTHING_RAN))
     _run_each(part.phases, top, reservation, outcomes, errors)
     if part.is_last:
         errors += _delete_resources(top, reservation)
@@ -460,7 +454,7 @@ def _run_each(
             continue
         try:
             outcomes[name] = _run_phase(name, function, reservation)
-        except BaseException as error:  # noqa: BLE001  # `_finish` reports the errors
+        except BaseException as error:  # noqa: BLE001  # `of_session` reports the errors
             errors.append(error)
             _cancel_unadopted(top)
             processes.end_marked(top.directory, keep=creation_steps(top.recorder.ledger))
@@ -521,32 +515,6 @@ def _run_phase(name: str, function: Callable[[], object], reservation: Reservati
             scope.cancel(f"the phase {name} has ended")
             step.recorder.sweep(step.identity, step.directory)
     return step.outcome() or Outcome(Verdict.PASSED)
-
-
-def _finish(top: Step, errors: Sequence[BaseException], tested: Outcome | None) -> RunFinished:
-    """Return the end of the run: the outcome of the first phase that did not pass, with the messages of later errors.
-
-    Args:
-        tested: the outcome of the phase `test`; None if the phase has no outcome.
-    """
-    seconds = round(time.monotonic() - top.started, 3)
-    if not errors:
-        outcome = top.outcome() or Outcome(Verdict.SKIPPED, None, _NOTHING_RAN)
-        if outcome.verdict is Verdict.PASSED and tested is not None and tested.verdict is Verdict.SKIPPED:
-            outcome = tested  # a run that only prepared and cleaned up has not passed
-        # The message of a step that passed says nothing about the run.
-        message = "" if outcome.verdict is Verdict.PASSED else outcome.message
-        return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
-    first, *later_errors = sorted(errors, key=lambda error: not isinstance(error, Interrupted))
-    texts = [describe(first), *(f"and then: {describe(error)}" for error in later_errors)]
-    if isinstance(first, Cancelled):
-        message = top.recorder.redactor("\n".join(texts))
-        return RunFinished(Verdict.CANCELLED, first.cause, exit_code_of(first), message, seconds)
-    outcome = top.first_failure() or Outcome(*outcome_of(first))
-    if (outcome.verdict, outcome.cause) != outcome_of(first):
-        texts.insert(0, outcome.message)  # the run takes its verdict and cause from this outcome
-    message = top.recorder.redactor("\n".join(filter(None, texts)))
-    return RunFinished(outcome.verdict, outcome.cause, exit_code(outcome.verdict), message, seconds)
 
 
 def _user() -> str | None:

@@ -2,13 +2,13 @@
 
 `project run --phases=prepare --keep_open` begins such a run, and `project resume --phases=NAME` continues it, in other
 processes and perhaps on other machines. The run ends with the phase `post_cleanup`, which then deletes what the run has
-created. `project_run` calls this module to decide what a session executes, and what the verdict of the run is.
+created. `project_run` calls this module to decide what a session executes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +16,9 @@ import yaml
 
 from toolbox.config.configuration import Configuration
 from toolbox.model.errors import UsageError
-from toolbox.model.events import ConfigurationChanged, RunFinished
+from toolbox.model.events import ConfigurationChanged
 from toolbox.model.secrets import MASK
-from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code
+from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import projects
 from toolbox.orchestration.request import RunRequest
 from toolbox.runs.layout import RunDirectory
@@ -144,29 +144,12 @@ def missing(past: RunState, names: Collection[str]) -> list[str]:
     return [name for name in names if _state(past, name) is None and not _is_past(past, name)]
 
 
-def overall(session: RunFinished, past: RunState, part: Part) -> RunFinished:
-    """Return the end of a run: the outcome of its first phase that did not pass, with the messages of later ones.
+def earlier_outcomes(past: RunState, part: Part) -> Iterator[Outcome]:
+    """Yield the outcomes of the phases that earlier sessions executed, in their order.
 
     Args:
-        session: the end of the last session.
         past: the state of the run before the last session.
     """
-    earlier = list(_outcomes(past, part))
-    failed = next((outcome for outcome in earlier if not outcome.verdict.is_pass), None)
-    if failed is not None:
-        texts = [failed.message, *([f"and then: {session.message}"] if session.message else [])]
-        is_late = failed.verdict is Verdict.CANCELLED and failed.cause is Cause.TIMEOUT
-        code = ExitCode.DEADLINE if is_late else exit_code(failed.verdict)
-        return RunFinished(failed.verdict, failed.cause, code, "\n".join(texts), session.seconds)
-    skipped = next((outcome for outcome in earlier if outcome.verdict is Verdict.SKIPPED), None)
-    if skipped is not None and session.verdict is Verdict.PASSED:
-        code = exit_code(skipped.verdict)
-        return replace(session, verdict=skipped.verdict, cause=None, exit_code=code, message=skipped.message)
-    return session
-
-
-def _outcomes(past: RunState, part: Part) -> Iterator[Outcome]:
-    """Yield the outcomes of the phases that earlier sessions executed, in their order."""
     for name in part.others:
         state = _state(past, name)
         if state is None:

@@ -136,8 +136,7 @@ class Step:
     def outcome(self) -> Outcome | None:
         """Return the first of the worst outcomes in this step; None if nothing has ended in the step."""
         with self._lock:
-            verdict = worst(outcome.verdict for outcome in self._outcomes)
-            return next((outcome for outcome in self._outcomes if outcome.verdict is verdict), None)
+            return worst(self._outcomes, lambda outcome: outcome.verdict)
 
 
 _current: Ambient[Step] = Ambient("step")

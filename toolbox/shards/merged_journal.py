@@ -27,19 +27,18 @@ from toolbox.model.events import (
     StepStarted,
 )
 from toolbox.model.text import counted, first_of, truncate
-from toolbox.model.verdicts import Cause, ExitCode, Verdict, exit_code, worst, worst_exit_code
-from toolbox.runs import layout
+from toolbox.model.verdicts import Cause, Verdict
+from toolbox.runs import layout, run_verdict
 from toolbox.runs.journal import Entry
 from toolbox.runs.run_state import StepState
+from toolbox.runs.steps import Outcome
 from toolbox.shards.shard_run import PlannedCell, ShardRun
 
 _FAULT: Final = "shard"  # the name of the directory of a step that stands for a shard, which has no files
 _JOBS: Final = "jobs"
 _MOST_NAMES: Final = 20
 _LONGEST_NAME: Final = 100
-_LONGEST_MESSAGE: Final = 2000
-_NOTHING_RAN: Final = "nothing ran in any shard"
-_INTERRUPTED: Final = frozenset({ExitCode.DEADLINE, ExitCode.SIGINT, ExitCode.SIGTERM})
+_FAILURE: Final = (Verdict.ERROR, Cause.INFRASTRUCTURE)  # of a shard without a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +53,6 @@ class MergedJournal:
     entries: Sequence[Entry]
     places: Mapping[int, Mapping[str, str]]
     end: RunFinished
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """How a shard ended. The code is the exit code of a run that consists of this shard."""
-
-    name: str
-    code: ExitCode
-    verdict: Verdict
-    cause: Cause | None
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {truncate(self.message, _LONGEST_MESSAGE)}"
 
 
 def merge(
@@ -87,20 +72,21 @@ def merge(
     numbers = itertools.count(max(used, default=-1) + 1)
     shards = runs[0].request.shards
     missing = sorted({*range(1, shards + 1)} - {each.request.number for each in runs})
-    ends = [_end_of(each) for each in runs]
+    ends = {_name(each.request.number, shards): _end_of(each) for each in runs}
     entries: list[Entry] = []
     # The last event of the merged run is the latest one, by which the store tells which of two copies is newer.
     for each in sorted(runs, key=lambda shard: shard.ended):
         entries += _of_shard(each, places[each.request.number], next(numbers))
     last = max(each.ended for each in runs)
     for number in missing:
-        fault = _missing(number, shards, runs[0].plan.shards)
-        ends.append(fault)
-        entries += _fault_step(f"{next(numbers):03d}__{_FAULT}", fault, last, _of(number, runs[0].plan.shards))
+        name, cells = _name(number, shards), _of(number, runs[0].plan.shards)
+        fault = _with_cells(f"there is no run of {name}: its job did not start, or was lost", cells)
+        ends[name] = _error(fault)
+        entries += _fault_step(f"{next(numbers):03d}__{_FAULT}", name, fault, last, cells)
     if jobs_fault:
-        ends.append(_End(_JOBS, ExitCode.ERROR, Verdict.ERROR, Cause.INFRASTRUCTURE, jobs_fault))
-        entries += _fault_step(f"{next(numbers):03d}__{_JOBS}", ends[-1], last, [])
-    end = _end(ends, max(_seconds(each) for each in runs))
+        ends[_JOBS] = _error(jobs_fault)
+        entries += _fault_step(f"{next(numbers):03d}__{_JOBS}", _JOBS, jobs_fault, last, [])
+    end = run_verdict.of_shards(ends, max(_seconds(each) for each in runs))
     first = runs[0].request
     begin = RunStarted(run, first.project, directory, tuple(first.presets), revision=first.revision or "")
     started = min(each.started for each in runs)
@@ -140,21 +126,26 @@ def _of_shard(run: ShardRun, places: Mapping[str, str], number: int) -> Iterator
     planned = max(run.state.planned.values(), default=0)
     without_plan = run.cells if not planned else []
     if fault:
-        end = _End(_name(request.number, request.shards), ExitCode.ERROR, Verdict.ERROR, Cause.INFRASTRUCTURE, fault)
-        yield from _fault_step(step, end, run.ended, without_plan)
+        yield from _fault_step(step, _name(request.number, request.shards), fault, run.ended, without_plan)
 
 
-def _fault_step(step: str, fault: _End, time: datetime, cells: Sequence[PlannedCell]) -> Iterator[Entry]:
+def _error(fault: str) -> RunFinished:
+    """Return the end of a shard without a result."""
+    return run_verdict.finished(Outcome(*_FAILURE, fault), 0.0)
+
+
+def _fault_step(step: str, name: str, fault: str, time: datetime, cells: Sequence[PlannedCell]) -> Iterator[Entry]:
     """Yield the events of a step that stands for what went wrong with a shard.
 
     Args:
+        name: the name of the shard.
         cells: the cells of the shard, if its run has not planned them.
     """
-    kind, key = StepKind.COMMAND, f"/{fault.name}"  # reports list commands; a group would be in no table
-    yield Entry(time, StepStarted(step, fault.name, kind, key=key))
+    kind = StepKind.COMMAND  # reports list commands; a group would be in no table
+    yield Entry(time, StepStarted(step, name, kind, key=f"/{name}"))
     if cells:
         yield Entry(time, MatrixPlanned(step, len(cells), 1))
-    yield Entry(time, StepFinished(step, fault.name, kind, fault.verdict, fault.cause, fault.message, 0.0))
+    yield Entry(time, StepFinished(step, name, kind, *_FAILURE, fault, 0.0))
 
 
 def _moved(event: JournalEvent, places: Mapping[str, str], shard: int) -> JournalEvent:
@@ -216,13 +207,6 @@ def _fault(run: ShardRun) -> str:
     return ""
 
 
-def _missing(number: int, shards: int, cells: Sequence[PlannedCell]) -> _End:
-    """Return the end of a shard that has no run."""
-    name = _name(number, shards)
-    message = _with_cells(f"there is no run of {name}: its job did not start, or was lost", _of(number, cells))
-    return _End(name, ExitCode.ERROR, Verdict.ERROR, Cause.INFRASTRUCTURE, message)
-
-
 def _with_cells(text: str, cells: Sequence[PlannedCell]) -> str:
     """Return a text with the names of cells that have no result."""
     if not cells:
@@ -235,27 +219,10 @@ def _of(number: int, cells: Sequence[PlannedCell]) -> list[PlannedCell]:
     return [cell for cell in cells if cell.shard == number]
 
 
-def _end_of(run: ShardRun) -> _End:
-    name, finished = _name(run.request.number, run.request.shards), run.state.finished
-    if (fault := _fault(run)) or finished is None:
-        return _End(name, ExitCode.ERROR, Verdict.ERROR, Cause.INFRASTRUCTURE, fault)
-    code = exit_code(finished.verdict)
-    if finished.verdict is Verdict.CANCELLED and finished.exit_code in _INTERRUPTED:
-        code = ExitCode(finished.exit_code)
-    return _End(name, code, finished.verdict, finished.cause, finished.message)
-
-
-def _end(ends: Sequence[_End], seconds: float) -> RunFinished:
-    """Return the end of the run: that of the worst shard, with the messages of all shards that did not pass."""
-    code = worst_exit_code(end.code for end in ends)
-    if code is ExitCode.NOTHING_RAN:
-        return RunFinished(Verdict.SKIPPED, None, code, _NOTHING_RAN, seconds)
-    decisive = [end for end in ends if end.code is code]
-    verdict = worst(end.verdict for end in decisive)
-    (first, *_) = [end for end in decisive if end.verdict is verdict]
-    others = [end for end in ends if end is not first and not end.verdict.is_pass]
-    texts = [] if first.verdict is Verdict.PASSED else list(map(str, [first, *others]))
-    return RunFinished(first.verdict, first.cause, code, "\n".join(texts), seconds)
+def _end_of(run: ShardRun) -> RunFinished:
+    if (fault := _fault(run)) or run.state.finished is None:
+        return _error(fault)
+    return run.state.finished
 
 
 def _name(number: int, shards: int) -> str:

@@ -23,7 +23,7 @@ MODULES: Final[Mapping[Extra, Sequence[str]]] = {
     "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
     "notebooks": (
         *("papermill", "nbclient", "nbformat", "jupyter_client", "ipykernel", "pynvml", "nbconvert", "httpx"),
-        "tornado",
+        *("tornado", "nh3"),
     ),
     "notifications": ("httpx",),
     "postgres": ("psycopg",),

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from tests.unit.notebooks.worker_files import cell, failed_notebook, result, write_results
 from toolbox.metrics.notebook import Source
-from toolbox.notebook_worker.notebook_results import CellRecord, NotebookRecord, TestKind, TestOutcome
+from toolbox.notebook_worker.notebook_results import CellRecord, NotebookRecord, TestKind, TestOutcome, TestResult
 from toolbox.notebooks import result_records
-from toolbox.notebooks.result_records import ResultRecord, ResultsFault
+from toolbox.notebooks.result_records import ResultsFault
 
 CELLS = (
     cell(1, id="load", seconds=0.5, cpu_seconds=0.4, peak_memory_bytes=100),
@@ -62,7 +62,7 @@ def test_the_metrics_of_an_attempt_parse_the_results_once(tmp_path: Path, monkey
     parsed: list[Path] = []
     original = result_records.read
 
-    def counted(directory: Path, file: str) -> Iterator[ResultRecord | ResultsFault]:
+    def counted(directory: Path, file: str) -> Iterator[TestResult | ResultsFault]:
         parsed.append(directory)
         return original(directory, file)
 

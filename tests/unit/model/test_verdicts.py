@@ -11,12 +11,17 @@ FROM_BEST_TO_WORST = ("skipped", "passed", "xfailed", "xpassed", "cancelled", "f
 
 @pytest.mark.parametrize(("better", "worse"), list(combinations(map(Verdict, FROM_BEST_TO_WORST), 2)))
 def test_the_worst_outcome_wins_in_any_order(better: Verdict, worse: Verdict) -> None:
-    assert worst([better, worse]) is worse
-    assert worst([worse, better]) is worse
+    assert worst([better, worse], Verdict) is worse
+    assert worst([worse, better], Verdict) is worse
 
 
 def test_without_verdicts_there_is_no_worst() -> None:
-    assert worst([]) is None
+    assert worst([], Verdict) is None
+
+
+def test_the_first_of_equally_bad_items_is_the_worst() -> None:
+    items = [("a", Verdict.PASSED), ("b", Verdict.FAILED), ("c", Verdict.FAILED)]
+    assert worst(items, lambda item: item[1]) == ("b", Verdict.FAILED)
 
 
 def test_the_order_has_every_verdict() -> None:

@@ -44,7 +44,7 @@ def test_sources_outputs_and_tracebacks_are_in_the_html(
     document = executed("print('2 < 3')", "raise ValueError('no <b>data</b>')")
     document["cells"].insert(0, markdown("# Title\n\n| a |\n|---|\n| 1 |\n\n`x < y`"))
     (result,) = results(monkeypatch, tmp_path, convert, document)
-    for part in ("<h1>Title</h1>", "<th>a</th>", "x &lt; y", "2 &lt; 3", "no &lt;b&gt;data&lt;/b&gt;", "In\xa0[1]:"):
+    for part in ("<h1>Title</h1>", "<th>a</th>", "x &lt; y", "2 &lt; 3", "no &lt;b&gt;data&lt;/b&gt;", "In&nbsp;[1]:"):
         assert part in result["html"]
     assert result["notes"] == []
 

@@ -4,6 +4,7 @@ import pytest
 
 from toolbox.notebooks import html_fragments
 
+REL = ' rel="noopener noreferrer"'
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -11,11 +12,11 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
     ("text", "cleaned"),
     [
         ("<h1>A</h1><p>b <em>c</em></p>", "<h1>A</h1><p>b <em>c</em></p>"),
-        ("<table><tr><td colspan=2>1</td></tr></table>", '<table><tr><td colspan="2">1</td></tr></table>'),
+        ("<table><tr><td colspan=2>1</table>", '<table><tbody><tr><td colspan="2">1</td></tr></tbody></table>'),
         ("a &lt;b&gt; &amp; c", "a &lt;b&gt; &amp; c"),
         ('<span class="kn evil">x</span>', '<span class="kn">x</span>'),
         ('<a href="http://h/?a=1&amp;b">x</a>', '<a href="http://h/?a=1&amp;b" rel="noopener noreferrer">x</a>'),
-        ('<a href="#part">x</a><h2 id="part">y</h2>', '<a href="#nb-part">x</a><h2 id="nb-part">y</h2>'),
+        ('<a href="#part">x</a><h2 id="part">y</h2>', f'<a href="#nb-part"{REL}>x</a><h2 id="nb-part">y</h2>'),
         (f'<img src="{PIXEL}" alt="a" width="10">', f'<img src="{PIXEL}" alt="a" width="10">'),
     ],
 )
@@ -37,13 +38,15 @@ def test_plain_html_stays(text: str, cleaned: str) -> None:
         ('<p onclick="alert(1)" style="position:fixed">x</p>', "<p>x</p>"),
         ('<img src="http://h/a.png" alt="<b>" onerror="alert(1)">', "[image &lt;b&gt;]"),
         ('<img src="data:text/html;base64,eA==">', "[image]"),
-        ('<a href="javascript:alert(1)">x</a>', "<a>x</a>"),
-        ('<a href="java\nscript:alert(1)">x</a>', "<a>x</a>"),
-        ('<a href="data:text/html,x">x</a><a href="file:///etc/passwd">y</a>', "<a>x</a><a>y</a>"),
-        ('<a href="//h/x">x</a><a href="a.csv">y</a>', "<a>x</a><a>y</a>"),
+        ('<a href="javascript:alert(1)">x</a>', f"<a{REL}>x</a>"),
+        ('<a href="java\nscript:alert(1)">x</a>', f"<a{REL}>x</a>"),
+        ('<a href="data:text/html,x">x</a><a href="file:///etc/passwd">y</a>', f"<a{REL}>x</a><a{REL}>y</a>"),
+        ('<a href="//h/x">x</a><a href="a.csv">y</a>', f"<a{REL}>x</a><a{REL}>y</a>"),
         ("<textarea></textarea><title><b>a</title>x", "x"),
         ("<!-- <b> --><!doctype html>x", "x"),
         ("a\x1b[31mb\x00c\u202ed", "abcd"),
+        ("a&#x1b;]<b title='&#x202e;'>b</b>&#7;", 'a\ufffd]<b title="\ufffd">b</b>\ufffd'),
+        ("<p title='<img alt=x>'>y</p>", '<p title="&lt;img alt=x&gt;">y</p>'),
     ],
 )
 def test_what_a_browser_would_execute_or_load_is_removed(text: str, cleaned: str) -> None:
@@ -51,11 +54,11 @@ def test_what_a_browser_would_execute_or_load_is_removed(text: str, cleaned: str
 
 
 def test_elements_are_balanced() -> None:
-    assert html_fragments.cleaned("</div></body><div><b>x</div>y<i>") == "<div><b>x</b></div>y<i></i>"
+    assert html_fragments.cleaned("</div></body><div><b>x</div>y<i>") == "<div><b>x</b></div><b>y<i></i></b>"
 
 
-def test_deep_elements_are_left_out() -> None:
-    assert html_fragments.cleaned("<div>" * 5000 + "x").count("<div>") == 100
+def test_deep_elements_are_cleaned_too() -> None:
+    assert html_fragments.cleaned("<div>" * 5000 + "<script>1</script>x").count("<") == 2 * 5000
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tests.unit.notebooks.worker_files import cell, failed_notebook, result, write_report, write_results
-from toolbox.notebook_worker.notebook_results import Fault, NotebookRecord, TestKind, TestOutcome
+from toolbox.notebook_worker.notebook_results import Fault, NotebookRecord, TestKind, TestOutcome, TestResult
 from toolbox.notebooks import result_records
-from toolbox.notebooks.result_records import ResultRecord, ResultsFault
+from toolbox.notebooks.result_records import ResultsFault
 
 LONG = "x" * 256
 
 
-def read(directory: Path) -> list[ResultRecord | ResultsFault]:
+def read(directory: Path) -> list[TestResult | ResultsFault]:
     return list(result_records.read(directory))
 
 
@@ -33,13 +33,13 @@ def only_fault(directory: Path, line: dict[str, Any] | str) -> str:
 def test_what_the_worker_writes_is_read(tmp_path: Path) -> None:
     write_results(tmp_path, failed_notebook(), result("disk", kind=TestKind.SHELL, checked="the disk has room"))
     notebook, check = read(tmp_path)
-    assert isinstance(notebook, ResultRecord)
+    assert isinstance(notebook, TestResult)
     assert (notebook.title, notebook.fault, notebook.outcome) == ("notebook.train", Fault.CODE, TestOutcome.FAILED)
     assert notebook.notebook is not None
     assert notebook.notebook.failed_cell is not None
     assert notebook.notebook.failed_cell.exception == "ValueError: no data"
     assert [each.seconds for each in notebook.notebook.cells] == [1.0, 1.0]
-    assert isinstance(check, ResultRecord)
+    assert isinstance(check, TestResult)
     assert (check.title, check.checked) == ("shell.disk", "the disk has room")
 
 
@@ -52,7 +52,7 @@ def test_a_line_that_is_not_a_result_does_not_hide_the_next_lines(tmp_path: Path
     write_results(tmp_path, "not json\n", result())
     fault, good = read(tmp_path)
     assert isinstance(fault, ResultsFault)
-    assert isinstance(good, ResultRecord)
+    assert isinstance(good, TestResult)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_a_line_that_is_not_a_result_does_not_hide_the_next_lines(tmp_path: Path
         ({"notebook": {"cells": [{"number": -1}]}}, "notebook.cells.0.number: must be greater than or equal to 0"),
         ({"notebook": {"cells": [{"number": True}]}}, "notebook.cells.0.number: must be a valid integer"),
         (
-            {"notebook": {"cells": [{"number": 1, "outcome": "passed"}] * 10_001}},
+            {"notebook": {"cells": [{"number": 1, "id": "a", "outcome": "passed"}] * 10_001}},
             "notebook.cells: must have at most 10000 items",
         ),
         (
-            {"notebook": {"cells": [{"number": 1, "outcome": "passed", "peak_memory_bytes": 2**63}]}},
+            {"notebook": {"cells": [{"number": 1, "id": "a", "outcome": "passed", "peak_memory_bytes": 2**63}]}},
             "notebook.cells.0.peak_memory_bytes: must be less than",
         ),
     ],
@@ -125,13 +125,13 @@ def test_only_a_notebook_has_cells(tmp_path: Path) -> None:
 
 def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     write_results(tmp_path, {**result(), "__class__": {"deep": [[[[]]]]}})
-    assert isinstance(read(tmp_path)[0], ResultRecord)
+    assert isinstance(read(tmp_path)[0], TestResult)
 
 
 def test_a_file_of_many_lines_is_read_up_to_a_limit(tmp_path: Path) -> None:
     write_results(tmp_path, (json.dumps(result()) + "\n") * 10_001)
     results = result_records.read(tmp_path)
-    assert [isinstance(next(results), ResultRecord) for _ in range(10_000)] == [True] * 10_000
+    assert [isinstance(next(results), TestResult) for _ in range(10_000)] == [True] * 10_000
     with pytest.raises(ResultsFault, match="has more than 10000 lines"):
         next(results)
 

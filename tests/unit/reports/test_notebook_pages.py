@@ -89,13 +89,15 @@ def test_a_file_that_is_not_a_notebook_gets_a_page_that_says_so(tmp_path: Path) 
     assert "cannot show the notebook" in (attempt / "notebooks/bad.html").read_text()
 
 
-def test_without_nbconvert_a_remark_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("missing", ["nbconvert", "nh3"])
+def test_without_a_library_a_remark_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, missing: str
 ) -> None:
     summary, attempt = run_of(tmp_path, "first")
     found = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "nbconvert" else found(name))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else found(name))
     assert "n0" in run_page.write(summary).read_text()
+    assert f"because {missing} is not installed" in caplog.text
     assert "[notebooks]" in caplog.text
     assert not (attempt / "notebooks").exists()
 

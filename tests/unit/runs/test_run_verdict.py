@@ -1,4 +1,7 @@
-"""A run has not passed if its steps say something else, whatever its journal records as its end."""
+"""The verdict of a run follows from its phases, sessions and shards.
+
+A run has not passed if its steps say something else, whatever its journal records as its end.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,18 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.history import Past, Tried
+from toolbox.model.errors import CheckFailed, InfrastructureError, Interrupted
 from toolbox.model.events import RunFinished
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import run_reader
+from toolbox.model.verdicts import Cause, ExitCode, Verdict
+from toolbox.runs import run_reader, run_verdict
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
+from toolbox.runs.steps import Outcome, Step
 
+PASSED = Outcome(Verdict.PASSED, None, "x passed")
+SKIPPED = Outcome(Verdict.SKIPPED, None, "there are no cells")
+FAILED = Outcome(Verdict.FAILED, Cause.CHECK, "too slow")
+LATE = Outcome(Verdict.CANCELLED, Cause.TIMEOUT, "the deadline")
 CELLS = {"x=a": [Tried()], "x=b": [Tried(Verdict.FAILED, Cause.PRODUCT), Tried()], "x=c": [Tried(Verdict.XFAILED)]}
 
 
@@ -114,3 +123,77 @@ def test_a_recorded_failure_stays_as_it_is(tmp_path: Path) -> None:
     directory = Past({**CELLS, "x=b": [Tried(Verdict.FAILED, Cause.CHECK)]}).write(tmp_path)
     run = read(directory, [line for line in lines_of(directory) if "x=a" not in line])
     assert end(run).verdict is Verdict.FAILED
+
+
+def of_session(top: Step, outcomes: Sequence[Outcome], *errors: BaseException, is_shard: bool = False) -> RunFinished:
+    """Return the end of a session whose first phases have these outcomes; the last one is that of `test`."""
+    for outcome in outcomes:
+        top.add(outcome)
+    return run_verdict.of_session(top, errors, tested=outcomes[-1] if outcomes else None, is_shard=is_shard)
+
+
+def fields(end: RunFinished) -> tuple[Verdict, Cause | None, int, str]:
+    return end.verdict, end.cause, end.exit_code, end.message
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([PASSED], (Verdict.PASSED, None, 0, "")),
+        ([PASSED, SKIPPED], (Verdict.SKIPPED, None, 4, "there are no cells")),
+        ([PASSED, FAILED], (Verdict.FAILED, Cause.CHECK, 1, "too slow")),
+    ],
+)
+def test_the_worst_phase_decides(
+    top: Step, outcomes: Sequence[Outcome], expected: tuple[Verdict, Cause | None, int, str]
+) -> None:
+    assert fields(of_session(top, outcomes)) == expected
+
+
+def test_a_shard_without_cells_is_no_failure_of_its_job(top: Step) -> None:
+    assert fields(of_session(top, [PASSED, SKIPPED], is_shard=True)) == (Verdict.SKIPPED, None, 0, SKIPPED.message)
+
+
+def test_the_first_error_decides_and_later_ones_are_added(top: Step) -> None:
+    errors = (CheckFailed("too slow"), InfrastructureError("the disk is full"))
+    assert fields(of_session(top, [], *errors)) == (
+        Verdict.FAILED, Cause.CHECK, 1, "too slow\nand then: the disk is full",
+    )  # fmt: skip
+
+
+def test_a_failed_phase_decides_before_the_error_that_followed(top: Step) -> None:
+    end = of_session(top, [FAILED], InfrastructureError("the disk is full"))
+    assert fields(end) == (Verdict.FAILED, Cause.CHECK, 1, "too slow\nthe disk is full")
+
+
+@pytest.mark.parametrize(("signal", "code"), [(2, 130), (15, 143), (14, 124)])
+def test_a_signal_decides_whatever_failed_before(top: Step, signal: int, code: int) -> None:
+    end = of_session(top, [FAILED], CheckFailed("too slow"), Interrupted(signal))
+    assert (end.verdict, end.exit_code) == (Verdict.CANCELLED, code)
+    assert end.message.endswith("\nand then: too slow")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "last", "expected"),
+    [
+        ([], PASSED, (Verdict.PASSED, None, 0, "x passed")),
+        ([PASSED], FAILED, (Verdict.FAILED, Cause.CHECK, 1, "too slow")),
+        ([FAILED], PASSED, (Verdict.FAILED, Cause.CHECK, 1, "too slow\nand then: x passed")),
+        ([PASSED, LATE], FAILED, (Verdict.CANCELLED, Cause.TIMEOUT, 124, "the deadline\nand then: too slow")),
+        ([SKIPPED], PASSED, (Verdict.SKIPPED, None, 4, "there are no cells")),
+        ([SKIPPED], FAILED, (Verdict.FAILED, Cause.CHECK, 1, "too slow")),
+    ],
+)
+def test_the_first_phase_of_several_sessions_that_did_not_pass_decides(
+    earlier: Sequence[Outcome], last: Outcome, expected: tuple[Verdict, Cause | None, int, str]
+) -> None:
+    assert fields(run_verdict.of_phases(run_verdict.finished(last, 1.0), earlier)) == expected
+
+
+def test_the_worst_shard_decides_and_the_others_are_named() -> None:
+    ends = [run_verdict.finished(outcome, 1.0) for outcome in (PASSED, FAILED, LATE)]
+    ends.append(replace(ends[-1], exit_code=ExitCode.DEADLINE))
+    names = ("one", "two", "three", "four")
+    assert fields(run_verdict.of_shards(dict(zip(names, ends, strict=True)), 2.0)) == (
+        Verdict.CANCELLED, Cause.TIMEOUT, 124, "four: the deadline\ntwo: too slow\nthree: the deadline",
+    )  # fmt: skip

@@ -10,20 +10,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from toolbox.model.cases import CaseOutcome
 from toolbox.notebook_worker import notebook_results
-from toolbox.notebook_worker.notebook_results import TestOutcome
+from toolbox.notebook_worker.notebook_results import TestOutcome, TestResult
 from toolbox.reports import _links
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import case_tables
 from toolbox.runs.layout import AttemptDirectory, attempt_name
 from toolbox.runs.run_state import StepState
 from toolbox.system import filesystem, redaction
-
-if TYPE_CHECKING:
-    from toolbox.notebooks.result_records import ResultRecord
 
 _MOST_NOTEBOOKS: Final = 100  # of a cell
 _LARGEST_RESULTS: Final = 32 * 2**20  # bytes; the check `notebooks` also reads larger files
@@ -43,7 +40,7 @@ class ExecutedNotebook:
     step: StepState
     name: str
     source: tuple[str, ...]
-    result: ResultRecord | None
+    result: TestResult | None
 
     @property
     def mark(self) -> Mark:
@@ -65,7 +62,7 @@ class ExecutedNotebook:
         return (*self.source[:2], AttemptDirectory.notebooks, file)
 
 
-def mark(result: ResultRecord | None) -> Mark:
+def mark(result: TestResult | None) -> Mark:
     """Return the mark with which pages show the outcome of a test."""
     return mark_of(result.outcome) if result is not None else _UNKNOWN
 
@@ -98,7 +95,7 @@ def of_step(root: Path, step: StepState, withheld: frozenset[str]) -> list[Execu
     ]
 
 
-def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[ResultRecord]:
+def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[TestResult]:
     """Return the results of the tests of the last attempt of a cell, up to the first fault of the file."""
     if not step.attempts:
         return []
@@ -110,12 +107,11 @@ def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[Re
     return list(_results(root.joinpath(*attempt)))
 
 
-def _results(attempt: Path) -> Iterator[ResultRecord]:
+def _results(attempt: Path) -> Iterator[TestResult]:
     from toolbox.notebooks import result_records  # slow to import
-    from toolbox.notebooks.result_records import ResultRecord
 
     with suppress(result_records.ResultsFault):  # the check `notebooks` reports the fault
-        yield from (each for each in result_records.read(attempt) if isinstance(each, ResultRecord))
+        yield from (each for each in result_records.read(attempt) if isinstance(each, TestResult))
 
 
 def _names(directory: Path) -> list[str]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich import filesize
 
 from toolbox.model.text import counted, duration
 from toolbox.notebook_worker import notebook_results
-from toolbox.notebook_worker.notebook_results import TestKind, TestOutcome
+from toolbox.notebook_worker.notebook_results import CellRecord, TestKind, TestOutcome, TestResult
 from toolbox.reports import _links
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import Mark
@@ -22,9 +22,6 @@ from toolbox.reports.page.executed_notebooks import ExecutedNotebook
 from toolbox.reports.page.usage_samples import RowBudget, Series
 from toolbox.runs.layout import AttemptDirectory, attempt_name
 from toolbox.runs.run_state import RunState, StepState
-
-if TYPE_CHECKING:
-    from toolbox.notebooks.result_records import CellResult, ResultRecord
 
 WIDTH: Final = 1000
 HEIGHT: Final = 100  # width and height of a lane, in units of its SVG
@@ -148,7 +145,7 @@ class NotebookPanels:
         panels += [self._panel(step, None, each) for each in by_name.values()]
         return panels[:_MOST_NOTEBOOKS]
 
-    def _panel(self, step: StepState, result: ResultRecord | None, file: ExecutedNotebook | None) -> NotebookPanel:
+    def _panel(self, step: StepState, result: TestResult | None, file: ExecutedNotebook | None) -> NotebookPanel:
         root = self.summary.directory
         chart = None
         if result is not None and self.charts > 0 and (chart := self._chart(step, result)) is not None:
@@ -166,7 +163,7 @@ class NotebookPanels:
             chart,
         )
 
-    def _chart(self, step: StepState, result: ResultRecord) -> Chart | None:
+    def _chart(self, step: StepState, result: TestResult) -> Chart | None:
         record = result.notebook
         if record is None:
             return None
@@ -181,11 +178,11 @@ class NotebookPanels:
         return _make(record.cells, series, begin, end - begin)
 
 
-def _executed(result: ResultRecord) -> str:
+def _executed(result: TestResult) -> str:
     return result.notebook.executed if result.notebook else ""
 
 
-def _span(result: ResultRecord, cells: Sequence[CellResult]) -> tuple[float, float]:
+def _span(result: TestResult, cells: Sequence[CellRecord]) -> tuple[float, float]:
     """Return when the first cell of a notebook began, and when the last cell ended, within the time of the test.
 
     The start of the kernel is left out: it often takes longer than the cells, and the bars of the cells would be too
@@ -200,7 +197,7 @@ def _span(result: ResultRecord, cells: Sequence[CellResult]) -> tuple[float, flo
     return begin, max(begin + _SHORTEST, *(end for _, end in inside))
 
 
-def _make(cells: Sequence[CellResult], series: Mapping[str, Series], begin: float, seconds: float) -> Chart | None:
+def _make(cells: Sequence[CellRecord], series: Mapping[str, Series], begin: float, seconds: float) -> Chart | None:
     lanes = list(_lanes(series, begin, seconds))
     timed = [cell for cell in cells if cell.started is not None and cell.seconds is not None]
     bars = [bar for cell in _most_important(timed, _MOST_BARS) if (bar := _bar(cell, begin, seconds)) is not None]
@@ -219,11 +216,11 @@ def _make(cells: Sequence[CellResult], series: Mapping[str, Series], begin: floa
     )
 
 
-def _is_bad(cell: CellResult) -> bool:
+def _is_bad(cell: CellRecord) -> bool:
     return cell.outcome in {TestOutcome.FAILED, TestOutcome.ERROR}
 
 
-def _most_important(cells: Sequence[CellResult], most: int) -> list[CellResult]:
+def _most_important(cells: Sequence[CellRecord], most: int) -> list[CellRecord]:
     """Return the failed cells and the slowest cells, in the order of the notebook."""
     ranked = sorted(range(len(cells)), key=lambda index: (not _is_bad(cells[index]), -(cells[index].seconds or 0.0)))
     return [cells[index] for index in sorted(ranked[:most])]
@@ -265,7 +262,7 @@ def _size(series: Series) -> str:
     return f"up to {filesize.decimal(int(series.highest))}"
 
 
-def _bar(cell: CellResult, begin: float, seconds: float) -> Bar | None:
+def _bar(cell: CellRecord, begin: float, seconds: float) -> Bar | None:
     """Return the bar of a cell; None if the times of the cell are outside of the notebook's time."""
     assert cell.started is not None, "the caller selects the cells with times"
     assert cell.seconds is not None, "the caller selects the cells with times"
@@ -282,7 +279,7 @@ def _bar(cell: CellResult, begin: float, seconds: float) -> Bar | None:
     return Bar(round(100 * left / seconds, 2), round(100 * (right - left) / seconds, 2), row.mark, ", ".join(parts))
 
 
-def _row(cell: CellResult) -> CellRow:
+def _row(cell: CellRecord) -> CellRow:
     memory = filesize.decimal(cell.peak_memory_bytes) if cell.peak_memory_bytes is not None else ""
     name = f"cell {cell.number}" if cell.number else "the injected parameters"
     return CellRow(name, executed_notebooks.mark_of(cell.outcome), cell.seconds, cell.cpu_seconds, memory)

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 _TEMPLATE: Final = Path(__file__).parent / "templates/notebook.html"
 _PROGRAM: Final = (sys.executable, "-P", "-m", "toolbox.notebooks.html_converter")
 _VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")  # the converter gets no other variables of this process
+_LIBRARIES: Final = ("nbconvert", "nh3")
 _MANY: Final = 50  # with so many notebooks, a line tells the user about the conversion
 MOST_NOTEBOOKS: Final = 1000  # of a run
 MOST_SECONDS: Final = 300  # for all notebooks of a run
@@ -52,9 +53,10 @@ def make_missing(summary: RunState) -> None:
     outdated = [each for each in of_run(summary) if _is_outdated(summary.directory, each)]
     if not outdated:
         return
-    if importlib.util.find_spec("nbconvert") is None:
-        command = extras.install_command("notebooks")
-        log.warning("executed notebooks are not converted to HTML, because nbconvert is not installed: %s", command)
+    missing = next((name for name in _LIBRARIES if importlib.util.find_spec(name) is None), None)
+    if missing is not None:
+        text = f"executed notebooks are not converted to HTML, because {missing} is not installed"
+        log.warning("%s: %s", text, extras.install_command("notebooks"))
         return
     if len(outdated) > _MANY:
         log.info("converting %d executed notebooks to HTML", len(outdated))
