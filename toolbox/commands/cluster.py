@@ -1,11 +1,11 @@
 """Inspect, prepare, share and clean up Kubernetes clusters."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from toolbox.ansible.roles import role
-from toolbox.commands import _leases, _namespaces
 from toolbox.interface.options import (
     Argv,
     Context,
@@ -20,10 +20,14 @@ from toolbox.interface.options import (
     Timeout,
 )
 from toolbox.interface.signature import Help
+from toolbox.kubernetes import owned_objects, personal_leases
+from toolbox.kubernetes.api.connection import Cluster as Connection
 from toolbox.kubernetes.api.objects import is_name
+from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.quantities import SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
+from toolbox.orchestration import session
 from toolbox.system import environ
 
 LeaseName = Annotated[str, Help("the name of the lease, which must be the same for all users of the cluster.")]
@@ -121,7 +125,9 @@ class Cluster:
             )
         if docker_config_file is not None and not environ.expanded(docker_config_file).is_file():
             raise ValueError(f"--docker_config_file: {docker_config_file} is not a file")
-        _namespaces.create(namespace, kubeconfig, context, keep=keep)
+        with closing(Connection(Access(str(kubeconfig) if kubeconfig else None, context))) as cluster:
+            # The ledger has the namespace before the namespace exists.
+            owned_objects.create_namespace(cluster, session.step().recorder.ledger, namespace, keep=keep)
 
     @role
     def cleanup_namespace(
@@ -322,8 +328,8 @@ class Cluster:
             force: take the lease away from its holder, and record this in the lease. If a run holds the lease, the run
                 ends.
         """
-        with _leases.opened(name, namespace, kubeconfig, context) as lock:
-            return _leases.take(lock, purpose, ttl=ttl, wait=wait, force=force)
+        with personal_leases.opened(name, namespace, kubeconfig, context) as lock:
+            return personal_leases.take(lock, purpose, ttl=ttl, wait=wait, force=force)
 
     def release_lease(
         self,
@@ -341,8 +347,8 @@ class Cluster:
             force: release the lease even if another user holds it, and record this in the lease. If a run holds the
                 lease, the run ends.
         """
-        with _leases.opened(name, namespace, kubeconfig, context) as lock:
-            return _leases.release(lock, force=force)
+        with personal_leases.opened(name, namespace, kubeconfig, context) as lock:
+            return personal_leases.release(lock, force=force)
 
     def show_lease(
         self,
@@ -354,5 +360,5 @@ class Cluster:
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the words of the command line
     ) -> str:
         """Show who holds the lease of a shared cluster, for which purpose, and when the lease expires."""
-        with _leases.opened(name, namespace, kubeconfig, context) as lock:
-            return _leases.show(lock, as_json=format == "json")
+        with personal_leases.opened(name, namespace, kubeconfig, context) as lock:
+            return personal_leases.show(lock, as_json=format == "json")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from toolbox.commands import _invoke
 from toolbox.config import overrides as overrides_text
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
@@ -22,7 +21,7 @@ from toolbox.model.secrets import MASK, Secret
 from toolbox.model.text import with_text_keys
 from toolbox.orchestration import launch_presets, projects
 from toolbox.system import environ, redaction
-from toolbox.system.filesystem import dump_yaml_line
+from toolbox.system.filesystem import dump_yaml_line, yaml_text
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +211,7 @@ def _load(
 def _dump(value: Any, style: Style) -> str:
     if style == "json":
         return json.dumps(with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
-    return _invoke.yaml_text(value)
+    return yaml_text(value)
 
 
 def _as_text(value: object) -> str:

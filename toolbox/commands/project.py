@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from toolbox.commands import _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
 from toolbox.interface.options import (
@@ -23,14 +22,14 @@ from toolbox.interface.options import (
     SummaryFormat,
 )
 from toolbox.interface.signature import Help
-from toolbox.matrix.plan import Selection
+from toolbox.matrix.plan import Selection, parse_shard
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable_json
 from toolbox.model.quantities import Cost, Count
 from toolbox.orchestration import cell_limit, launch_presets, project_run, projects, request, spending
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports.terminal import live_view, plan_table, run_table
+from toolbox.reports.terminal import live_view, plan_table, project_runs, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
 from toolbox.runs import layout, run_reader, summary
 from toolbox.runs.run_state import State
@@ -89,7 +88,7 @@ class Project:
         shows the plan, then says so, and ends with exit code 2, as the run would.
         """
         files, values = overrides_text.parse(overrides)
-        selection = Selection(cells, _project_run.parse_shard(shard))
+        selection = Selection(cells, parse_shard(shard))
         plan_request = RunRequest(name, presets or (), files, values, selection=selection)
         loaded = request.load(launch_presets.applied(plan_request, job, cluster))
         if loaded.plan is None:
@@ -150,12 +149,12 @@ class Project:
             first_phases=phases if keep_open else None,
             in_steps=keep_open,
             artifact_dir=artifact_dir,
-            selection=Selection(cells, _project_run.parse_shard(shard)),
+            selection=Selection(cells, parse_shard(shard)),
             options=Options(jobs, fail_fast, max_failures, max_cost),
             deadline=deadline,
         )
         run_request = launch_presets.applied(run_request, job, cluster)
-        return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
+        return project_runs.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
 
     def resume(
         self,
@@ -194,7 +193,7 @@ class Project:
             abandon=pattern,
             phases=phases,
         )
-        return _project_run.run_and_show(resume, as_json=format == "json")
+        return project_runs.run_and_show(resume, as_json=format == "json")
 
     def status(self, run_dir: str | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
         """
@@ -241,7 +240,7 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
         UsageError: no run, or more than one run, has a name with this beginning.
     """
     if run is None:
-        return _run_directories.newest()
+        return layout.newest_run()
     if Path(run).is_dir():
         # Without `..`, because the name of the directory is the name of the run. Links stay, as in the run's journal.
         return Path(os.path.abspath(run))  # noqa: PTH100

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from toolbox.commands import _bounds_update, _costs, _exported_runs, _repository_files, _results, _run_directories
+from toolbox.exports import import_sources
 from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
@@ -20,7 +20,8 @@ from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode, Verdict
 from toolbox.orchestration import projects
-from toolbox.reports.terminal import result_rows
+from toolbox.reports.forge import repository_files
+from toolbox.reports.terminal import cost_rows, result_rows, stored_results
 from toolbox.reports.terminal.rows import Format as RowFormat
 from toolbox.results import (
     bounds_file,
@@ -34,6 +35,7 @@ from toolbox.results import (
     observations,
     queries,
     recording,
+    updated_bounds,
 )
 from toolbox.results.bounds_update import Update
 from toolbox.results.cost import Group
@@ -41,7 +43,7 @@ from toolbox.results.flakiness import State
 from toolbox.results.queries import Filter
 from toolbox.results.recording import Recorded
 from toolbox.results.store import Store
-from toolbox.runs import run_reader, summary
+from toolbox.runs import layout, run_reader, summary
 from toolbox.system import places
 
 log = logging.getLogger(__name__)
@@ -105,7 +107,7 @@ class Results:
         Args:
             limit: the largest number of runs to list.
         """
-        selection = _results.run_filter(
+        selection = stored_results.run_filter(
             project=project,
             cells=cells,
             settings=settings,
@@ -115,19 +117,19 @@ class Results:
             since=since,
             until=until,
         )
-        with _results.opened(database, selection) as (store, connection):
+        with stored_results.opened(database, selection) as (store, connection):
             runs = queries.runs(connection, selection, limit=limit + 1)
             remarks = [f"only the newest {limit} runs are listed (--limit)"] if len(runs) > limit else []
-            if (pattern := _results.case_pattern(tests)) is not None:
+            if (pattern := stored_results.case_pattern(tests)) is not None:
                 results = queries.results(connection, selection, runs[:limit])
                 cases = result_rows.of_cases(queries.cases(connection, results, pattern))
-                return _results.render_cases(cases, result_rows.CASE_HISTORY, format, store=store.location)
+                return stored_results.render_cases(cases, result_rows.CASE_HISTORY, format, store=store.location)
             rows: Sequence[dict[str, Any]] = result_rows.of_runs(runs[:limit])
             columns: Sequence[str] = result_rows.RUNS
             if metric is not None or cells is not None or settings:
                 rows = result_rows.of_values(queries.results(connection, selection, runs[:limit]))
                 columns = result_rows.VALUES
-            return _results.render(rows, columns, format, store=store.location, remarks=remarks)
+            return stored_results.render(rows, columns, format, store=store.location, remarks=remarks)
 
     def show(
         self,
@@ -149,15 +151,15 @@ class Results:
         Args:
             run: the name of the run, or the beginning of its name; `latest` is the newest run.
         """
-        selection = _results.run_filter(project=project, cells=cells, settings=settings, metric=metric)
-        with _results.opened(database, Filter(project)) as (store, connection):
+        selection = stored_results.run_filter(project=project, cells=cells, settings=settings, metric=metric)
+        with stored_results.opened(database, Filter(project)) as (store, connection):
             stored = queries.run(connection, run, project)
             results = queries.results(connection, selection, [stored])
             since = earlier_results.since_last_run(connection, stored.id)
-            if (pattern := _results.case_pattern(tests)) is not None:
+            if (pattern := stored_results.case_pattern(tests)) is not None:
                 cases = result_rows.of_cases(queries.cases(connection, results, pattern))
                 result_rows.with_changes(cases, since.tests if since is not None else ())
-                return _results.render_cases(
+                return stored_results.render_cases(
                     result_rows.worst_first(cases), result_rows.SHOWN_CASES, format, store=store.location
                 )
             rows = result_rows.of_cells(results, queries.checks(connection, results))
@@ -173,7 +175,7 @@ class Results:
             news += result_rows.unknown_metrics(results[0], lost) if len(results) == 1 else []
             remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
             columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
-            return _results.render(rows, columns, format, store=store.location, remarks=remarks)
+            return stored_results.render(rows, columns, format, store=store.location, remarks=remarks)
 
     def compare(
         self,
@@ -205,12 +207,12 @@ class Results:
                 or --after is itself a revision, this flag does not apply to it.
             all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """
-        selection = _results.run_filter(
+        selection = stored_results.run_filter(
             project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
         )
-        with _results.opened(database, selection) as (store, connection):
-            old = _results.side_filter(connection, before, "before", selection)
-            new = _results.side_filter(connection, after, "after", selection)
+        with stored_results.opened(database, selection) as (store, connection):
+            old = stored_results.side_filter(connection, before, "before", selection)
+            new = stored_results.side_filter(connection, after, "after", selection)
             failed = queries.failed_cells(connection, old), queries.failed_cells(connection, new)
             history = queries.series(connection, replace(selection, baseline=True))
             comparisons = comparison.compare(
@@ -219,9 +221,9 @@ class Results:
             printed = [item for item in comparisons if all or format != "text" or item.change in comparison.MOVED]
             summary = result_rows.summary_of_comparisons(comparisons) if comparisons else ""
             rows = result_rows.of_comparisons(printed)
-            remarks = _results.verdict_remarks(connection, old, new) if format == "text" else []
+            remarks = stored_results.verdict_remarks(connection, old, new) if format == "text" else []
             summary = summary or ("no metric was measured" if remarks else "")
-            return _results.render(
+            return stored_results.render(
                 rows, result_rows.COMPARISONS, format, store=store.location, remarks=remarks, summary=summary
             )
 
@@ -267,10 +269,10 @@ class Results:
         """
         if not 0.5 < confidence < 1:  # noqa: PLR2004
             raise UsageError(f"--confidence must be above 0.5 and below 1, such as 0.999, not {confidence}")
-        accepted = _bounds_update.acceptance(accept, reason)
+        accepted = updated_bounds.acceptance(accept, reason)
         how = Update(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
-        selection = _results.run_filter(
+        selection = stored_results.run_filter(
             project=project,
             cells=cells,
             metric=metric,
@@ -280,9 +282,11 @@ class Results:
             until=until,
             baseline=True,
         )
-        with _results.opened(database, selection) as (store, connection):
-            rows, remarks = _bounds_update.update(connection, selection, files, how, dry_run=dry_run)
-            return _results.render(rows, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
+        with stored_results.opened(database, selection) as (store, connection):
+            decisions, remarks = updated_bounds.update(connection, selection, files, how, dry_run=dry_run)
+            rows = result_rows.of_decisions(decisions)
+            remarks = [*result_rows.bounds_warnings(rows), *remarks]
+            return stored_results.render(rows, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
 
     def changes(
         self,
@@ -315,11 +319,11 @@ class Results:
             if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
                 raise UsageError("results changes: with --csv, only --column and --format are allowed")
             return _changes_of_csv(csv, column, format)
-        period = _results.run_filter(since=since, until=until)
-        selection = _results.run_filter(
+        period = stored_results.run_filter(since=since, until=until)
+        selection = stored_results.run_filter(
             project=project, cells=cells, settings=settings, metric=metric, presets=presets, baseline=True
         )
-        with _results.opened(database, selection) as (store, connection):
+        with stored_results.opened(database, selection) as (store, connection):
             series = queries.series(connection, selection)
         rows = [
             row
@@ -329,7 +333,7 @@ class Results:
         ]
         if format == "text" and not rows and series:
             return f"no level has shifted in {len(series)} series"
-        return _results.render(rows, result_rows.CHANGES, format, store=store.location)
+        return stored_results.render(rows, result_rows.CHANGES, format, store=store.location)
 
     def flaky(
         self,
@@ -352,7 +356,7 @@ class Results:
         Args:
             format: the format of the output; with `text`, healthy cells are left out.
         """
-        selection = _results.run_filter(
+        selection = stored_results.run_filter(
             project=project,
             cells=cells,
             settings=settings,
@@ -361,7 +365,7 @@ class Results:
             presets=presets,
             baseline=True,
         )
-        with _results.opened(database, selection) as (store, connection):
+        with stored_results.opened(database, selection) as (store, connection):
             results = queries.results(connection, selection, with_metrics=False)
             noise = queries.noise(connection, selection)
         rows = [
@@ -374,7 +378,7 @@ class Results:
             )
         ]
         if format != "text":
-            return _results.render(rows, result_rows.FLAKY, format, store=store.location)
+            return stored_results.render(rows, result_rows.FLAKY, format, store=store.location)
         unhealthy = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
         unknown = len({(result.run.project, result.cell) for result in results}) - len(rows)
         remarks = []
@@ -384,7 +388,7 @@ class Results:
             remarks.append(f"the state of {unknown} cells is unknown: none of their runs has passed or failed")
         if results and not unhealthy:
             return "\n".join(remarks)
-        return _results.render(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
+        return stored_results.render(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
 
     def cost(
         self,
@@ -409,15 +413,15 @@ class Results:
             by: the columns by which the costs are grouped, as in month,target. The columns are day and month (in UTC,
                 of the start of the run), project, target, cell and accelerator; day,project when left out.
         """
-        selection = _results.run_filter(
+        selection = stored_results.run_filter(
             project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
         )
-        groups = list(dict.fromkeys(by or _costs.DEFAULT))
-        with _results.opened(database, selection) as (store, connection):
+        groups = list(dict.fromkeys(by or cost_rows.DEFAULT))
+        with stored_results.opened(database, selection) as (store, connection):
             spendings = queries.spendings(connection, selection, by_cell=Group.CELL in groups)
-        rows = _costs.rows(spendings, groups, selection)
-        remarks = _costs.remarks(spendings, selection)
-        return _results.render(rows, _costs.columns(groups), format, store=store.location, remarks=remarks)
+        rows = cost_rows.rows(spendings, groups, selection)
+        remarks = cost_rows.remarks(spendings, selection)
+        return stored_results.render(rows, cost_rows.columns(groups), format, store=store.location, remarks=remarks)
 
     def report(
         self,
@@ -434,7 +438,7 @@ class Results:
                 $GITHUB_STEP_SUMMARY; `comment` prints a comment for a pull request; `annotations` prints commands that
                 show the failures on the page of a workflow of GitHub.
         """
-        directory = run_dir or _run_directories.newest()
+        directory = run_dir or layout.newest_run()
         try:
             return _report(directory, kind)
         except OSError as error:
@@ -457,9 +461,9 @@ class Results:
         """
         from toolbox.reports.site import dashboard
 
-        selection = _results.run_filter(project=project, presets=presets, since=since)
+        selection = stored_results.run_filter(project=project, presets=presets, since=since)
         bounds = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
-        with _results.opened(database, selection) as (_, connection):
+        with stored_results.opened(database, selection) as (_, connection):
             return str(dashboard.write(connection, output, selection, bounds=bounds))
 
     def merge(
@@ -482,9 +486,9 @@ class Results:
             result: the result of the jobs that ran the shards. If it is not success although no run failed, the verdict
                 is an error.
         """
-        from toolbox.commands import _merge  # pydantic is slow to import
+        from toolbox.reports.terminal import shard_merges  # pydantic is slow to import
 
-        return _merge.merge(run_dirs, artifact_dir or places.artifacts(), result, as_json=format == "json")
+        return shard_merges.merge(run_dirs, artifact_dir or places.artifacts(), result, as_json=format == "json")
 
     def import_(self, *run_dirs: str, directory: Path | None = None, database: Database = None) -> int:
         """
@@ -502,7 +506,7 @@ class Results:
         faulty_runs = 0
         with ExitStack() as stack:
             stores: dict[str, Store] = {}
-            for source in _exported_runs.sources(run_dirs, directory):
+            for source in import_sources.sources(run_dirs, directory):
                 try:
                     with source() as run_directory, _damage_as_usage_error(run_directory):
                         run = run_reader.read(run_directory)
@@ -510,7 +514,7 @@ class Results:
                             log.warning("%s: %s", run_directory, run.damage_warning)
                         if run.contradiction:
                             log.warning("%s is an error: %s", run_directory, run.contradiction)
-                        location = _results.location(database, run.project)
+                        location = stored_results.location(database, run.project)
                         if location not in stores:
                             stores[location] = stack.enter_context(Store(location))
                         recorded = recording.record(stores[location], run_directory)
@@ -528,8 +532,8 @@ def _report(directory: Path, kind: str) -> str | None:
 
     run = summary.write(directory)
     match kind:
-        case "annotations":  # printed here, because `_invoke` makes such commands harmless
-            for line in workflow_annotations.lines(run, _repository_files.of_run(run)):
+        case "annotations":  # printed here, because `invocation.invoke` makes such commands harmless
+            for line in workflow_annotations.lines(run, repository_files.of_run(run)):
                 print(line)
             return None
         case "github":
@@ -571,4 +575,4 @@ def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
     flat = [{"series": name, **row} for name, rows in rows_by_series.items() for row in rows]
     if format_ == "text" and not flat:
         return f"no level has shifted in {len(series)} series"
-    return _results.render(flat, result_rows.NUMBERS, format_, store=str(path))
+    return stored_results.render(flat, result_rows.NUMBERS, format_, store=str(path))

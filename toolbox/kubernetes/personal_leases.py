@@ -98,4 +98,4 @@ def _text(moment: datetime) -> str:
 
 
 def _print_error(text: str) -> None:
-    print(printable(text), file=sys.stderr)
+    print(printable(text), file=sys.stderr)  # noqa: T201  # stdout is for the result

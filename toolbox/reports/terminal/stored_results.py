@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from toolbox.commands import _moments
+from toolbox.model import moments
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import first_of
@@ -75,8 +75,8 @@ def run_filter(
     Raises:
         UsageError: --since or --until is not a time, or the period ends before it begins.
     """
-    begin = _moments.parse(since, flag="since") if since is not None else None
-    end = _moments.parse(until, flag="until", is_end=True) if until is not None else None
+    begin = moments.parse(since, flag="since") if since is not None else None
+    end = moments.parse(until, flag="until", is_end=True) if until is not None else None
     if begin is not None and end is not None and begin > end:
         raise UsageError(f"--since={since} --until={until}: the period ends before it begins")
     return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or (), baseline=baseline)
@@ -93,7 +93,7 @@ def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter
         UsageError: the period is not valid, or the text is neither a revision nor the name of exactly one run.
     """
     if ".." in text:
-        since, until = _moments.parse_period(text, flag=flag)
+        since, until = moments.parse_period(text, flag=flag)
         return replace(run_filter, since=since, until=until)
     try:
         run = queries.run(connection, text, run_filter.project)
