@@ -11,16 +11,7 @@ from typing import Annotated, Final, Literal
 
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
-from toolbox.interface.options import (
-    ArtifactDir,
-    ClusterName,
-    Deadline,
-    Job,
-    Overrides,
-    Presets,
-    Shard,
-    SummaryFormat,
-)
+from toolbox.interface.options import ArtifactDir, Deadline, LaunchFlags, Shard, SummaryFormat
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection, parse_shard
 from toolbox.matrix.scheduler import Options
@@ -71,10 +62,7 @@ class Project:
         self,
         name: Name,
         *,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
         cells: Cells = None,
         shard: Shard = None,
         max_cost: MaxCost = None,
@@ -87,10 +75,10 @@ class Project:
         counts with its time limit. If a run would be refused because of its number of cells or its cost, the command
         shows the plan, then says so, and ends with exit code 2, as the run would.
         """
-        files, values = overrides_text.parse(overrides)
+        files, values = overrides_text.parse(launch.overrides)
         selection = Selection(cells, parse_shard(shard))
-        plan_request = RunRequest(name, presets or (), files, values, selection=selection)
-        loaded = request.load(launch_presets.applied(plan_request, job, cluster))
+        plan_request = RunRequest(name, launch.presets or (), files, values, selection=selection)
+        loaded = request.load(launch_presets.applied(plan_request, launch.job, launch.cluster))
         if loaded.plan is None:
             raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
         costs = spending.expected(loaded.configuration, name, loaded.plan)
@@ -109,10 +97,7 @@ class Project:
         self,
         name: Name,
         *,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
         phases: Names | None = None,
         keep_open: bool = False,
         cells: Cells = None,
@@ -139,10 +124,10 @@ class Project:
         """
         if keep_open and phases is None:
             raise UsageError("--keep_open needs --phases: the phases to run now, for example --phases=prepare")
-        files, values = overrides_text.parse(overrides)
+        files, values = overrides_text.parse(launch.overrides)
         run_request = RunRequest(
             name,
-            presets or (),
+            launch.presets or (),
             files,
             values,
             phases=None if keep_open else phases,
@@ -153,7 +138,7 @@ class Project:
             options=Options(jobs, fail_fast, max_failures, max_cost),
             deadline=deadline,
         )
-        run_request = launch_presets.applied(run_request, job, cluster)
+        run_request = launch_presets.applied(run_request, launch.job, launch.cluster)
         return project_runs.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
 
     def resume(

@@ -22,7 +22,7 @@ from toolbox.model.verdicts import ExitCode, Verdict
 from toolbox.orchestration import projects
 from toolbox.reports.forge import repository_files
 from toolbox.reports.terminal import cost_rows, result_rows, stored_results
-from toolbox.reports.terminal.rows import Format as RowFormat
+from toolbox.reports.terminal.stored_results import CellFlags, Database, PeriodFlags, Since, StoreFlags, WithPresets
 from toolbox.results import (
     bounds_file,
     bounds_formulas,
@@ -48,35 +48,16 @@ from toolbox.system import places
 
 log = logging.getLogger(__name__)
 
-Format = options.Format[RowFormat]
 # Inside the class, the name `list` is the command, so the built-in type needs an alias.
 Groups = list[Group]
-Database = Annotated[
-    str | None,
-    Help(
-        "the database to read, a file or a URL. When left out: the field `results.database` of --project, else "
-        "$TOPGALLANT_RESULTS_DATABASE, else ~/.local/state/topgallant/results.sqlite."
-    ),
-]
 Metric = Annotated[str | None, Help("a pattern for the names of metrics; all metrics when left out.")]
-Project = Annotated[str | None, Help("only the runs of this project.")]
 Revision = Annotated[
     str | None, Help("only the runs of this revision: the whole revision, its beginning, or a pattern.")
-]
-Settings = Annotated[dict[str, Any] | None, Help("only the cells with these axis values, as in '{model: small}'.")]
-Since = Annotated[
-    str | None,
-    Help("only the runs since this time, such as 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'."),
 ]
 Tests = Annotated[
     bool | str,
     Help("list the test cases whose names SUITE.NAME match this pattern; without a value, all test cases."),
 ]
-Until = Annotated[
-    str | None,
-    Help("only the runs until this time, such as 2026-11-07 (the end of this day) or '2 days ago'."),
-]
-WithPresets = Annotated[list[str] | None, Help("only the runs with all of these presets.")]
 _SITE: Final = Path("dashboard")
 
 
@@ -86,18 +67,13 @@ class Results:
     def list(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
         revision: Revision = None,
-        presets: WithPresets = None,
-        since: Since = None,
-        until: Until = None,
+        period: PeriodFlags,
         limit: Count = 20,
         tests: Tests = False,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002  # the words of the command line
+        output: StoreFlags,
     ) -> str | None:
         """
         List runs, the newest first. With --metric, --cells or --settings, list the values of metrics instead of runs.
@@ -107,41 +83,29 @@ class Results:
         Args:
             limit: the largest number of runs to list.
         """
-        selection = stored_results.run_filter(
-            project=project,
-            cells=cells,
-            settings=settings,
-            metric=metric,
-            revision=revision,
-            presets=presets,
-            since=since,
-            until=until,
-        )
-        with stored_results.opened(database, selection) as (store, connection):
+        selection = stored_results.run_filter(select, period, metric=metric, revision=revision)
+        with output.opened(selection) as (store, connection):
             runs = queries.runs(connection, selection, limit=limit + 1)
             remarks = [f"only the newest {limit} runs are listed (--limit)"] if len(runs) > limit else []
             if (pattern := stored_results.case_pattern(tests)) is not None:
                 results = queries.results(connection, selection, runs[:limit])
                 cases = result_rows.of_cases(queries.cases(connection, results, pattern))
-                return stored_results.render_cases(cases, result_rows.CASE_HISTORY, format, store=store.location)
+                return output.render_cases(cases, result_rows.CASE_HISTORY, store.location)
             rows: Sequence[dict[str, Any]] = result_rows.of_runs(runs[:limit])
             columns: Sequence[str] = result_rows.RUNS
-            if metric is not None or cells is not None or settings:
+            if metric is not None or select.cells is not None or select.settings:
                 rows = result_rows.of_values(queries.results(connection, selection, runs[:limit]))
                 columns = result_rows.VALUES
-            return stored_results.render(rows, columns, format, store=store.location, remarks=remarks)
+            return output.render(rows, columns, store.location, remarks=remarks)
 
     def show(
         self,
         run: str = "latest",
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
         tests: Tests = False,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Show the results of the cells of a run, and which cells newly fail or newly pass since the run before it.
@@ -151,9 +115,9 @@ class Results:
         Args:
             run: the name of the run, or the beginning of its name; `latest` is the newest run.
         """
-        selection = stored_results.run_filter(project=project, cells=cells, settings=settings, metric=metric)
-        with stored_results.opened(database, Filter(project)) as (store, connection):
-            stored = queries.run(connection, run, project)
+        selection = stored_results.run_filter(select, metric=metric)
+        with output.opened(Filter(select.project)) as (store, connection):
+            stored = queries.run(connection, run, select.project)
             results = queries.results(connection, selection, [stored])
             since = earlier_results.since_last_run(connection, stored.id)
             if (pattern := stored_results.case_pattern(tests)) is not None:
@@ -174,23 +138,20 @@ class Results:
             news += [f"{metric.name}: {metric}" for metric in lost[:10]]
             news += result_rows.unknown_metrics(results[0], lost) if len(results) == 1 else []
             remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
-            columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
-            return stored_results.render(rows, columns, format, store=store.location, remarks=remarks)
+            columns = result_rows.CELLS if output.format != "csv" else result_rows.with_metrics(rows)
+            return output.render(rows, columns, store.location, remarks=remarks)
 
     def compare(
         self,
         before: str,
         after: str,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
         revision: Revision = None,
         presets: WithPresets = None,
         all: bool = False,  # noqa: A002
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Compare each metric of each cell between two runs, revisions or periods.
@@ -207,10 +168,8 @@ class Results:
                 or --after is itself a revision, this flag does not apply to it.
             all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """
-        selection = stored_results.run_filter(
-            project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
-        )
-        with stored_results.opened(database, selection) as (store, connection):
+        selection = stored_results.run_filter(select, PeriodFlags(presets), metric=metric, revision=revision)
+        with output.opened(selection) as (store, connection):
             old = stored_results.side_filter(connection, before, "before", selection)
             new = stored_results.side_filter(connection, after, "after", selection)
             failed = queries.failed_cells(connection, old), queries.failed_cells(connection, new)
@@ -218,33 +177,30 @@ class Results:
             comparisons = comparison.compare(
                 queries.series(connection, old), queries.series(connection, new), history, failed=failed
             )
-            printed = [item for item in comparisons if all or format != "text" or item.change in comparison.MOVED]
+            printed = [
+                item for item in comparisons if all or output.format != "text" or item.change in comparison.MOVED
+            ]
             summary = result_rows.summary_of_comparisons(comparisons) if comparisons else ""
             rows = result_rows.of_comparisons(printed)
-            remarks = stored_results.verdict_remarks(connection, old, new) if format == "text" else []
+            remarks = stored_results.verdict_remarks(connection, old, new) if output.format == "text" else []
             summary = summary or ("no metric was measured" if remarks else "")
-            return stored_results.render(
-                rows, result_rows.COMPARISONS, format, store=store.location, remarks=remarks, summary=summary
-            )
+            return output.render(rows, result_rows.COMPARISONS, store.location, remarks=remarks, summary=summary)
 
     def update_bounds(  # one parameter per flag
         self,
         project: str,
         *,
-        since: Since = None,
-        until: Until = None,
+        period: PeriodFlags,
         confidence: float = bounds_formulas.CONFIDENCE,
         method: Literal[Method.PREDICTION, Method.TORCHPRIME, Method.RATIO] = Method.PREDICTION,
         cells: Cells = None,
         metric: Metric = None,
         revision: Revision = None,
-        presets: WithPresets = None,
         accept: str | None = None,
         reason: str | None = None,
         allow_wider: bool = False,
         dry_run: bool = False,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
@@ -272,36 +228,23 @@ class Results:
         accepted = updated_bounds.acceptance(accept, reason)
         how = Update(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
-        selection = stored_results.run_filter(
-            project=project,
-            cells=cells,
-            metric=metric,
-            revision=revision,
-            presets=presets,
-            since=since,
-            until=until,
-            baseline=True,
-        )
-        with stored_results.opened(database, selection) as (store, connection):
+        select = CellFlags(project, cells)
+        selection = stored_results.run_filter(select, period, metric=metric, revision=revision, baseline=True)
+        with output.opened(selection) as (store, connection):
             decisions, remarks = updated_bounds.update(connection, selection, files, how, dry_run=dry_run)
             rows = result_rows.of_decisions(decisions)
             remarks = [*result_rows.bounds_warnings(rows), *remarks]
-            return stored_results.render(rows, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
+            return output.render(rows, result_rows.BOUNDS, store.location, remarks=remarks)
 
     def changes(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
-        since: Since = None,
-        until: Until = None,
+        period: PeriodFlags,
         csv: Path | None = None,
         column: str = "value",
-        presets: WithPresets = None,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Find where the level of a metric shifted, by how much, and between which revisions.
@@ -316,36 +259,28 @@ class Results:
             column: the name of the column that contains the numbers in the CSV file.
         """
         if csv is not None:
-            if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
+            if (select, period, metric, output.database) != (CellFlags(), PeriodFlags(), None, None):
                 raise UsageError("results changes: with --csv, only --column and --format are allowed")
-            return _changes_of_csv(csv, column, format)
-        period = stored_results.run_filter(since=since, until=until)
-        selection = stored_results.run_filter(
-            project=project, cells=cells, settings=settings, metric=metric, presets=presets, baseline=True
-        )
-        with stored_results.opened(database, selection) as (store, connection):
+            return _changes_of_csv(csv, column, output)
+        since, until = period.times()
+        selection = stored_results.run_filter(select, PeriodFlags(period.presets), metric=metric, baseline=True)
+        with output.opened(selection) as (store, connection):
             series = queries.series(connection, selection)
         rows = [
             row
             for row in result_rows.of_changes((item, changes.detect(item.values)) for item in series)
-            if (period.since is None or row["started"] >= period.since)
-            and (period.until is None or row["started"] <= period.until)
+            if (since is None or row["started"] >= since) and (until is None or row["started"] <= until)
         ]
-        if format == "text" and not rows and series:
+        if output.format == "text" and not rows and series:
             return f"no level has shifted in {len(series)} series"
-        return stored_results.render(rows, result_rows.CHANGES, format, store=store.location)
+        return output.render(rows, result_rows.CHANGES, store.location)
 
     def flaky(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
-        since: Since = None,
-        until: Until = None,
-        presets: WithPresets = None,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        select: CellFlags,
+        period: PeriodFlags,
+        output: StoreFlags,
     ) -> str | None:
         """
         Find cells that pass and fail with the same code, cells that always fail or became slower, and cells that need
@@ -356,16 +291,8 @@ class Results:
         Args:
             format: the format of the output; with `text`, healthy cells are left out.
         """
-        selection = stored_results.run_filter(
-            project=project,
-            cells=cells,
-            settings=settings,
-            since=since,
-            until=until,
-            presets=presets,
-            baseline=True,
-        )
-        with stored_results.opened(database, selection) as (store, connection):
+        selection = stored_results.run_filter(select, period, baseline=True)
+        with output.opened(selection) as (store, connection):
             results = queries.results(connection, selection, with_metrics=False)
             noise = queries.noise(connection, selection)
         rows = [
@@ -377,8 +304,8 @@ class Results:
                 noise,
             )
         ]
-        if format != "text":
-            return stored_results.render(rows, result_rows.FLAKY, format, store=store.location)
+        if output.format != "text":
+            return output.render(rows, result_rows.FLAKY, store.location)
         unhealthy = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
         unknown = len({(result.run.project, result.cell) for result in results}) - len(rows)
         remarks = []
@@ -388,20 +315,15 @@ class Results:
             remarks.append(f"the state of {unknown} cells is unknown: none of their runs has passed or failed")
         if results and not unhealthy:
             return "\n".join(remarks)
-        return stored_results.render(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
+        return output.render(unhealthy, result_rows.FLAKY, store.location, remarks=remarks)
 
     def cost(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         by: Groups | None = None,
-        since: Since = None,
-        until: Until = None,
-        presets: WithPresets = None,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        period: PeriodFlags,
+        output: StoreFlags,
     ) -> str | None:
         """
         Sum what runs have cost, and how much of it was for failures, retries and confirmations.
@@ -413,15 +335,13 @@ class Results:
             by: the columns by which the costs are grouped, as in month,target. The columns are day and month (in UTC,
                 of the start of the run), project, target, cell and accelerator; day,project when left out.
         """
-        selection = stored_results.run_filter(
-            project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
-        )
+        selection = stored_results.run_filter(select, period)
         groups = list(dict.fromkeys(by or cost_rows.DEFAULT))
-        with stored_results.opened(database, selection) as (store, connection):
+        with output.opened(selection) as (store, connection):
             spendings = queries.spendings(connection, selection, by_cell=Group.CELL in groups)
         rows = cost_rows.rows(spendings, groups, selection)
         remarks = cost_rows.remarks(spendings, selection)
-        return stored_results.render(rows, cost_rows.columns(groups), format, store=store.location, remarks=remarks)
+        return output.render(rows, cost_rows.columns(groups), store.location, remarks=remarks)
 
     def report(
         self,
@@ -448,7 +368,7 @@ class Results:
         self,
         output: Path = _SITE,
         *,
-        project: Project = None,
+        project: stored_results.Project = None,
         presets: WithPresets = None,
         since: Since = None,
         database: Database = None,
@@ -461,9 +381,9 @@ class Results:
         """
         from toolbox.reports.site import dashboard
 
-        selection = stored_results.run_filter(project=project, presets=presets, since=since)
+        selection = stored_results.run_filter(CellFlags(project), PeriodFlags(presets, since))
         bounds = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
-        with stored_results.opened(database, selection) as (_, connection):
+        with StoreFlags(database).opened(selection) as (_, connection):
             return str(dashboard.write(connection, output, selection, bounds=bounds))
 
     def merge(
@@ -566,13 +486,13 @@ def _import_message(recorded: Recorded, store: Store) -> str:
     return f"{run}: {action}, {recorded.cells} cells, {recorded.samples} values, in {store.location}"
 
 
-def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
+def _changes_of_csv(path: Path, column: str, output: StoreFlags) -> str | None:
     series = {name: changes.detect_between_gaps(values) for name, values in csv_series.read(path, column).items()}
     rows_by_series = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
-    if format_ == "json":
+    if output.format == "json":
         content = {name: {"changes": rows} for name, rows in rows_by_series.items()}
         return json.dumps({"series": content} if path.is_dir() else next(iter(content.values())), indent=2)
     flat = [{"series": name, **row} for name, rows in rows_by_series.items() for row in rows]
-    if format_ == "text" and not flat:
+    if output.format == "text" and not flat:
         return f"no level has shifted in {len(series)} series"
-    return stored_results.render(flat, result_rows.NUMBERS, format_, store=str(path))
+    return output.render(flat, result_rows.NUMBERS, str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from toolbox.interface import options
 from toolbox.interface.options import Timeout
-from toolbox.interface.signature import Help
+from toolbox.interface.signature import FlagGroup, Help
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count, Seconds
@@ -31,10 +32,8 @@ log = logging.getLogger(__name__)
 
 Format = options.Format[RowFormat]
 Name = Annotated[str, Help("the name of the TPU.")]
-Project = Annotated[
-    str | None, Help("the Google Cloud project of the TPU; when left out, the project with which you created it.")
-]
-Zone = Annotated[str | None, Help("the zone of the TPU; when left out, the zone in which you created it.")]
+Workers = Annotated[str, Help("the workers: `all`, a number, a range such as 1-3, or a list such as 1,4.")]
+Model = TypeVar("Model", bound=BaseModel)
 ApiEndpoint = Annotated[
     str | None,
     Help(
@@ -42,12 +41,47 @@ ApiEndpoint = Annotated[
         "tpu.googleapis.com."
     ),
 ]
-Workers = Annotated[str, Help("the workers: `all`, a number, a range such as 1-3, or a list such as 1,4.")]
-SshUser = Annotated[str, Help("the user name for logging in to the workers.")]
-SshPort = Annotated[int, Help("the port of the SSH servers of the workers.")]
-Internal = Annotated[bool, Help("connect to the internal addresses of the workers, from a machine in their network.")]
-Model = TypeVar("Model", bound=BaseModel)
-_USER = Ssh().user
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFlags(FlagGroup):
+    """The flags that say where an existing TPU is.
+
+    Args:
+        project: the Google Cloud project of the TPU; when left out, the project with which you created it.
+        zone: the zone of the TPU; when left out, the zone in which you created it.
+    """
+
+    project: str | None = None
+    zone: str | None = None
+    api_endpoint: ApiEndpoint = None
+
+    def tpu(self, name: str) -> NamedTpu:
+        """Return the TPU with this name."""
+        return NamedTpu.of(name, self.project, self.zone, self.api_endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class SshFlags(FlagGroup):
+    """The flags that say how to log in to the workers of a TPU.
+
+    Args:
+        ssh_user: the user name for logging in to the workers.
+        ssh_port: the port of the SSH servers of the workers.
+        internal: connect to the internal addresses of the workers, from a machine in their network.
+    """
+
+    ssh_user: str = Ssh().user
+    ssh_port: int = 22
+    internal: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the model `Ssh`."""
+        return {"user": self.ssh_user, "port": self.ssh_port, "internal": self.internal}
+
+    def parsed(self) -> Ssh:
+        """Return the flags as the model `Ssh`."""
+        return _parse(Ssh, self.fields(), prefix="ssh_")
 
 
 class Tpu:
@@ -80,9 +114,7 @@ class Tpu:
         ttl: Seconds = 14400,
         wait: bool = True,
         timeout: Timeout = 3600,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
+        login: SshFlags,
         api_endpoint: ApiEndpoint = None,
     ) -> str:
         """
@@ -137,7 +169,7 @@ class Tpu:
                 "valid_until": valid_until,
                 "slices": slices,
                 "ttl": ttl,
-                "ssh": {"user": ssh_user, "port": ssh_port, "internal": internal},
+                "ssh": login.fields(),
                 "api_endpoint": api_endpoint,
             },
         )
@@ -163,20 +195,16 @@ class Tpu:
         self,
         name: Name,
         *,
-        project: Project = None,
-        zone: Zone = None,
+        place: PlaceFlags,
         timeout: Timeout = 3600,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
-        api_endpoint: ApiEndpoint = None,
+        login: SshFlags,
     ) -> str:
         """
         Wait until a TPU VM is ready: its nodes are READY and healthy, SSH answers on every worker, and the startup
         script has ended with status 0.
         """
-        ssh = _ssh(ssh_user, ssh_port, internal=internal)
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        ssh = login.parsed()
+        tpu = place.tpu(name)
         with command_steps.opened("tpu__wait_ready") as step, tpu.open() as api:
             up = progress.wait_up(lambda: tpu.find(api).progress(), timeout=timeout, report=step.note)
             named_tpu.mark_created(tpu, step)
@@ -188,12 +216,8 @@ class Tpu:
         name: Name,
         *command: str,
         workers: Workers = "all",
-        project: Project = None,
-        zone: Zone = None,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
-        api_endpoint: ApiEndpoint = None,
+        place: PlaceFlags,
+        login: SshFlags,
     ) -> str:
         """
         Run a command on the workers of a TPU VM, in parallel: `tpu run NAME -- python3 train.py --steps=3`.
@@ -203,8 +227,8 @@ class Tpu:
         Args:
             command: the program and its arguments, after `--`. A single word is executed as a bash command line.
         """
-        ssh = _ssh(ssh_user, ssh_port, internal=internal)
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        ssh = login.parsed()
+        tpu = place.tpu(name)
         with command_steps.opened("tpu__run") as step:
             chosen = named_tpu.chosen_workers(tpu, workers, ssh, step)
             results = worker_commands.run(
@@ -222,12 +246,8 @@ class Tpu:
         *paths: str,
         workers: Workers = "all",
         directory: Path | None = None,
-        project: Project = None,
-        zone: Zone = None,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
-        api_endpoint: ApiEndpoint = None,
+        place: PlaceFlags,
+        login: SshFlags,
     ) -> str:
         """
         Fetch files and directories from the workers of a TPU VM into `worker-N/files/` of a directory.
@@ -236,8 +256,8 @@ class Tpu:
             paths: absolute paths on the workers, or paths below the home of the SSH user.
             directory: the local directory; the directory of the step when left out.
         """
-        ssh = _ssh(ssh_user, ssh_port, internal=internal)
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        ssh = login.parsed()
+        tpu = place.tpu(name)
         try:
             worker_files.check_paths(paths)
         except ValueError as error:
@@ -277,11 +297,9 @@ class Tpu:
         self,
         name: Name,
         *,
-        project: Project = None,
-        zone: Zone = None,
+        place: PlaceFlags,
         force: bool = False,
         timeout: Timeout = 900,
-        api_endpoint: ApiEndpoint = None,
     ) -> str:
         """
         Delete a TPU VM with all its nodes, and wait until it no longer exists. A missing TPU VM is not an error.
@@ -289,7 +307,7 @@ class Tpu:
         Args:
             force: delete the TPU even if its labels name another user.
         """
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        tpu = place.tpu(name)
         with command_steps.opened("tpu__delete") as step:
             return printable(named_tpu.delete(tpu, step, force=force, timeout=timeout))
 
@@ -304,10 +322,6 @@ def _account(email: str | None, scopes: list[str] | None) -> dict[str, Any] | No
             raise UsageError("tpu create: --scopes needs --service_account")
         return None
     return {"email": email, **({"scopes": scopes} if scopes is not None else {})}
-
-
-def _ssh(user: str, port: int, *, internal: bool) -> Ssh:
-    return _parse(Ssh, {"user": user, "port": port, "internal": internal}, prefix="ssh_")
 
 
 def _parse(model: type[Model], fields: Mapping[str, Any], *, prefix: str = "") -> Model:

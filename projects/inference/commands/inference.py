@@ -32,23 +32,6 @@ ImageTag = Annotated[
     Help("the tag of the servers' image, for pods on Kubernetes. When left out, the field `inference.image_tag`."),
 ]
 
-# How to reach a running server
-Url = Annotated[str | None, Help("the address of a server with the API of OpenAI, as http://HOST:PORT.")]
-Grpc = Annotated[
-    str | None,
-    Help("the address of a server of TGIS's gRPC service, as HOST:PORT, or grpcs://HOST:PORT with TLS."),
-]
-Model = Annotated[
-    str | None,
-    Help("the model of OpenAI requests without a field `model`. When left out, the first model that the server lists."),
-]
-ApiKeyVariable = Annotated[
-    str | None, Help("the name of the environment variable that contains the API key of the server.")
-]
-CaFile = Annotated[
-    Path | None,
-    Help("a PEM file with the certificates of authorities to trust with TLS. When left out, the system's authorities."),
-]
 AnswerTimeout = Annotated[Seconds, Help("the time in seconds in which an answer must be complete.")]
 
 
@@ -85,8 +68,7 @@ class Inference:
         self,
         *,
         cases: list[Path],
-        url: Url = None,
-        grpc: Grpc = None,
+        server: RunningServer,
         rates: list[float] | None = None,
         concurrencies: list[int] | None = None,
         seconds: float = 60,
@@ -94,9 +76,6 @@ class Inference:
         arrivals: Literal["poisson", "constant"] = "poisson",
         seed: int = 0,
         objectives: dict[str, float] | None = None,
-        model: Model = None,
-        api_key_variable: ApiKeyVariable = None,
-        ca_file: CaFile = None,
         timeout: AnswerTimeout = 120,
         artifact_dir: ArtifactDir = None,
         format: options.Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
@@ -127,7 +106,6 @@ class Inference:
             "seed": seed,
             "objectives": objectives,
         }
-        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
         prepared = load_options.prepared(server, cases, fields=fields, timeout=timeout)
         return _run_and_show(prepared, artifact_dir=artifact_dir, as_json=format == "json")
 
@@ -136,12 +114,8 @@ class Inference:
         *,
         cases: Path,
         output: Path,
-        url: Url = None,
-        grpc: Grpc = None,
+        server: RunningServer,
         keys: Keys | None = None,
-        model: Model = None,
-        api_key_variable: ApiKeyVariable = None,
-        ca_file: CaFile = None,
         timeout: AnswerTimeout = 120,
         force: bool = False,
     ) -> int:
@@ -157,7 +131,6 @@ class Inference:
                 spelling of most fields of the file.
             force: replace the output if it exists.
         """
-        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
         lines = case_recorder.record(
             server, cases, output, keys=keys, timeout=timeout, may_replace=force, say=_print_error
         )

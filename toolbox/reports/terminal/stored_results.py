@@ -1,16 +1,20 @@
-"""Functions that the commands of `results` share: they open the store, select its contents and print rows."""
+"""What the commands of `results` share: the flags that open the store, select its contents and print rows."""
 
 from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated, Any, Final
 
 from sqlalchemy import Connection
 
+from toolbox.interface import options
+from toolbox.interface.options import Cells
+from toolbox.interface.signature import FlagGroup, Help
 from toolbox.model import moments
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
@@ -18,7 +22,7 @@ from toolbox.model.text import first_of
 from toolbox.orchestration import request, storing
 from toolbox.orchestration.request import RunRequest
 from toolbox.reports.terminal import live_view, rows
-from toolbox.reports.terminal.rows import Format, Row
+from toolbox.reports.terminal.rows import Row
 from toolbox.results import earlier_results, queries
 from toolbox.results.earlier_results import EarlierRun
 from toolbox.results.queries import Filter
@@ -27,7 +31,141 @@ from toolbox.system import places
 
 _MOST_CASES: Final = 100  # rows of test cases in a table
 _MOST_CHANGES: Final = 20  # cells and test cases whose verdict changed
-_NO_RESULTS: Final = "the store {store} has no matching results"
+
+Database = Annotated[
+    str | None,
+    Help(
+        "the database to read, a file or a URL. When left out: the field `results.database` of --project, else "
+        "$TOPGALLANT_RESULTS_DATABASE, else ~/.local/state/topgallant/results.sqlite."
+    ),
+]
+Project = Annotated[str | None, Help("only the runs of this project.")]
+Since = Annotated[
+    str | None,
+    Help("only the runs since this time, such as 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'."),
+]
+WithPresets = Annotated[list[str] | None, Help("only the runs with all of these presets.")]
+
+
+@dataclass(frozen=True, slots=True)
+class CellFlags(FlagGroup):
+    """The flags that select cells.
+
+    Args:
+        settings: only the cells with these axis values, as in '{model: small}'.
+    """
+
+    project: Project = None
+    cells: Cells = None
+    settings: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodFlags(FlagGroup):
+    """The flags that select runs by their presets and their times.
+
+    Args:
+        until: only the runs until this time, such as 2026-11-07 (the end of this day) or '2 days ago'.
+    """
+
+    presets: WithPresets = None
+    since: Since = None
+    until: str | None = None
+
+    def times(self) -> tuple[datetime | None, datetime | None]:
+        """Return the beginning and the end of the period, as far as the flags name them.
+
+        Raises:
+            UsageError: --since or --until is not a time, or the period ends before it begins.
+        """
+        begin = moments.parse(self.since, flag="since") if self.since is not None else None
+        end = moments.parse(self.until, flag="until", is_end=True) if self.until is not None else None
+        if begin is not None and end is not None and begin > end:
+            raise UsageError(f"--since={self.since} --until={self.until}: the period ends before it begins")
+        return begin, end
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFlags(FlagGroup):
+    """The flags that name the store to read, and the format of the output."""
+
+    database: Database = None
+    format: options.Format[rows.Format] = "text"
+
+    @contextmanager
+    def opened(self, selection: Filter) -> Iterator[tuple[Store, Connection]]:
+        """Yield the store, and a connection that reads the store.
+
+        Raises:
+            UsageError: the database does not exist, the store has no run of the project that the filter names, or the
+                filter has a pattern for metrics that matches no metric in the store.
+        """
+        project, metric = selection.project, selection.metric
+        with (
+            Store(location(self.database, project), may_create=self.database is None) as store,
+            store.reading() as connection,
+        ):
+            if project is not None and project not in (projects := queries.projects(connection)):
+                hint = did_you_mean(project, projects, label="projects")
+                raise UsageError(f"the store {location} has no run of the project `{project}`: {hint}")
+            if metric is not None and not fnmatch.filter(names := queries.metrics(connection, project), metric):
+                hint = did_you_mean(metric, names, label="metrics")
+                raise UsageError(f"no metric matches --metric={metric}; {hint}")
+            yield store, connection
+
+    def render(
+        self,
+        results: Sequence[Row],
+        columns: Sequence[str],
+        location: str,
+        *,
+        remarks: Sequence[str] = (),
+        summary: str = "",
+    ) -> str | None:
+        """Print rows as a table, or return their text in a format for programs.
+
+        Args:
+            location: where the rows come from, for the message that there are none.
+            remarks: lines below the table.
+            summary: a line above the table. With a summary, an empty table is not printed.
+        """
+        if self.format != "text":
+            return rows.dump(results, columns, self.format)
+        with live_view.view(sys.stdout) as view:
+            if summary:
+                view.line(summary)
+            if results or not summary:
+                rows.show(results, columns, view.console, empty=f"the store {location} has no matching results")
+            for remark in remarks:
+                view.line(remark, style="dim")
+        return None
+
+    def render_cases(self, cases: Sequence[Row], columns: Sequence[str], location: str) -> str | None:
+        """Print rows of test cases. As text, only the first rows are printed; JSON and CSV contain all."""
+        if self.format != "text" or len(cases) <= _MOST_CASES:
+            return self.render(cases, columns, location)
+        remark = (
+            f"{_MOST_CASES} of {len(cases)} test cases are listed: --tests=PATTERN selects, --format=json lists all"
+        )
+        return self.render(cases[:_MOST_CASES], columns, location, remarks=[remark])
+
+
+def run_filter(
+    cells: CellFlags | None = None,
+    period: PeriodFlags | None = None,
+    *,
+    metric: str | None = None,
+    revision: str | None = None,
+    baseline: bool = False,
+) -> Filter:
+    """Return the filter that the flags of a command describe.
+
+    Raises:
+        UsageError: --since or --until is not a time, or the period ends before it begins.
+    """
+    cells, period = cells or CellFlags(), period or PeriodFlags()
+    settings, presets = cells.settings or {}, period.presets or ()
+    return Filter(cells.project, cells.cells, settings, metric, revision, *period.times(), presets, baseline=baseline)
 
 
 def location(database: str | None, project: str | None) -> str:
@@ -37,49 +175,6 @@ def location(database: str | None, project: str | None) -> str:
     if project is not None and project in places.projects():
         return storing.location(request.configure(RunRequest(project))[1])
     return default_location()
-
-
-@contextmanager
-def opened(database: str | None, selection: Filter) -> Iterator[tuple[Store, Connection]]:
-    """Yield the store, and a connection that reads the store.
-
-    Raises:
-        UsageError: `database` does not exist, the store has no run of the project that the filter names, or the filter
-            has a pattern for metrics that matches no metric in the store.
-    """
-    project, metric = selection.project, selection.metric
-    with Store(location(database, project), may_create=database is None) as store, store.reading() as connection:
-        if project is not None and project not in (projects := queries.projects(connection)):
-            hint = did_you_mean(project, projects, label="projects")
-            raise UsageError(f"the store {store.location} has no run of the project `{project}`: {hint}")
-        if metric is not None and not fnmatch.filter(names := queries.metrics(connection, project), metric):
-            hint = did_you_mean(metric, names, label="metrics")
-            raise UsageError(f"no metric matches --metric={metric}; {hint}")
-        yield store, connection
-
-
-def run_filter(
-    *,
-    project: str | None = None,
-    cells: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    metric: str | None = None,
-    revision: str | None = None,
-    presets: Sequence[str] | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    baseline: bool = False,
-) -> Filter:
-    """Return the filter that the flags of a command describe.
-
-    Raises:
-        UsageError: --since or --until is not a time, or the period ends before it begins.
-    """
-    begin = moments.parse(since, flag="since") if since is not None else None
-    end = moments.parse(until, flag="until", is_end=True) if until is not None else None
-    if begin is not None and end is not None and begin > end:
-        raise UsageError(f"--since={since} --until={until}: the period ends before it begins")
-    return Filter(project, cells, settings or {}, metric, revision, begin, end, presets or (), baseline=baseline)
 
 
 def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter) -> Filter:
@@ -123,39 +218,3 @@ def case_pattern(tests: bool | str) -> str | None:
     if tests in {False, "False"}:
         return None
     return "*" if tests in {True, "True"} else str(tests)
-
-
-def render_cases(cases: Sequence[Row], columns: Sequence[str], format_: Format, *, store: str) -> str | None:
-    """Print rows of test cases. As text, only the first rows are printed; JSON and CSV contain all."""
-    if format_ != "text" or len(cases) <= _MOST_CASES:
-        return render(cases, columns, format_, store=store)
-    remark = f"{_MOST_CASES} of {len(cases)} test cases are listed: --tests=PATTERN selects, --format=json lists all"
-    return render(cases[:_MOST_CASES], columns, format_, store=store, remarks=[remark])
-
-
-def render(
-    results: Sequence[Row],
-    columns: Sequence[str],
-    format_: Format,
-    *,
-    store: str,
-    remarks: Sequence[str] = (),
-    summary: str = "",
-) -> str | None:
-    """Print rows as a table, or return their text in a format for programs.
-
-    Args:
-        store: the location of the store, for the message that there are no rows.
-        remarks: lines below the table.
-        summary: a line above the table. With a summary, an empty table is not printed.
-    """
-    if format_ != "text":
-        return rows.dump(results, columns, format_)
-    with live_view.view(sys.stdout) as view:
-        if summary:
-            view.line(summary)
-        if results or not summary:
-            rows.show(results, columns, view.console, empty=_NO_RESULTS.format(store=store))
-        for remark in remarks:
-            view.line(remark, style="dim")
-    return None
