@@ -199,9 +199,9 @@ def _with_equals_signs(words: list[str], command: Command) -> list[str]:
 
 
 def _call(command: Command, values: dict[str, Any], context: Context) -> int:
-    from toolbox.commands import _invoke
+    from toolbox.reports.terminal import invocation
 
-    return _invoke.invoke(command, values, context.redactor)
+    return invocation.invoke(command, values, context.redactor)
 
 
 def _open_streams() -> None:

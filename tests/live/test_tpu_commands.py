@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.servers import tpu
-from toolbox.commands.tpu import Tpu
+from toolbox.interface import registry, signature
 from toolbox.model.errors import Cancelled, StepError, UsageError
 from toolbox.model.events import Event, Note
 from toolbox.model.resources import Owner, Resource
@@ -30,6 +30,21 @@ pytestmark = pytest.mark.live
 
 PROJECT, ZONE = "my-project", "us-central1-b"
 Create = Callable[..., str]
+
+
+class Tpu:
+    """`Tpu().delete("x", force=True)` calls `tpu delete` with these arguments."""
+
+    def __getattr__(self, name: str) -> Callable[..., str]:
+        command = registry.command("tpu", name)
+
+        def call(*args: str, **flags: Any) -> str:
+            names = [parameter.name for parameter in command.signature.parameters if parameter.positional]
+            values = dict(zip(names, (*args[:1], list(args[1:])), strict=False))
+            bound = signature.bind(command.signature, {**values, **flags}, text=False)
+            return str(signature.call(command.signature, command.call, bound))
+
+        return call
 
 
 @pytest.fixture(name="server", scope="module")

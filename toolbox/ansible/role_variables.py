@@ -37,11 +37,11 @@ def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(returned, Mapping):
         kind = type(returned).__name__
         raise UsageError(f"{name}: its method must return None or a mapping of variables, not a value of type {kind}")
-    # Leave `self` out, so that a method may end with `return locals()`.
+    # Leave `self` and groups of flags out, so that a method may end with `return locals()`.
     return {
         variable: _checked(command.signature, variable, value)
         for variable, value in returned.items()
-        if variable != "self"
+        if variable != "self" and variable not in command.signature.groups
     }
 
 

@@ -8,11 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from toolbox.ci import comment_runs, refusals, slash
+from toolbox.ci import comment_execution, comment_runs, refusals, slash
 from toolbox.ci.comment_runs import Settings
 from toolbox.ci.refusals import Fault
 from toolbox.ci.slash import CommentRequest
-from toolbox.commands import _comment_runs, _invoke, _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.config.configuration import Configuration
 from toolbox.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir, Shard
@@ -25,8 +24,8 @@ from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs import run_reader
-from toolbox.system import environ, places, redaction
+from toolbox.runs import layout, run_reader
+from toolbox.system import environ, filesystem, places, redaction
 
 if TYPE_CHECKING:
     from toolbox.ci.comment_job import Job
@@ -60,7 +59,7 @@ class Ci:
             comment, faults = slash.read(text, places.projects())
             comment_runs.of(comment, Settings(), faults)
         content = _as_json(comment)
-        return json.dumps(content, indent=2, default=str) if format == "json" else _invoke.yaml_text(content)
+        return json.dumps(content, indent=2, default=str) if format == "json" else filesystem.yaml_text(content)
 
     def run(
         self,
@@ -110,9 +109,9 @@ class Ci:
         files, values = overrides_text.parse(overrides)
         if values:
             raise UsageError("ci run: --overrides must name files: put the mapping into a file")
-        part = _project_run.parse_shard(shard)
+        part = plan.parse_shard(shard)
         if text is None or workflow is not None:
-            from toolbox.commands import _pull_requests
+            from toolbox.ci import pull_request_job
 
             if project is None or workflow is None:
                 raise UsageError(
@@ -120,10 +119,10 @@ class Ci:
                 )
             if presets is not None or (text is not None and forge is not None):
                 raise UsageError("ci run: --presets cannot be used with --workflow, and --forge not with --text")
-            flags = _pull_requests.RunFlags(revision, retest, deadline, format == "json")
+            flags = pull_request_job.RunFlags(revision, retest, deadline, format == "json")
             with refusals.short():
                 job = replace(_job(project, workflow, forge, text, artifact_dir), shard=part, override_files=files)
-                return _pull_requests.run(job, flags)
+                return pull_request_job.run(job, flags)
         if revision is not None or retest is not None or forge is not None:
             raise UsageError("ci run: --revision, --retest and --forge need --project and --workflow")
         with refusals.short():
@@ -136,8 +135,8 @@ class Ci:
                 raise UsageError("the comment does not request a run: add `/test PROJECT [PRESET ...]`")
             settings = Settings(project, presets or (), override_files=files, artifact_dir=artifact_dir, shard=part)
             runs = comment_runs.of(comment, settings, faults)
-            _comment_runs.announce(runs, as_json=format == "json")
-        return _comment_runs.run_all(runs, deadline=deadline, as_json=format == "json").exit_code
+            comment_execution.announce(runs, as_json=format == "json")
+        return comment_execution.run_all(runs, deadline=deadline, as_json=format == "json").exit_code
 
     def workflows(
         self, project: Project, *, output: Path = _WORKFLOWS, shards: Count | None = None, check: bool = False
@@ -192,9 +191,9 @@ class Ci:
         the pull request shows what will run, or why nothing runs. If the comment does not request the project, nothing
         is printed. A comment with the line /cancel cancels the other runs of the workflow for the pull request.
         """
-        from toolbox.commands import _pull_requests
+        from toolbox.ci import pull_request_job
 
-        return _pull_requests.pin(_job(project, workflow, forge))
+        return pull_request_job.pin(_job(project, workflow, forge))
 
     def comment(
         self,
@@ -217,9 +216,9 @@ class Ci:
             result: the result of the job that ran the project.
             revision: the tested commit.
         """
-        from toolbox.commands import _pull_requests
+        from toolbox.ci import pull_request_job
 
-        return _pull_requests.show_end(_job(project, workflow, forge), result, revision)
+        return pull_request_job.show_end(_job(project, workflow, forge), result, revision)
 
     def issue(
         self, project: Project, workflow: Workflow, *, result: Literal["success", "failure", "cancelled", "skipped"]
@@ -232,8 +231,7 @@ class Ci:
         Args:
             result: the result of the job that ran the workflow.
         """
-        from toolbox.ci import comment_job, current_forge, failure_issue
-        from toolbox.commands import _ended_runs
+        from toolbox.ci import comment_job, current_forge, ended_runs, failure_issue
         from toolbox.github import github_api
 
         api = github_api.from_environment()
@@ -244,7 +242,7 @@ class Ci:
             failure_issue.Result(result),
             part.url,
             environ.get("GITHUB_SHA") or "an unknown revision",
-            _ended_runs.markdown(_ended_runs.read(_ended_runs.newest())),
+            ended_runs.markdown(ended_runs.read(ended_runs.newest())),
         )
         return failure_issue.update(api, run)
 
@@ -264,7 +262,7 @@ class Ci:
         from toolbox.exports import storage
 
         age = export.parse_keep(keep) if keep is not None else None
-        directory = run_dir or _run_directories.newest()
+        directory = run_dir or layout.newest_run()
         block = _known_secrets(directory)
         exported = export.export(
             directory,
@@ -356,9 +354,9 @@ def _check_matrix(project: str, presets: list[str]) -> None:
 
 def _refuse_local_cells(project: str, name: str, workflow: WorkflowBlock) -> None:
     """Raise if a workflow shows its progress, and its cells may run on the runner."""
-    from toolbox.commands import _progress
+    from toolbox.ci import run_progress
 
-    _progress.refuse_local_cells(project, name, workflow.presets)
+    run_progress.refuse_local_cells(project, name, workflow.presets)
 
 
 def _check_field(configuration: Configuration, field: str) -> None:

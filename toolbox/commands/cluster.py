@@ -1,11 +1,11 @@
 """Inspect, prepare, share and clean up Kubernetes clusters."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from toolbox.ansible.roles import role
-from toolbox.commands import _leases, _namespaces
 from toolbox.interface.options import (
     Argv,
     Context,
@@ -19,14 +19,16 @@ from toolbox.interface.options import (
     Resources,
     Timeout,
 )
-from toolbox.interface.signature import Help
+from toolbox.kubernetes import owned_objects, personal_leases
+from toolbox.kubernetes.api.connection import Cluster as Connection
 from toolbox.kubernetes.api.objects import is_name
+from toolbox.kubernetes.personal_leases import LeaseFlags
+from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.quantities import SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret
+from toolbox.orchestration import session
 from toolbox.system import environ
-
-LeaseName = Annotated[str, Help("the name of the lease, which must be the same for all users of the cluster.")]
 
 
 class Cluster:
@@ -121,7 +123,9 @@ class Cluster:
             )
         if docker_config_file is not None and not environ.expanded(docker_config_file).is_file():
             raise ValueError(f"--docker_config_file: {docker_config_file} is not a file")
-        _namespaces.create(namespace, kubeconfig, context, keep=keep)
+        with closing(Connection(Access(str(kubeconfig) if kubeconfig else None, context))) as cluster:
+            # The ledger has the namespace before the namespace exists.
+            owned_objects.create_namespace(cluster, session.step().recorder.ledger, namespace, keep=keep)
 
     @role
     def cleanup_namespace(
@@ -305,10 +309,7 @@ class Cluster:
         ttl: WholeSeconds = 14400,
         wait: SecondsOrZero = 0,
         force: bool = False,
-        name: LeaseName = "topgallant",
-        namespace: Namespace = None,
-        kubeconfig: Kubeconfig = None,
-        context: Context = None,
+        lease: LeaseFlags,
     ) -> str:
         """
         Take the lease of a shared cluster as `user@host`. Runs wait until you release the lease, or until it expires.
@@ -322,17 +323,14 @@ class Cluster:
             force: take the lease away from its holder, and record this in the lease. If a run holds the lease, the run
                 ends.
         """
-        with _leases.opened(name, namespace, kubeconfig, context) as lock:
-            return _leases.take(lock, purpose, ttl=ttl, wait=wait, force=force)
+        with lease.opened() as lock:
+            return personal_leases.take(lock, purpose, ttl=ttl, wait=wait, force=force)
 
     def release_lease(
         self,
         *,
         force: bool = False,
-        name: LeaseName = "topgallant",
-        namespace: Namespace = None,
-        kubeconfig: Kubeconfig = None,
-        context: Context = None,
+        lease: LeaseFlags,
     ) -> str:
         """
         Release the lease that `cluster take_lease` has taken.
@@ -341,18 +339,15 @@ class Cluster:
             force: release the lease even if another user holds it, and record this in the lease. If a run holds the
                 lease, the run ends.
         """
-        with _leases.opened(name, namespace, kubeconfig, context) as lock:
-            return _leases.release(lock, force=force)
+        with lease.opened() as lock:
+            return personal_leases.release(lock, force=force)
 
     def show_lease(
         self,
         *,
-        name: LeaseName = "topgallant",
-        namespace: Namespace = None,
-        kubeconfig: Kubeconfig = None,
-        context: Context = None,
+        lease: LeaseFlags,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the words of the command line
     ) -> str:
         """Show who holds the lease of a shared cluster, for which purpose, and when the lease expires."""
-        with _leases.opened(name, namespace, kubeconfig, context) as lock:
-            return _leases.show(lock, as_json=format == "json")
+        with lease.opened() as lock:
+            return personal_leases.show(lock, as_json=format == "json")

@@ -9,20 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from toolbox.commands import _invoke
 from toolbox.config import overrides as overrides_text
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import Location
 from toolbox.config.references import is_whole_reference, refers_to_cell
-from toolbox.interface.options import ClusterName, ConfigFile, Format, Job, Overrides, Presets
+from toolbox.interface.options import ConfigFile, Format, LaunchFlags
 from toolbox.interface.signature import Help
 from toolbox.model.errors import UsageError
 from toolbox.model.secrets import MASK, Secret
 from toolbox.model.text import with_text_keys
 from toolbox.orchestration import launch_presets, projects
 from toolbox.system import environ, redaction
-from toolbox.system.filesystem import dump_yaml_line
+from toolbox.system.filesystem import dump_yaml_line, yaml_text
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +38,7 @@ class Config:
         path: str = paths.ROOT,
         *,
         config_file: ConfigFile = None,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
         raw: bool = False,
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
@@ -53,7 +49,7 @@ class Config:
             path: the path of the part to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
             raw: print references as they are written, and do not check contracts.
         """
-        configuration = _load(project, config_file, presets, overrides, job, cluster)
+        configuration = _load(project, config_file, launch)
         if raw:
             return _dump(configuration.written(path), format)
         configuration.check()
@@ -65,10 +61,7 @@ class Config:
         path: str = paths.ROOT,
         *,
         config_file: ConfigFile = None,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
         raw: bool = False,
         format: Format[Style] = "yaml",  # noqa: A002  # the flag of the command line
     ) -> str:
@@ -80,7 +73,7 @@ class Config:
             path: the path of the value to print, as in a.b, a[0] or a["key.with.dots"]; $ is the whole configuration.
             raw: print references as they are written.
         """
-        configuration = _load(project, config_file, presets, overrides, job, cluster)
+        configuration = _load(project, config_file, launch)
         value = configuration.written(path) if raw else configuration.get(path)
         return _dump(value, format)
 
@@ -90,10 +83,7 @@ class Config:
         path: str = paths.ROOT,
         *,
         config_file: ConfigFile = None,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
     ) -> str:
         """
         Explain where a value comes from: the file and line, and each preset or override that changed the value.
@@ -101,7 +91,7 @@ class Config:
         Args:
             path: the path of the value to explain, as in a.b, a[0] or a["key.with.dots"].
         """
-        configuration = _load(project, config_file, presets, overrides, job, cluster)
+        configuration = _load(project, config_file, launch)
         return "\n".join(_explanation(configuration, path))
 
     def validate(
@@ -109,16 +99,13 @@ class Config:
         project: Project = None,
         *,
         config_file: ConfigFile = None,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
     ) -> str:
         """
         Check a configuration against all contracts, check all references and secrets, and report all faults. Warn about
         values without quotes that may be meant as text, such as 3.10 and on.
         """
-        configuration = _load(project, config_file, presets, overrides, job, cluster)
+        configuration = _load(project, config_file, launch)
         if project is not None:
             configuration = projects.derived(projects.find(project), configuration)
         for line in configuration.ambiguous_scalars():
@@ -132,15 +119,12 @@ class Config:
         project: Project = None,
         *,
         config_file: ConfigFile = None,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
         format: Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
     ) -> str:
         """Print each field that presets and overrides change: its old value, its new value, and what changed it."""
-        changed = _load(project, config_file, presets, overrides, job, cluster)
-        before = dict(_leaves(_load(project, config_file, None, None, is_launched=False).written(paths.ROOT), ()))
+        changed = _load(project, config_file, launch)
+        before = dict(_leaves(_load(project, config_file, None).written(paths.ROOT), ()))
         after = dict(_leaves(changed.written(paths.ROOT), ()))
         rows = [
             _difference(path, before, after, changed)
@@ -171,38 +155,27 @@ def _difference_line(row: Mapping[str, Any]) -> str:
     return f"  {row['path']}: {dump_yaml_line(row['before'])} --> {dump_yaml_line(row['after'])}  ({row['by']})"
 
 
-def _load(
-    project: str | None,
-    config_file: Path | None,
-    presets: list[str] | None,
-    overrides: str | None,
-    job: str | None = None,
-    cluster: str | None = None,
-    *,
-    is_launched: bool = True,
-) -> Configuration:
-    """Load a configuration.
-
-    Args:
-        is_launched: whether to apply the presets of the job and the cluster, as a run would.
-    """
+def _load(project: str | None, config_file: Path | None, launch: LaunchFlags | None) -> Configuration:
+    """Load a configuration, with the presets and overrides that a run would have; without any if `launch` is None."""
     files = projects.find(project) if project is not None else None
     config_file = config_file or (files.config if files else environ.get_path(environ.CONFIG_FILE))
     if config_file is None:
         raise UsageError(
             f"name a project (`{environ.program()} project list` lists them), or a file with --config_file"
         )
-    override_files, values = overrides_text.parse(overrides)
     contracts = files.contracts if files else ()
-    request = Request(config_file, presets or (), override_files, values, contracts)
+    request = Request(config_file, contracts=contracts)
+    if launch is not None:
+        override_files, values = overrides_text.parse(launch.overrides)
+        request = Request(config_file, launch.presets or (), override_files, values, contracts)
     configuration = Configuration.load(request)
-    launch = launch_presets.select(configuration, job, cluster) if is_launched else None
-    if launch is not None and (launch.presets or launch.overrides):
+    chosen = launch_presets.select(configuration, launch.job, launch.cluster) if launch is not None else None
+    if chosen is not None and (chosen.presets or chosen.overrides):
         request = replace(
             request,
-            presets=(*launch.presets, *request.presets),
-            trusted_overrides=launch.overrides,
-            preset_reasons=launch.reasons,
+            presets=(*chosen.presets, *request.presets),
+            trusted_overrides=chosen.overrides,
+            preset_reasons=chosen.reasons,
         )
         configuration = Configuration.load(request)
     redaction.current().add(configuration.secret_values())
@@ -212,7 +185,7 @@ def _load(
 def _dump(value: Any, style: Style) -> str:
     if style == "json":
         return json.dumps(with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
-    return _invoke.yaml_text(value)
+    return yaml_text(value)
 
 
 def _as_text(value: object) -> str:

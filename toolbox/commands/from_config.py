@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from toolbox.commands import _invoke
 from toolbox.config.configuration import Configuration, Request
 from toolbox.interface import registry, signature
 from toolbox.interface.options import Presets
@@ -13,7 +12,8 @@ from toolbox.model.errors import UsageError
 from toolbox.orchestration import from_config as orchestration
 from toolbox.orchestration import projects, session
 from toolbox.orchestration.session import Session
-from toolbox.system import environ, redaction
+from toolbox.reports.terminal import invocation
+from toolbox.system import environ, filesystem, redaction
 
 
 def from_config(
@@ -49,13 +49,13 @@ def from_config(
     values = orchestration.arguments(call, work.configuration, work.template)
     if show_args is not False and show_args != "False":
         output = values if show_args in {True, "True"} else orchestration.argument(values, str(show_args), call.key)
-        return _invoke.yaml_text(output)
+        return filesystem.yaml_text(output)
     work.configuration.check_contracts()
     toolbox_command = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)
     bound = signature.bind(toolbox_command.signature, values, text=False, argv=call.extra)
     with session.opened(work, session.step_outside_run()):
-        return _invoke.invoke(toolbox_command, bound, redaction.current())
+        return invocation.invoke(toolbox_command, bound, redaction.current())
 
 
 def _session(

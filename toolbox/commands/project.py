@@ -9,28 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from toolbox.commands import _project_run, _run_directories
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
-from toolbox.interface.options import (
-    ArtifactDir,
-    ClusterName,
-    Deadline,
-    Job,
-    Overrides,
-    Presets,
-    Shard,
-    SummaryFormat,
-)
+from toolbox.interface.options import ArtifactDir, Deadline, LaunchFlags, Shard, SummaryFormat
 from toolbox.interface.signature import Help
-from toolbox.matrix.plan import Selection
+from toolbox.matrix.plan import Selection, parse_shard
 from toolbox.matrix.scheduler import Options
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable_json
 from toolbox.model.quantities import Cost, Count
 from toolbox.orchestration import cell_limit, launch_presets, project_run, projects, request, spending
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports.terminal import live_view, plan_table, run_table
+from toolbox.reports.terminal import live_view, plan_table, project_runs, run_table
 from toolbox.reports.terminal.cell_logs import CellLogs
 from toolbox.runs import layout, run_reader, summary
 from toolbox.runs.run_state import State
@@ -72,10 +62,7 @@ class Project:
         self,
         name: Name,
         *,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
         cells: Cells = None,
         shard: Shard = None,
         max_cost: MaxCost = None,
@@ -88,10 +75,10 @@ class Project:
         counts with its time limit. If a run would be refused because of its number of cells or its cost, the command
         shows the plan, then says so, and ends with exit code 2, as the run would.
         """
-        files, values = overrides_text.parse(overrides)
-        selection = Selection(cells, _project_run.parse_shard(shard))
-        plan_request = RunRequest(name, presets or (), files, values, selection=selection)
-        loaded = request.load(launch_presets.applied(plan_request, job, cluster))
+        files, values = overrides_text.parse(launch.overrides)
+        selection = Selection(cells, parse_shard(shard))
+        plan_request = RunRequest(name, launch.presets or (), files, values, selection=selection)
+        loaded = request.load(launch_presets.applied(plan_request, launch.job, launch.cluster))
         if loaded.plan is None:
             raise UsageError(f"{loaded.configuration.source} has no matrix: there is nothing to plan")
         costs = spending.expected(loaded.configuration, name, loaded.plan)
@@ -110,10 +97,7 @@ class Project:
         self,
         name: Name,
         *,
-        presets: Presets = None,
-        job: Job = None,
-        cluster: ClusterName = None,
-        overrides: Overrides = None,
+        launch: LaunchFlags,
         phases: Names | None = None,
         keep_open: bool = False,
         cells: Cells = None,
@@ -140,22 +124,22 @@ class Project:
         """
         if keep_open and phases is None:
             raise UsageError("--keep_open needs --phases: the phases to run now, for example --phases=prepare")
-        files, values = overrides_text.parse(overrides)
+        files, values = overrides_text.parse(launch.overrides)
         run_request = RunRequest(
             name,
-            presets or (),
+            launch.presets or (),
             files,
             values,
             phases=None if keep_open else phases,
             first_phases=phases if keep_open else None,
             in_steps=keep_open,
             artifact_dir=artifact_dir,
-            selection=Selection(cells, _project_run.parse_shard(shard)),
+            selection=Selection(cells, parse_shard(shard)),
             options=Options(jobs, fail_fast, max_failures, max_cost),
             deadline=deadline,
         )
-        run_request = launch_presets.applied(run_request, job, cluster)
-        return _project_run.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
+        run_request = launch_presets.applied(run_request, launch.job, launch.cluster)
+        return project_runs.run_and_show(partial(project_run.execute, run_request), as_json=format == "json")
 
     def resume(
         self,
@@ -194,7 +178,7 @@ class Project:
             abandon=pattern,
             phases=phases,
         )
-        return _project_run.run_and_show(resume, as_json=format == "json")
+        return project_runs.run_and_show(resume, as_json=format == "json")
 
     def status(self, run_dir: str | None = None, *, format: Format = "text") -> str | None:  # noqa: A002
         """
@@ -241,7 +225,7 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
         UsageError: no run, or more than one run, has a name with this beginning.
     """
     if run is None:
-        return _run_directories.newest()
+        return layout.newest_run()
     if Path(run).is_dir():
         # Without `..`, because the name of the directory is the name of the run. Links stay, as in the run's journal.
         return Path(os.path.abspath(run))  # noqa: PTH100

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
 
-from toolbox.commands import _resources
+from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
 from toolbox.interface.options import Overrides, Presets
 from toolbox.interface.signature import Help
+from toolbox.model.errors import UsageError
+from toolbox.model.foreign_text import printable
+from toolbox.model.quantities import MOST_SECONDS
+from toolbox.orchestration import request
+from toolbox.orchestration.leftovers import Search
+from toolbox.orchestration.request import RunRequest
+from toolbox.reports.terminal import leftover_table
+from toolbox.system import redaction
 
 Format = options.Format[Literal["text", "json", "csv"]]
 Project = Annotated[
@@ -17,6 +29,9 @@ Project = Annotated[
         "are read."
     ),
 ]
+
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Resources:
@@ -31,7 +46,7 @@ class Resources:
         format: Format = "text",  # noqa: A002  # the words of the command line
     ) -> str | None:
         """List the remote resources that may exist: those on the ledgers of this user, and those found by labels."""
-        return _resources.show(_resources.search(project, presets, overrides), format)
+        return leftover_table.show(_search(project, presets, overrides), format)
 
     def reap(
         self,
@@ -54,6 +69,41 @@ class Resources:
                 the resources of a run that has ended are deleted at any age, and others after their time to live.
             dry_run: only show what would be deleted, and why the other resources would be kept.
         """
-        seconds = _resources.seconds(older_than) if older_than is not None else None
-        leftovers = _resources.search(project, presets, overrides)
-        return _resources.reap(leftovers, seconds, format, dry_run=dry_run)
+        seconds = _seconds(older_than) if older_than is not None else None
+        found = _search(project, presets, overrides)
+        return leftover_table.reap(found, seconds, format, dry_run=dry_run)
+
+
+def _seconds(text: str) -> float:
+    """Return a duration such as `90m` or `2h` in seconds.
+
+    Raises:
+        UsageError: the text is not a duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    value = float(match[1]) * _UNITS[match[2]] if match is not None else math.inf
+    if value > MOST_SECONDS:
+        raise UsageError(f"--older_than={text} is not a duration. Examples: 90m, 2h, 1.5d")
+    return value
+
+
+def _search(project: str | None, presets: Sequence[str] | None, overrides: str | None) -> Search:
+    """Search for remote resources, and print what could not be searched to stderr.
+
+    Raises:
+        UsageError: the configuration of the project is wrong, or presets are given without a project.
+    """
+    if project is None and (presets or overrides):
+        raise UsageError("--presets and --overrides need a project: give its name, as in `resources list NAME`")
+    found = Search()
+    configuration = None
+    if project is not None:  # a wrong name is reported before anything is searched
+        files, values = overrides_text.parse(overrides)
+        configuration = request.configure(RunRequest(project, presets or (), files, values))[1]
+        redaction.current().add(configuration.secret_values())
+    found.add_ledgers()
+    if configuration is not None:
+        found.add_labelled(configuration)
+    for fault in found.faults:
+        print(printable(redaction.current()(fault)), file=sys.stderr)
+    return found

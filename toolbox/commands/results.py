@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from toolbox.commands import _bounds_update, _costs, _exported_runs, _repository_files, _results, _run_directories
+from toolbox.exports import import_sources
 from toolbox.interface import options
 from toolbox.interface.options import Cells
 from toolbox.interface.signature import Help
@@ -20,8 +20,9 @@ from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count
 from toolbox.model.verdicts import ExitCode, Verdict
 from toolbox.orchestration import projects
-from toolbox.reports.terminal import result_rows
-from toolbox.reports.terminal.rows import Format as RowFormat
+from toolbox.reports.forge import repository_files
+from toolbox.reports.terminal import cost_rows, result_rows, stored_results
+from toolbox.reports.terminal.stored_results import CellFlags, Database, PeriodFlags, Since, StoreFlags, WithPresets
 from toolbox.results import (
     bounds_file,
     bounds_formulas,
@@ -34,6 +35,7 @@ from toolbox.results import (
     observations,
     queries,
     recording,
+    updated_bounds,
 )
 from toolbox.results.bounds_update import Update
 from toolbox.results.cost import Group
@@ -41,40 +43,21 @@ from toolbox.results.flakiness import State
 from toolbox.results.queries import Filter
 from toolbox.results.recording import Recorded
 from toolbox.results.store import Store
-from toolbox.runs import run_reader, summary
+from toolbox.runs import layout, run_reader, summary
 from toolbox.system import places
 
 log = logging.getLogger(__name__)
 
-Format = options.Format[RowFormat]
 # Inside the class, the name `list` is the command, so the built-in type needs an alias.
 Groups = list[Group]
-Database = Annotated[
-    str | None,
-    Help(
-        "the database to read, a file or a URL. When left out: the field `results.database` of --project, else "
-        "$TOPGALLANT_RESULTS_DATABASE, else ~/.local/state/topgallant/results.sqlite."
-    ),
-]
 Metric = Annotated[str | None, Help("a pattern for the names of metrics; all metrics when left out.")]
-Project = Annotated[str | None, Help("only the runs of this project.")]
 Revision = Annotated[
     str | None, Help("only the runs of this revision: the whole revision, its beginning, or a pattern.")
-]
-Settings = Annotated[dict[str, Any] | None, Help("only the cells with these axis values, as in '{model: small}'.")]
-Since = Annotated[
-    str | None,
-    Help("only the runs since this time, such as 2026-11-01, '2026-11-01 02:00 Europe/Berlin' or '10 days ago'."),
 ]
 Tests = Annotated[
     bool | str,
     Help("list the test cases whose names SUITE.NAME match this pattern; without a value, all test cases."),
 ]
-Until = Annotated[
-    str | None,
-    Help("only the runs until this time, such as 2026-11-07 (the end of this day) or '2 days ago'."),
-]
-WithPresets = Annotated[list[str] | None, Help("only the runs with all of these presets.")]
 _SITE: Final = Path("dashboard")
 
 
@@ -84,18 +67,13 @@ class Results:
     def list(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
         revision: Revision = None,
-        presets: WithPresets = None,
-        since: Since = None,
-        until: Until = None,
+        period: PeriodFlags,
         limit: Count = 20,
         tests: Tests = False,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002  # the words of the command line
+        output: StoreFlags,
     ) -> str | None:
         """
         List runs, the newest first. With --metric, --cells or --settings, list the values of metrics instead of runs.
@@ -105,41 +83,29 @@ class Results:
         Args:
             limit: the largest number of runs to list.
         """
-        selection = _results.run_filter(
-            project=project,
-            cells=cells,
-            settings=settings,
-            metric=metric,
-            revision=revision,
-            presets=presets,
-            since=since,
-            until=until,
-        )
-        with _results.opened(database, selection) as (store, connection):
+        selection = stored_results.run_filter(select, period, metric=metric, revision=revision)
+        with output.opened(selection) as (store, connection):
             runs = queries.runs(connection, selection, limit=limit + 1)
             remarks = [f"only the newest {limit} runs are listed (--limit)"] if len(runs) > limit else []
-            if (pattern := _results.case_pattern(tests)) is not None:
+            if (pattern := stored_results.case_pattern(tests)) is not None:
                 results = queries.results(connection, selection, runs[:limit])
                 cases = result_rows.of_cases(queries.cases(connection, results, pattern))
-                return _results.render_cases(cases, result_rows.CASE_HISTORY, format, store=store.location)
+                return output.render_cases(cases, result_rows.CASE_HISTORY, store.location)
             rows: Sequence[dict[str, Any]] = result_rows.of_runs(runs[:limit])
             columns: Sequence[str] = result_rows.RUNS
-            if metric is not None or cells is not None or settings:
+            if metric is not None or select.cells is not None or select.settings:
                 rows = result_rows.of_values(queries.results(connection, selection, runs[:limit]))
                 columns = result_rows.VALUES
-            return _results.render(rows, columns, format, store=store.location, remarks=remarks)
+            return output.render(rows, columns, store.location, remarks=remarks)
 
     def show(
         self,
         run: str = "latest",
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
         tests: Tests = False,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Show the results of the cells of a run, and which cells newly fail or newly pass since the run before it.
@@ -149,15 +115,15 @@ class Results:
         Args:
             run: the name of the run, or the beginning of its name; `latest` is the newest run.
         """
-        selection = _results.run_filter(project=project, cells=cells, settings=settings, metric=metric)
-        with _results.opened(database, Filter(project)) as (store, connection):
-            stored = queries.run(connection, run, project)
+        selection = stored_results.run_filter(select, metric=metric)
+        with output.opened(Filter(select.project)) as (store, connection):
+            stored = queries.run(connection, run, select.project)
             results = queries.results(connection, selection, [stored])
             since = earlier_results.since_last_run(connection, stored.id)
-            if (pattern := _results.case_pattern(tests)) is not None:
+            if (pattern := stored_results.case_pattern(tests)) is not None:
                 cases = result_rows.of_cases(queries.cases(connection, results, pattern))
                 result_rows.with_changes(cases, since.tests if since is not None else ())
-                return _results.render_cases(
+                return stored_results.render_cases(
                     result_rows.worst_first(cases), result_rows.SHOWN_CASES, format, store=store.location
                 )
             rows = result_rows.of_cells(results, queries.checks(connection, results))
@@ -172,23 +138,20 @@ class Results:
             news += [f"{metric.name}: {metric}" for metric in lost[:10]]
             news += result_rows.unknown_metrics(results[0], lost) if len(results) == 1 else []
             remarks = [*news, *common, f"{ended}, at {stored.revision or 'an unknown revision'}, in {stored.directory}"]
-            columns = result_rows.CELLS if format != "csv" else result_rows.with_metrics(rows)
-            return _results.render(rows, columns, format, store=store.location, remarks=remarks)
+            columns = result_rows.CELLS if output.format != "csv" else result_rows.with_metrics(rows)
+            return output.render(rows, columns, store.location, remarks=remarks)
 
     def compare(
         self,
         before: str,
         after: str,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
         revision: Revision = None,
         presets: WithPresets = None,
         all: bool = False,  # noqa: A002
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Compare each metric of each cell between two runs, revisions or periods.
@@ -205,44 +168,39 @@ class Results:
                 or --after is itself a revision, this flag does not apply to it.
             all: also print the metrics that are the same or unsure. JSON and CSV always contain them.
         """
-        selection = _results.run_filter(
-            project=project, cells=cells, settings=settings, metric=metric, revision=revision, presets=presets
-        )
-        with _results.opened(database, selection) as (store, connection):
-            old = _results.side_filter(connection, before, "before", selection)
-            new = _results.side_filter(connection, after, "after", selection)
+        selection = stored_results.run_filter(select, PeriodFlags(presets), metric=metric, revision=revision)
+        with output.opened(selection) as (store, connection):
+            old = stored_results.side_filter(connection, before, "before", selection)
+            new = stored_results.side_filter(connection, after, "after", selection)
             failed = queries.failed_cells(connection, old), queries.failed_cells(connection, new)
             history = queries.series(connection, replace(selection, baseline=True))
             comparisons = comparison.compare(
                 queries.series(connection, old), queries.series(connection, new), history, failed=failed
             )
-            printed = [item for item in comparisons if all or format != "text" or item.change in comparison.MOVED]
+            printed = [
+                item for item in comparisons if all or output.format != "text" or item.change in comparison.MOVED
+            ]
             summary = result_rows.summary_of_comparisons(comparisons) if comparisons else ""
             rows = result_rows.of_comparisons(printed)
-            remarks = _results.verdict_remarks(connection, old, new) if format == "text" else []
+            remarks = stored_results.verdict_remarks(connection, old, new) if output.format == "text" else []
             summary = summary or ("no metric was measured" if remarks else "")
-            return _results.render(
-                rows, result_rows.COMPARISONS, format, store=store.location, remarks=remarks, summary=summary
-            )
+            return output.render(rows, result_rows.COMPARISONS, store.location, remarks=remarks, summary=summary)
 
     def update_bounds(  # one parameter per flag
         self,
         project: str,
         *,
-        since: Since = None,
-        until: Until = None,
+        period: PeriodFlags,
         confidence: float = bounds_formulas.CONFIDENCE,
         method: Literal[Method.PREDICTION, Method.TORCHPRIME, Method.RATIO] = Method.PREDICTION,
         cells: Cells = None,
         metric: Metric = None,
         revision: Revision = None,
-        presets: WithPresets = None,
         accept: str | None = None,
         reason: str | None = None,
         allow_wider: bool = False,
         dry_run: bool = False,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Compute the bounds of a project's metrics from its accepted runs, and write them to config/bounds/PROJECT.yaml.
@@ -267,37 +225,26 @@ class Results:
         """
         if not 0.5 < confidence < 1:  # noqa: PLR2004
             raise UsageError(f"--confidence must be above 0.5 and below 1, such as 0.999, not {confidence}")
-        accepted = _bounds_update.acceptance(accept, reason)
+        accepted = updated_bounds.acceptance(accept, reason)
         how = Update(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
-        selection = _results.run_filter(
-            project=project,
-            cells=cells,
-            metric=metric,
-            revision=revision,
-            presets=presets,
-            since=since,
-            until=until,
-            baseline=True,
-        )
-        with _results.opened(database, selection) as (store, connection):
-            rows, remarks = _bounds_update.update(connection, selection, files, how, dry_run=dry_run)
-            return _results.render(rows, result_rows.BOUNDS, format, store=store.location, remarks=remarks)
+        select = CellFlags(project, cells)
+        selection = stored_results.run_filter(select, period, metric=metric, revision=revision, baseline=True)
+        with output.opened(selection) as (store, connection):
+            decisions, remarks = updated_bounds.update(connection, selection, files, how, dry_run=dry_run)
+            rows = result_rows.of_decisions(decisions)
+            remarks = [*result_rows.bounds_warnings(rows), *remarks]
+            return output.render(rows, result_rows.BOUNDS, store.location, remarks=remarks)
 
     def changes(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         metric: Metric = None,
-        since: Since = None,
-        until: Until = None,
+        period: PeriodFlags,
         csv: Path | None = None,
         column: str = "value",
-        presets: WithPresets = None,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        output: StoreFlags,
     ) -> str | None:
         """
         Find where the level of a metric shifted, by how much, and between which revisions.
@@ -312,36 +259,28 @@ class Results:
             column: the name of the column that contains the numbers in the CSV file.
         """
         if csv is not None:
-            if any(flag is not None for flag in (project, cells, settings, metric, since, until, presets, database)):
+            if (select, period, metric, output.database) != (CellFlags(), PeriodFlags(), None, None):
                 raise UsageError("results changes: with --csv, only --column and --format are allowed")
-            return _changes_of_csv(csv, column, format)
-        period = _results.run_filter(since=since, until=until)
-        selection = _results.run_filter(
-            project=project, cells=cells, settings=settings, metric=metric, presets=presets, baseline=True
-        )
-        with _results.opened(database, selection) as (store, connection):
+            return _changes_of_csv(csv, column, output)
+        since, until = period.times()
+        selection = stored_results.run_filter(select, PeriodFlags(period.presets), metric=metric, baseline=True)
+        with output.opened(selection) as (store, connection):
             series = queries.series(connection, selection)
         rows = [
             row
             for row in result_rows.of_changes((item, changes.detect(item.values)) for item in series)
-            if (period.since is None or row["started"] >= period.since)
-            and (period.until is None or row["started"] <= period.until)
+            if (since is None or row["started"] >= since) and (until is None or row["started"] <= until)
         ]
-        if format == "text" and not rows and series:
+        if output.format == "text" and not rows and series:
             return f"no level has shifted in {len(series)} series"
-        return _results.render(rows, result_rows.CHANGES, format, store=store.location)
+        return output.render(rows, result_rows.CHANGES, store.location)
 
     def flaky(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
-        since: Since = None,
-        until: Until = None,
-        presets: WithPresets = None,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        select: CellFlags,
+        period: PeriodFlags,
+        output: StoreFlags,
     ) -> str | None:
         """
         Find cells that pass and fail with the same code, cells that always fail or became slower, and cells that need
@@ -352,16 +291,8 @@ class Results:
         Args:
             format: the format of the output; with `text`, healthy cells are left out.
         """
-        selection = _results.run_filter(
-            project=project,
-            cells=cells,
-            settings=settings,
-            since=since,
-            until=until,
-            presets=presets,
-            baseline=True,
-        )
-        with _results.opened(database, selection) as (store, connection):
+        selection = stored_results.run_filter(select, period, baseline=True)
+        with output.opened(selection) as (store, connection):
             results = queries.results(connection, selection, with_metrics=False)
             noise = queries.noise(connection, selection)
         rows = [
@@ -373,8 +304,8 @@ class Results:
                 noise,
             )
         ]
-        if format != "text":
-            return _results.render(rows, result_rows.FLAKY, format, store=store.location)
+        if output.format != "text":
+            return output.render(rows, result_rows.FLAKY, store.location)
         unhealthy = [row for row in rows if row["state"] != State.HEALTHY or row["advice"] or row["noisy"]]
         unknown = len({(result.run.project, result.cell) for result in results}) - len(rows)
         remarks = []
@@ -384,20 +315,15 @@ class Results:
             remarks.append(f"the state of {unknown} cells is unknown: none of their runs has passed or failed")
         if results and not unhealthy:
             return "\n".join(remarks)
-        return _results.render(unhealthy, result_rows.FLAKY, format, store=store.location, remarks=remarks)
+        return output.render(unhealthy, result_rows.FLAKY, store.location, remarks=remarks)
 
     def cost(
         self,
         *,
-        project: Project = None,
-        cells: Cells = None,
-        settings: Settings = None,
+        select: CellFlags,
         by: Groups | None = None,
-        since: Since = None,
-        until: Until = None,
-        presets: WithPresets = None,
-        database: Database = None,
-        format: Format = "text",  # noqa: A002
+        period: PeriodFlags,
+        output: StoreFlags,
     ) -> str | None:
         """
         Sum what runs have cost, and how much of it was for failures, retries and confirmations.
@@ -409,15 +335,13 @@ class Results:
             by: the columns by which the costs are grouped, as in month,target. The columns are day and month (in UTC,
                 of the start of the run), project, target, cell and accelerator; day,project when left out.
         """
-        selection = _results.run_filter(
-            project=project, cells=cells, settings=settings, since=since, until=until, presets=presets
-        )
-        groups = list(dict.fromkeys(by or _costs.DEFAULT))
-        with _results.opened(database, selection) as (store, connection):
+        selection = stored_results.run_filter(select, period)
+        groups = list(dict.fromkeys(by or cost_rows.DEFAULT))
+        with output.opened(selection) as (store, connection):
             spendings = queries.spendings(connection, selection, by_cell=Group.CELL in groups)
-        rows = _costs.rows(spendings, groups, selection)
-        remarks = _costs.remarks(spendings, selection)
-        return _results.render(rows, _costs.columns(groups), format, store=store.location, remarks=remarks)
+        rows = cost_rows.rows(spendings, groups, selection)
+        remarks = cost_rows.remarks(spendings, selection)
+        return output.render(rows, cost_rows.columns(groups), store.location, remarks=remarks)
 
     def report(
         self,
@@ -434,7 +358,7 @@ class Results:
                 $GITHUB_STEP_SUMMARY; `comment` prints a comment for a pull request; `annotations` prints commands that
                 show the failures on the page of a workflow of GitHub.
         """
-        directory = run_dir or _run_directories.newest()
+        directory = run_dir or layout.newest_run()
         try:
             return _report(directory, kind)
         except OSError as error:
@@ -444,7 +368,7 @@ class Results:
         self,
         output: Path = _SITE,
         *,
-        project: Project = None,
+        project: stored_results.Project = None,
         presets: WithPresets = None,
         since: Since = None,
         database: Database = None,
@@ -457,9 +381,9 @@ class Results:
         """
         from toolbox.reports.site import dashboard
 
-        selection = _results.run_filter(project=project, presets=presets, since=since)
+        selection = stored_results.run_filter(CellFlags(project), PeriodFlags(presets, since))
         bounds = {name: bounds_file.read(projects.find(name).bounds) for name in places.projects()}
-        with _results.opened(database, selection) as (_, connection):
+        with StoreFlags(database).opened(selection) as (_, connection):
             return str(dashboard.write(connection, output, selection, bounds=bounds))
 
     def merge(
@@ -482,9 +406,9 @@ class Results:
             result: the result of the jobs that ran the shards. If it is not success although no run failed, the verdict
                 is an error.
         """
-        from toolbox.commands import _merge  # pydantic is slow to import
+        from toolbox.reports.terminal import shard_merges  # pydantic is slow to import
 
-        return _merge.merge(run_dirs, artifact_dir or places.artifacts(), result, as_json=format == "json")
+        return shard_merges.merge(run_dirs, artifact_dir or places.artifacts(), result, as_json=format == "json")
 
     def import_(self, *run_dirs: str, directory: Path | None = None, database: Database = None) -> int:
         """
@@ -502,7 +426,7 @@ class Results:
         faulty_runs = 0
         with ExitStack() as stack:
             stores: dict[str, Store] = {}
-            for source in _exported_runs.sources(run_dirs, directory):
+            for source in import_sources.sources(run_dirs, directory):
                 try:
                     with source() as run_directory, _damage_as_usage_error(run_directory):
                         run = run_reader.read(run_directory)
@@ -510,7 +434,7 @@ class Results:
                             log.warning("%s: %s", run_directory, run.damage_warning)
                         if run.contradiction:
                             log.warning("%s is an error: %s", run_directory, run.contradiction)
-                        location = _results.location(database, run.project)
+                        location = stored_results.location(database, run.project)
                         if location not in stores:
                             stores[location] = stack.enter_context(Store(location))
                         recorded = recording.record(stores[location], run_directory)
@@ -528,8 +452,8 @@ def _report(directory: Path, kind: str) -> str | None:
 
     run = summary.write(directory)
     match kind:
-        case "annotations":  # printed here, because `_invoke` makes such commands harmless
-            for line in workflow_annotations.lines(run, _repository_files.of_run(run)):
+        case "annotations":  # printed here, because `invocation.invoke` makes such commands harmless
+            for line in workflow_annotations.lines(run, repository_files.of_run(run)):
                 print(line)
             return None
         case "github":
@@ -562,13 +486,13 @@ def _import_message(recorded: Recorded, store: Store) -> str:
     return f"{run}: {action}, {recorded.cells} cells, {recorded.samples} values, in {store.location}"
 
 
-def _changes_of_csv(path: Path, column: str, format_: Format) -> str | None:
+def _changes_of_csv(path: Path, column: str, output: StoreFlags) -> str | None:
     series = {name: changes.detect_between_gaps(values) for name, values in csv_series.read(path, column).items()}
     rows_by_series = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
-    if format_ == "json":
+    if output.format == "json":
         content = {name: {"changes": rows} for name, rows in rows_by_series.items()}
         return json.dumps({"series": content} if path.is_dir() else next(iter(content.values())), indent=2)
     flat = [{"series": name, **row} for name, rows in rows_by_series.items() for row in rows]
-    if format_ == "text" and not flat:
+    if output.format == "text" and not flat:
         return f"no level has shifted in {len(series)} series"
-    return _results.render(flat, result_rows.NUMBERS, format_, store=str(path))
+    return output.render(flat, result_rows.NUMBERS, str(path))

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from toolbox.commands import _tpu
-from toolbox.commands._tpu import NamedTpu
+from pydantic import BaseModel, ValidationError
+
 from toolbox.interface import options
 from toolbox.interface.options import Timeout
-from toolbox.interface.signature import Help
+from toolbox.interface.signature import FlagGroup, Help
 from toolbox.model.errors import StepError, UsageError
 from toolbox.model.foreign_text import printable
 from toolbox.model.quantities import Count, Seconds
-from toolbox.model.text import counted
+from toolbox.model.text import counted, without_kind
 from toolbox.model.workloads import CollectLimits
-from toolbox.reports.terminal import live_view
+from toolbox.reports.terminal import command_steps, live_view
 from toolbox.reports.terminal import rows as result_rows
 from toolbox.reports.terminal.rows import Format as RowFormat
-from toolbox.tpu import progress, provisioning, ssh_keys, startup, worker_commands, worker_files
+from toolbox.tpu import named_tpu, progress, provisioning, ssh_keys, startup, tpu_rows, worker_commands, worker_files
 from toolbox.tpu.api import TpuApi
+from toolbox.tpu.named_tpu import NamedTpu
 from toolbox.tpu.tpu_description import Ssh, TpuDescription, name_fault
 from toolbox.tpu.tpu_request import TpuRequest
 from toolbox.tpu.tpu_states import Location
@@ -29,10 +32,8 @@ log = logging.getLogger(__name__)
 
 Format = options.Format[RowFormat]
 Name = Annotated[str, Help("the name of the TPU.")]
-Project = Annotated[
-    str | None, Help("the Google Cloud project of the TPU; when left out, the project with which you created it.")
-]
-Zone = Annotated[str | None, Help("the zone of the TPU; when left out, the zone in which you created it.")]
+Workers = Annotated[str, Help("the workers: `all`, a number, a range such as 1-3, or a list such as 1,4.")]
+Model = TypeVar("Model", bound=BaseModel)
 ApiEndpoint = Annotated[
     str | None,
     Help(
@@ -40,11 +41,47 @@ ApiEndpoint = Annotated[
         "tpu.googleapis.com."
     ),
 ]
-Workers = Annotated[str, Help("the workers: `all`, a number, a range such as 1-3, or a list such as 1,4.")]
-SshUser = Annotated[str, Help("the user name for logging in to the workers.")]
-SshPort = Annotated[int, Help("the port of the SSH servers of the workers.")]
-Internal = Annotated[bool, Help("connect to the internal addresses of the workers, from a machine in their network.")]
-_USER = Ssh().user
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFlags(FlagGroup):
+    """The flags that say where an existing TPU is.
+
+    Args:
+        project: the Google Cloud project of the TPU; when left out, the project with which you created it.
+        zone: the zone of the TPU; when left out, the zone in which you created it.
+    """
+
+    project: str | None = None
+    zone: str | None = None
+    api_endpoint: ApiEndpoint = None
+
+    def tpu(self, name: str) -> NamedTpu:
+        """Return the TPU with this name."""
+        return NamedTpu.of(name, self.project, self.zone, self.api_endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class SshFlags(FlagGroup):
+    """The flags that say how to log in to the workers of a TPU.
+
+    Args:
+        ssh_user: the user name for logging in to the workers.
+        ssh_port: the port of the SSH servers of the workers.
+        internal: connect to the internal addresses of the workers, from a machine in their network.
+    """
+
+    ssh_user: str = Ssh().user
+    ssh_port: int = 22
+    internal: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the model `Ssh`."""
+        return {"user": self.ssh_user, "port": self.ssh_port, "internal": self.internal}
+
+    def parsed(self) -> Ssh:
+        """Return the flags as the model `Ssh`."""
+        return _parse(Ssh, self.fields(), prefix="ssh_")
 
 
 class Tpu:
@@ -77,9 +114,7 @@ class Tpu:
         ttl: Seconds = 14400,
         wait: bool = True,
         timeout: Timeout = 3600,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
+        login: SshFlags,
         api_endpoint: ApiEndpoint = None,
     ) -> str:
         """
@@ -111,7 +146,7 @@ class Tpu:
             wait: wait until all workers are ready.
             timeout: how long to wait, in seconds.
         """
-        tpu = _tpu.parse(
+        tpu = _parse(
             TpuDescription,
             {
                 "project": project,
@@ -134,13 +169,13 @@ class Tpu:
                 "valid_until": valid_until,
                 "slices": slices,
                 "ttl": ttl,
-                "ssh": {"user": ssh_user, "port": ssh_port, "internal": internal},
+                "ssh": login.fields(),
                 "api_endpoint": api_endpoint,
             },
         )
         if fault := name_fault(name, slices):
             raise UsageError(f"tpu create: {fault}")
-        with _tpu.step("create") as step, TpuApi(tpu.endpoint) as api:
+        with command_steps.opened("tpu__create") as step, TpuApi(tpu.endpoint) as api:
             ledger = step.recorder.ledger
             key = ssh_keys.of_owner(ledger.owner, step.directory)
             metadata = {"ssh-keys": key.metadata(tpu.ssh.user), "startup-script": startup.wrapped(tpu.script())}
@@ -151,34 +186,29 @@ class Tpu:
                 provisioning.await_request(api, created)
                 hint = f"`tpu wait_ready {name}` waits until the TPU is ready"
                 return f"{created.request.full_name} is requested; {hint}"
-            up = provisioning.follow(api, created, timeout=timeout, report=_tpu.reporter(step))
+            up = provisioning.follow(api, created, timeout=timeout, report=step.note)
             named = NamedTpu(name, created.request.location, tpu.api_endpoint)
-            count = _tpu.wait_workers(named, api, up.nodes, tpu.ssh, step, timeout=timeout)
+            count = named_tpu.wait_workers(named, api, up.nodes, tpu.ssh, step, timeout=timeout)
             return f"{created.request.full_name} is ready with {counted(count, 'worker')}"
 
     def wait_ready(
         self,
         name: Name,
         *,
-        project: Project = None,
-        zone: Zone = None,
+        place: PlaceFlags,
         timeout: Timeout = 3600,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
-        api_endpoint: ApiEndpoint = None,
+        login: SshFlags,
     ) -> str:
         """
         Wait until a TPU VM is ready: its nodes are READY and healthy, SSH answers on every worker, and the startup
         script has ended with status 0.
         """
-        ssh = _ssh(ssh_user, ssh_port, internal=internal)
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
-        with _tpu.step("wait_ready") as step, tpu.open() as api:
-            report = _tpu.reporter(step)
-            up = progress.wait_up(lambda: tpu.find(api).progress(), timeout=timeout, report=report)
-            _tpu.mark_created(tpu, step)
-            count = _tpu.wait_workers(tpu, api, up.nodes, ssh, step, timeout=timeout)
+        ssh = login.parsed()
+        tpu = place.tpu(name)
+        with command_steps.opened("tpu__wait_ready") as step, tpu.open() as api:
+            up = progress.wait_up(lambda: tpu.find(api).progress(), timeout=timeout, report=step.note)
+            named_tpu.mark_created(tpu, step)
+            count = named_tpu.wait_workers(tpu, api, up.nodes, ssh, step, timeout=timeout)
         return f"{name} is ready with {counted(count, 'worker')}"
 
     def run(
@@ -186,12 +216,8 @@ class Tpu:
         name: Name,
         *command: str,
         workers: Workers = "all",
-        project: Project = None,
-        zone: Zone = None,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
-        api_endpoint: ApiEndpoint = None,
+        place: PlaceFlags,
+        login: SshFlags,
     ) -> str:
         """
         Run a command on the workers of a TPU VM, in parallel: `tpu run NAME -- python3 train.py --steps=3`.
@@ -201,18 +227,17 @@ class Tpu:
         Args:
             command: the program and its arguments, after `--`. A single word is executed as a bash command line.
         """
-        ssh = _ssh(ssh_user, ssh_port, internal=internal)
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
-        with _tpu.step("run") as step:
-            chosen = _tpu.chosen_workers(tpu, workers, ssh, step)
-            show = _tpu.reporter(step)
+        ssh = login.parsed()
+        tpu = place.tpu(name)
+        with command_steps.opened("tpu__run") as step:
+            chosen = named_tpu.chosen_workers(tpu, workers, ssh, step)
             results = worker_commands.run(
                 worker_commands.shell_text(command),
                 chosen,
                 step.directory,
-                show=lambda worker, line: show(f"[{worker.index}] {line}"),
+                show=lambda worker, line: step.note(f"[{worker.index}] {line}"),
             )
-            _tpu.raise_failures(results)
+            worker_commands.raise_failures(results)
         return f"the command ended with status 0 on {counted(len(results), 'worker')}"
 
     def fetch(
@@ -221,12 +246,8 @@ class Tpu:
         *paths: str,
         workers: Workers = "all",
         directory: Path | None = None,
-        project: Project = None,
-        zone: Zone = None,
-        ssh_user: SshUser = _USER,
-        ssh_port: SshPort = 22,
-        internal: Internal = False,
-        api_endpoint: ApiEndpoint = None,
+        place: PlaceFlags,
+        login: SshFlags,
     ) -> str:
         """
         Fetch files and directories from the workers of a TPU VM into `worker-N/files/` of a directory.
@@ -235,15 +256,15 @@ class Tpu:
             paths: absolute paths on the workers, or paths below the home of the SSH user.
             directory: the local directory; the directory of the step when left out.
         """
-        ssh = _ssh(ssh_user, ssh_port, internal=internal)
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
+        ssh = login.parsed()
+        tpu = place.tpu(name)
         try:
             worker_files.check_paths(paths)
         except ValueError as error:
             raise UsageError(f"tpu fetch: {error}") from None
-        with _tpu.step("fetch") as step:
-            chosen = _tpu.chosen_workers(tpu, workers, ssh, step)
-            target = _tpu.fetch_directory(directory, step)
+        with command_steps.opened("tpu__fetch") as step:
+            chosen = named_tpu.chosen_workers(tpu, workers, ssh, step)
+            target = directory.absolute() if directory is not None else step.directory
             results = worker_files.fetch(paths, chosen, target, CollectLimits(), mark=step.directory)
             if faults := [f"{result.worker.name}: {result.message}" for result in results if result.message]:
                 raise StepError("\n".join(faults[:4]), directory=step.directory)
@@ -264,23 +285,21 @@ class Tpu:
             project: the Google Cloud project.
             zone: the zone; all zones when left out.
         """
-        place = _tpu.location(project, zone)
-        rows = _tpu.rows(_tpu.checked_endpoint(api_endpoint), place)
+        place = named_tpu.location(project, zone)
+        rows = tpu_rows.of_project(named_tpu.checked_endpoint(api_endpoint), place)
         if format != "text":
-            return result_rows.dump(rows, _tpu.COLUMNS, format)
+            return result_rows.dump(rows, tpu_rows.COLUMNS, format)
         with live_view.view() as view:
-            result_rows.show(rows, _tpu.COLUMNS, view.console, empty=f"there are no TPUs in {project}")
+            result_rows.show(rows, tpu_rows.COLUMNS, view.console, empty=f"there are no TPUs in {project}")
         return None
 
     def delete(
         self,
         name: Name,
         *,
-        project: Project = None,
-        zone: Zone = None,
+        place: PlaceFlags,
         force: bool = False,
         timeout: Timeout = 900,
-        api_endpoint: ApiEndpoint = None,
     ) -> str:
         """
         Delete a TPU VM with all its nodes, and wait until it no longer exists. A missing TPU VM is not an error.
@@ -288,9 +307,9 @@ class Tpu:
         Args:
             force: delete the TPU even if its labels name another user.
         """
-        tpu = NamedTpu.of(name, project, zone, api_endpoint)
-        with _tpu.step("delete") as step:
-            return printable(_tpu.delete(tpu, step, force=force, timeout=timeout))
+        tpu = place.tpu(name)
+        with command_steps.opened("tpu__delete") as step:
+            return printable(named_tpu.delete(tpu, step, force=force, timeout=timeout))
 
 
 def _reservation(text: str | None) -> str | bool | None:
@@ -305,5 +324,22 @@ def _account(email: str | None, scopes: list[str] | None) -> dict[str, Any] | No
     return {"email": email, **({"scopes": scopes} if scopes is not None else {})}
 
 
-def _ssh(user: str, port: int, *, internal: bool) -> Ssh:
-    return _tpu.parse(Ssh, {"user": user, "port": port, "internal": internal}, prefix="ssh_")
+def _parse(model: type[Model], fields: Mapping[str, Any], *, prefix: str = "") -> Model:
+    """Return a model with these fields. Fields with the value None are left out.
+
+    Args:
+        prefix: the text before the name of a field in the name of its flag.
+
+    Raises:
+        UsageError: a field is wrong.
+    """
+    try:
+        return model.model_validate({name: value for name, value in fields.items() if value is not None})
+    except ValidationError as error:
+        faults = [_fault(fault["loc"], fault["msg"], prefix) for fault in error.errors()]
+        raise UsageError("tpu: " + "; ".join(faults)) from None
+
+
+def _fault(path: tuple[int | str, ...], message: str, prefix: str) -> str:
+    text = without_kind(message)
+    return f"--{prefix}{'.'.join(map(str, path))}: {text}" if path else text

@@ -20,6 +20,7 @@ from toolbox import inference_client
 from toolbox.inference.suites import ServerProtocol
 from toolbox.inference_client.server_addresses import AddressError, GrpcAddress
 from toolbox.inference_client.worker_results import ANSWERED, INVALID_SETTINGS, NEVER_READY, SERVER_FAILED
+from toolbox.interface.signature import FlagGroup
 from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
@@ -35,15 +36,17 @@ _PROGRAM: Final = (sys.executable, "-P", "-m", inference_client.__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunningServer:
-    """How to reach a server.
+class RunningServer(FlagGroup):
+    """How to reach a server: a group of flags.
 
     Args:
-        url: the address of a server with the API of OpenAI.
-        grpc: HOST:PORT of a server of `fmaas.GenerationService`, or grpcs://HOST:PORT with TLS.
-        model: the model for OpenAI requests without a field `model`; None for the first model that the server lists.
-        api_key_variable: the environment variable that contains the API key.
-        ca_file: the certificates of the authorities that are trusted with TLS; None for those of the system.
+        url: the address of a server with the API of OpenAI, as http://HOST:PORT.
+        grpc: the address of a server of TGIS's gRPC service, as HOST:PORT, or grpcs://HOST:PORT with TLS.
+        model: the model of OpenAI requests without a field `model`. When left out, the first model that the server
+            lists.
+        api_key_variable: the name of the environment variable that contains the API key of the server.
+        ca_file: a PEM file with the certificates of authorities to trust with TLS. When left out, the system's
+            authorities.
     """
 
     url: str | None = None

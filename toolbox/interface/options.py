@@ -1,15 +1,16 @@
-"""Options that commands of several groups share. Each option is a type with a help text.
+"""Options that commands of several groups share. Each option is a type with a help text, or a group of flags.
 
-A command uses such a type for a parameter (`namespace: Namespace = None`), and need not repeat the help. If the
-docstring of the command documents the parameter, that text replaces the shared help.
+A command uses such a type for a parameter (`namespace: Namespace = None`, `*, launch: LaunchFlags`), and need not
+repeat the help. If the docstring of the command documents the option, that text replaces the shared help.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from toolbox.interface.signature import Help
+from toolbox.interface.signature import FlagGroup, Help
 from toolbox.model.quantities import Seconds
 
 Choice = TypeVar("Choice")
@@ -24,18 +25,28 @@ Timeout = Annotated[Seconds, Help("the time limit of the command in seconds.")]
 # Projects and their configurations
 ConfigFile = Annotated[Path | None, Help("a configuration file to read instead of the file of the project.")]
 Presets = Annotated[list[str] | None, Help("the presets to apply, in this order.")]
-Job = Annotated[
-    str | None,
-    Help("a job of `ci.jobs`, whose presets and target are applied. When left out: the job whose rule `when` matches."),
-]
-ClusterName = Annotated[
-    str | None,
-    Help("a cluster of `ci.clusters`, whose presets are applied. When left out: the one whose rule `when` matches."),
-]
 Overrides = Annotated[
     str | None,
     Help("changes to apply after the presets: a mapping from paths to values, or the names of files with mappings."),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFlags(FlagGroup):
+    """How the configuration of a project is changed for a run.
+
+    Args:
+        job: a job of `ci.jobs`, whose presets and target are applied. When left out: the job whose rule `when` matches.
+        cluster: a cluster of `ci.clusters`, whose presets are applied. When left out: the one whose rule `when`
+            matches.
+    """
+
+    presets: Presets = None
+    job: str | None = None
+    cluster: str | None = None
+    overrides: Overrides = None
+
+
 Cells = Annotated[
     str | None, Help("a pattern for the names or ids of cells, such as 'model=small,*'; all cells when left out.")
 ]

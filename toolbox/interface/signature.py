@@ -1,22 +1,24 @@
 """Reads the parameters of a toolbox command from its Python signature and docstring, and converts arguments.
 
-Names, types and defaults come from the signature, and the help comes from the docstring or from `Help` in a type.
+Names, types and defaults come from the signature, and the help comes from the docstring or from `Help` in a type. A
+parameter may stand for a group of flags that several commands share.
 Arguments on a command line are strings, which are converted to the type of the parameter: `--tag=1.10` is "1.10" for a
 `str` parameter, and 1.1 for a `float` parameter.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import logging
 import os
 import re
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from toolbox.interface import secret_arguments
 from toolbox.model.addresses import Address
@@ -59,6 +61,16 @@ class Help:
     text: str
 
 
+class FlagGroup:
+    """The base of a group of flags that several commands share: a frozen dataclass, whose fields are the flags.
+
+    A command names the group as the annotation of a keyword-only parameter, and receives an instance: `*, disk: Disk`.
+    The help of a field is in the docstring of the group, in that of the command, or in its type, as for a parameter.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a toolbox command.
@@ -86,12 +98,18 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The name, the parameters and the help of a toolbox command."""
+    """The name, the parameters and the help of a toolbox command.
+
+    Args:
+        parameters: the parameters. The flags of a group are parameters, in place of the group.
+        groups: the groups of flags, by the name of the parameter of the method.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
     summary: str
     description: str = ""
+    groups: Mapping[str, type[FlagGroup]] = field(default_factory=dict)
 
     @property
     def names(self) -> set[str]:
@@ -100,15 +118,53 @@ class Signature:
 
 
 def of(function: Callable[..., Any], *, name: str, extra: Sequence[Parameter] = ()) -> Signature:
-    """Return the signature of the function or method of a command, without `self` and with the extra parameters."""
+    """Return the signature of the function or method of a command, without `self` and with the extra parameters.
+
+    Raises:
+        TypeError: a group of flags is not a keyword-only parameter, or two parameters have the same name.
+    """
     doc = inspect.getdoc(function) or ""
     summary, description, texts = parse_docstring(doc)
-    parameters = [
-        _parameter(parameter, texts)
-        for parameter in inspect.signature(inspect.unwrap(function), eval_str=True).parameters.values()
-        if parameter.name != "self"
+    parameters: list[Parameter] = []
+    groups: dict[str, type[FlagGroup]] = {}
+    for parameter in inspect.signature(inspect.unwrap(function), eval_str=True).parameters.values():
+        group = parameter.annotation
+        if isinstance(group, type) and issubclass(group, FlagGroup):
+            if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+                raise TypeError(f"{name}: `{parameter.name}` is a group of flags: write it after `*` in the signature")
+            groups[parameter.name] = group
+            parameters += _flags(group, texts)
+        elif parameter.name != "self":
+            parameters.append(_parameter(parameter, texts))
+    names = [parameter.name for parameter in parameters]
+    if twice := {each for each in names if names.count(each) > 1}:
+        raise TypeError(f"{name}: two parameters are called {min(twice)}")
+    return Signature(name, (*parameters, *extra), summary, description, groups)
+
+
+def _flags(group: type[FlagGroup], texts: Mapping[str, str]) -> list[Parameter]:
+    """Return the flags of a group.
+
+    Args:
+        texts: the help in the docstring of the command, by the names of flags.
+    """
+    kinds = get_type_hints(group, include_extras=True)
+    texts = {**parse_docstring(inspect.getdoc(group) or "")[2], **texts}
+    return [
+        _parameter(
+            inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=_default(each), annotation=kinds[each.name]
+            ),
+            texts,
+        )
+        for each in dataclasses.fields(group)  # type: ignore[arg-type]  # every group is a dataclass
     ]
-    return Signature(name, (*parameters, *extra), summary, description)
+
+
+def _default(field_: dataclasses.Field[Any]) -> Any:
+    if field_.default_factory is not dataclasses.MISSING:
+        return field_.default_factory()
+    return NO_DEFAULT if field_.default is dataclasses.MISSING else field_.default
 
 
 def _parameter(parameter: inspect.Parameter, texts: Mapping[str, str]) -> Parameter:
@@ -238,6 +294,9 @@ def bind(
 def call(signature: Signature, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """Call a function with the values of its parameters. A variadic parameter is passed by position."""
     keywords = dict(values)
+    for name, group in signature.groups.items():
+        flags = {each.name: keywords.pop(each.name) for each in dataclasses.fields(group)}  # type: ignore[arg-type]
+        keywords[name] = group(**flags)
     positional: list[Any] = []
     for index, parameter in enumerate(signature.parameters):
         if parameter.variadic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,9 +16,9 @@ from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.specification import Quarantine, Retries, Xfail
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.model.bounds import Bound, Method
-from toolbox.model.errors import DamagedFile, describe
+from toolbox.model.errors import DamagedFile, UsageError, describe
 from toolbox.model.prices import Price
-from toolbox.model.text import abbreviated
+from toolbox.model.text import abbreviated, truncate
 from toolbox.model.workloads import Workload
 from toolbox.runs.layout import RunDirectory
 from toolbox.system import filesystem
@@ -38,6 +39,20 @@ class Selection:
 
     cells: str | None = None
     shard: tuple[int, int] | None = None
+
+
+def parse_shard(text: str | None) -> tuple[int, int] | None:
+    """Return the number of a shard and the number of all shards; None without a text.
+
+    Raises:
+        UsageError: the text is not a shard such as `1/3`.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"--shard={truncate(text, 50)} is not a shard. Examples: 1/3, 2/3 and 3/3")
+    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final, overload
 
 from toolbox.kit.attempt_files import EXIT_CODE, LOCK, OUTCOME, RESULTS, SOURCES, STARTED, STREAMS, log_name
-from toolbox.system import filesystem
+from toolbox.model.errors import UsageError
+from toolbox.system import filesystem, places
 
 
 def attempt_name(number: int) -> str:
@@ -204,6 +205,18 @@ _DIRECTORY = re.compile(r"(?P<number>\d{3,})__(?P<name>.+)")
 def runs(artifacts: Path) -> list[Path]:
     """Return the directories of all runs below a directory of artifacts, oldest first."""
     return sorted((file.parent for file in artifacts.glob(f"*/*/{RunDirectory.journal}")), key=lambda run: run.name)
+
+
+def newest_run() -> Path:
+    """Return the directory of the newest run in the directory of artifacts.
+
+    Raises:
+        UsageError: there is no run.
+    """
+    base = places.artifacts()
+    if not (found := runs(base)):
+        raise UsageError(f"{base} has no runs: give the directory of a run")
+    return found[-1]
 
 
 def runs_below(directory: Path) -> list[Path]:

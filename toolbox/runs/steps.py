@@ -77,6 +77,10 @@ class Step:
     def __post_init__(self) -> None:
         self.identity = self.recorder.identity(self.directory)
 
+    def note(self, text: str) -> None:
+        """Show a line of text, and keep it in the journal."""
+        self.recorder.record(Note(self.identity, text))
+
     def locate(self, name: str, kind: StepKind, *, identity: str | None = None) -> Step:
         """Return the next step with this name, which is about to begin, and create its directory.
 

@@ -324,6 +324,11 @@ _LineDumper.add_representer(
 )
 
 
+def yaml_text(value: object) -> str:
+    """Return a value as YAML to print: without the last line break, and without the end mark `...` of a scalar."""
+    return dump_yaml(value).removesuffix("...\n").rstrip("\n")
+
+
 def dump_yaml_line(value: object) -> str:
     """Return a value as YAML on one line."""
     text = yaml.dump(

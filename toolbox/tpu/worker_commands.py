@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from toolbox.hosts.ssh_machine import Login
+from toolbox.model.errors import StepError
 from toolbox.model.foreign_text import clean
-from toolbox.model.text import truncate
+from toolbox.model.text import counted, truncate
+from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import filesystem, processes
 from toolbox.tpu import worker_threads
@@ -55,6 +57,25 @@ class WorkerResult:
     worker: Worker
     status: int | None
     message: str = ""
+
+
+def raise_failures(results: Sequence[WorkerResult]) -> None:
+    """Raise an error if a command did not end with status 0 on each worker.
+
+    Raises:
+        StepError: the command or a connection failed.
+    """
+    lost = [result for result in results if result.status is None]
+    failed = [result for result in results if result.status]
+    if not lost and not failed:
+        return
+    texts = [f"{result.worker.name}: {result.message}" for result in lost[:3]]
+    if failed:
+        numbers = ", ".join(f"{result.worker.index}: {result.status}" for result in failed[:20])
+        texts.append(f"the command failed on {counted(len(failed), 'worker')} (worker: status): {numbers}")
+    if lost:
+        raise StepError("\n".join(texts), cause=Cause.INFRASTRUCTURE)
+    raise StepError("\n".join(texts), verdict=Verdict.FAILED, cause=Cause.PRODUCT)
 
 
 def shell_text(words: Sequence[str]) -> str:

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from toolbox.commands import _inference_load, _inference_record, _project_run
 from toolbox.config import overrides as overrides_text
+from toolbox.inference import case_recorder, load_options, load_results, standalone_load
 from toolbox.inference import cells as inference_cells
 from toolbox.inference.local_worker import RunningServer
 from toolbox.inference.recorded_responses import Keys
+from toolbox.inference.standalone_load import StandaloneLoad
 from toolbox.interface import options
 from toolbox.interface.options import ArtifactDir, Cells, Deadline, Overrides, Presets, SummaryFormat
 from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
+from toolbox.model.errors import StepError
+from toolbox.model.foreign_text import printable, printable_json
 from toolbox.model.quantities import Seconds
+from toolbox.model.verdicts import Cause, ExitCode, Verdict
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
+from toolbox.reports.terminal import command_steps, live_view, load_table, project_runs
+from toolbox.system import redaction
 
 ImageTag = Annotated[
     str | None,
     Help("the tag of the servers' image, for pods on Kubernetes. When left out, the field `inference.image_tag`."),
 ]
 
-# How to reach a running server
-Url = Annotated[str | None, Help("the address of a server with the API of OpenAI, as http://HOST:PORT.")]
-Grpc = Annotated[
-    str | None,
-    Help("the address of a server of TGIS's gRPC service, as HOST:PORT, or grpcs://HOST:PORT with TLS."),
-]
-Model = Annotated[
-    str | None,
-    Help("the model of OpenAI requests without a field `model`. When left out, the first model that the server lists."),
-]
-ApiKeyVariable = Annotated[
-    str | None, Help("the name of the environment variable that contains the API key of the server.")
-]
-CaFile = Annotated[
-    Path | None,
-    Help("a PEM file with the certificates of authorities to trust with TLS. When left out, the system's authorities."),
-]
 AnswerTimeout = Annotated[Seconds, Help("the time in seconds in which an answer must be complete.")]
 
 
@@ -71,14 +62,13 @@ class Inference:
             selection=Selection(cells),
             deadline=deadline,
         )
-        return _project_run.run_and_show(partial(project_run.execute, request), as_json=format == "json")
+        return project_runs.run_and_show(partial(project_run.execute, request), as_json=format == "json")
 
     def load(  # the parameters are flags of a command
         self,
         *,
         cases: list[Path],
-        url: Url = None,
-        grpc: Grpc = None,
+        server: RunningServer,
         rates: list[float] | None = None,
         concurrencies: list[int] | None = None,
         seconds: float = 60,
@@ -86,9 +76,6 @@ class Inference:
         arrivals: Literal["poisson", "constant"] = "poisson",
         seed: int = 0,
         objectives: dict[str, float] | None = None,
-        model: Model = None,
-        api_key_variable: ApiKeyVariable = None,
-        ca_file: CaFile = None,
         timeout: AnswerTimeout = 120,
         artifact_dir: ArtifactDir = None,
         format: options.Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line
@@ -119,21 +106,16 @@ class Inference:
             "seed": seed,
             "objectives": objectives,
         }
-        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
-        prepared = _inference_load.prepared(server, cases, fields=fields, timeout=timeout)
-        return _inference_load.run_and_show(prepared, artifact_dir=artifact_dir, as_json=format == "json")
+        prepared = load_options.prepared(server, cases, fields=fields, timeout=timeout)
+        return _run_and_show(prepared, artifact_dir=artifact_dir, as_json=format == "json")
 
     def record_cases(
         self,
         *,
         cases: Path,
         output: Path,
-        url: Url = None,
-        grpc: Grpc = None,
+        server: RunningServer,
         keys: Keys | None = None,
-        model: Model = None,
-        api_key_variable: ApiKeyVariable = None,
-        ca_file: CaFile = None,
         timeout: AnswerTimeout = 120,
         force: bool = False,
     ) -> int:
@@ -149,5 +131,61 @@ class Inference:
                 spelling of most fields of the file.
             force: replace the output if it exists.
         """
-        server = RunningServer(url=url, grpc=grpc, model=model, api_key_variable=api_key_variable, ca_file=ca_file)
-        return _inference_record.record(server, cases, output, keys=keys, timeout=timeout, may_replace=force)
+        lines = case_recorder.record(
+            server, cases, output, keys=keys, timeout=timeout, may_replace=force, say=_print_error
+        )
+        print("\n".join(lines))
+        return ExitCode.PASSED
+
+
+def _print_error(line: str) -> None:
+    print(printable(line), file=sys.stderr)
+
+
+def _run_and_show(load: StandaloneLoad, *, artifact_dir: Path | None, as_json: bool) -> int:
+    """Run a load, show the figures of its steps, and return the exit code. An interrupted load shows its first steps.
+
+    Args:
+        as_json: print the figures as JSON on stdout, and all other output on stderr.
+    """
+    redaction.current().add(filter(None, [load.server.api_key]))
+    stream = sys.stderr if as_json else sys.stdout
+    directory = None
+    try:
+        with command_steps.opened("inference__load", artifacts=artifact_dir, stream=stream) as step:
+            directory = step.directory
+            load.run(directory, say=step.note)
+            _require_answers(directory)
+    finally:
+        if directory is not None:
+            _show(directory, as_json=as_json)
+    return ExitCode.PASSED
+
+
+def _require_answers(directory: Path) -> None:
+    """Raise if a step has no figures, because no request of it was answered."""
+    try:
+        results = load_results.read(directory)
+    except ValueError as error:
+        raise StepError(str(error), directory=directory) from None
+    if empty := [step.name for step in results.steps if step.requests == step.errors + step.refused]:
+        message = f"no request was answered in {', '.join(empty)}"
+        raise StepError(message, verdict=Verdict.FAILED, cause=Cause.PRODUCT, directory=directory)
+
+
+def _show(directory: Path, *, as_json: bool) -> None:
+    """Show the steps that have ended, if there are any."""
+    try:
+        results = load_results.read(directory)
+    except ValueError:  # the load ended before its first step, or `_require_answers` has raised
+        return
+    files = {"results": directory / load_results.FILE, "samples": directory / standalone_load.SAMPLES}
+    if as_json:
+        content = {**results.model_dump(mode="json"), "files": {name: str(file) for name, file in files.items()}}
+        print(printable_json(redaction.current()(json.dumps(content, indent=2, ensure_ascii=False))))
+    elif results.steps:
+        with live_view.view() as view:
+            view.line("")
+            load_table.show(results, view.console)
+            for name, file in files.items():
+                view.line(f"{name}: {file}")

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 
 from toolbox.interface import signature
-from toolbox.interface.signature import NO_DEFAULT, Help, Parameter
+from toolbox.interface.signature import NO_DEFAULT, FlagGroup, Help, Parameter
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.quantities import Count, Seconds, SecondsOrZero
@@ -340,6 +341,62 @@ def test_the_docstring_of_a_command_wins_over_the_help_of_a_shared_option() -> N
         """
 
     assert [found.text for found in described(remove).parameters] == ["the label to remove."]
+
+
+@dataclass(frozen=True)
+class Disk(FlagGroup):
+    """The flags that name a disk.
+
+    Args:
+        device: the device of the disk.
+        unit: the unit of sizes.
+    """
+
+    device: str
+    unit: str = "g"
+    labels: Annotated[list[str], Help("labels.")] = field(default_factory=list)
+
+
+def measure(*paths: str, at_least: int = 0, disk: Disk, note: str | None = None) -> object:
+    """
+    Measure a disk.
+
+    Args:
+        unit: the unit of the result.
+    """
+    return paths, at_least, disk, note
+
+
+def test_the_fields_of_a_group_are_flags() -> None:
+    assert [(found.name, found.default, found.text, found.positional) for found in described(measure).parameters] == [
+        ("paths", NO_DEFAULT, "", True),
+        ("at_least", 0, "", False),
+        ("device", NO_DEFAULT, "the device of the disk.", False),
+        ("unit", "g", "the unit of the result.", False),
+        ("labels", [], "labels.", False),
+        ("note", None, "", False),
+    ]
+
+
+def test_a_command_receives_its_group() -> None:
+    command = described(measure)
+    values = signature.bind(command, {"paths": ["/"], "device": "sda", "labels": "a,b"}, text=True)
+    assert signature.call(command, measure, values) == (("/",), 0, Disk("sda", labels=["a", "b"]), None)
+
+
+def test_the_faults_of_a_group_name_its_flags() -> None:
+    with pytest.raises(UsageError, match=r"thing deploy: --device is missing \(text\): the device of the disk\."):
+        signature.bind(described(measure), {"paths": ["/"]}, text=True)
+
+
+def test_a_group_is_a_keyword_only_parameter_with_new_names() -> None:
+    def by_position(disk: Disk) -> None: ...
+    def named_twice(unit: str, *, disk: Disk) -> None: ...
+
+    with pytest.raises(TypeError, match="`disk` is a group of flags: write it after"):
+        described(by_position)
+    with pytest.raises(TypeError, match="two parameters are called unit"):
+        described(named_twice)
 
 
 @pytest.mark.parametrize(

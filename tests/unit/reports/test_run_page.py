@@ -22,7 +22,6 @@ from rich.filesize import decimal as size
 
 from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable, suite
 from tests.fakes.ledger import open_resource
-from toolbox.commands import _project_run
 from toolbox.model.events import (
     AttemptEnded,
     AttemptSubmitted,
@@ -35,6 +34,7 @@ from toolbox.model.events import (
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
 from toolbox.reports.page import case_tables
+from toolbox.reports.terminal import project_runs
 from toolbox.runs import run_reader
 from toolbox.runs.journal import Journal
 from toolbox.runs.run_state import RunState, State
@@ -575,13 +575,13 @@ def test_a_report_that_cannot_be_written_does_not_change_the_exit_code(
     summary = failing(tmp_path / "r-1")
     (summary.directory / "report.html" / "in the way").mkdir(parents=True)
     with caplog.at_level(logging.WARNING):
-        assert _project_run.run_and_show(lambda _listeners, _redactor: (summary, 1), as_json=False) == 1
+        assert project_runs.run_and_show(lambda _listeners, _redactor: (summary, 1), as_json=False) == 1
     assert "the report `run_page` of this run could not be written: IsADirectoryError" in caplog.text
 
 
 def test_the_end_of_a_run_names_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary = failing(tmp_path / "r-1")
-    _project_run.run_and_show(lambda _listeners, _redactor: (summary, 1), as_json=False)
+    project_runs.run_and_show(lambda _listeners, _redactor: (summary, 1), as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == [f"the report is {summary.directory}/report.html", f"the run is in {summary.directory}"]
 

@@ -10,7 +10,7 @@ from toolbox.model.bounds import Bound, Method
 from toolbox.model.cases import CaseOutcome
 from toolbox.results import changes, comparison
 from toolbox.results.baseline_findings import LostMetric
-from toolbox.results.bounds_update import Decision
+from toolbox.results.bounds_update import Action, Decision
 from toolbox.results.changes import Change
 from toolbox.results.comparison import Comparison
 from toolbox.results.cost import Cost, Kind
@@ -263,6 +263,18 @@ def of_decisions(decisions: Iterable[Decision]) -> list[Row]:
             "why": decision.why,
         }
         for decision in decisions
+    ]
+
+
+def bounds_warnings(rows: Sequence[Row]) -> list[str]:
+    """Return remarks about bounds that a person should review before committing the file."""
+    refused = sum(row["action"] == Action.REFUSED for row in rows)
+    worse = sum(row["change"] == "worse" for row in rows)
+    wide = sum(row["is_wide"] for row in rows)
+    return [
+        *([f"{refused} bounds were refused, and did not change: the column `why` says what to do"] if refused else []),
+        *([f"{worse} of these bounds follow a change for the worse: was this change intended?"] if worse else []),
+        *([f"{wide} bounds are wider than their mean, because a few values are far from most values"] if wide else []),
     ]
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from toolbox import reports
-from toolbox.model.errors import UsageError
 from toolbox.model.events import Event, RunStarted
 from toolbox.model.foreign_text import printable_json
-from toolbox.model.text import truncate
 from toolbox.reports.terminal import live_view, run_table
 from toolbox.runs import summary as run_summary
 from toolbox.runs.recorder import Listener
@@ -24,20 +21,6 @@ from toolbox.system.redaction import Redactor
 
 Execute = Callable[[Sequence[Listener], Redactor], tuple[RunState, int]]
 Announce = Callable[[Path], str]
-
-
-def parse_shard(text: str | None) -> tuple[int, int] | None:
-    """Return the number of a shard and the number of all shards; None without a text.
-
-    Raises:
-        UsageError: the text is not a shard such as `1/3`.
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--shard={truncate(text, 50)} is not a shard. Examples: 1/3, 2/3 and 3/3")
-    return int(match[1]), int(match[2])
 
 
 def run_and_show(execute: Execute, *, as_json: bool) -> int:

@@ -26,14 +26,9 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     if isinstance(result, int) and not isinstance(result, bool):
         return result
     if result is not None:
-        text = result if isinstance(result, str) else yaml_text(result)
+        text = result if isinstance(result, str) else filesystem.yaml_text(result)
         print(escaped(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
-
-
-def yaml_text(value: object) -> str:
-    """Return a value as YAML to print: without the last line break, and without the end mark `...` of a scalar."""
-    return filesystem.dump_yaml(value).removesuffix("...\n").rstrip("\n")
 
 
 def escaped(text: str, *, is_json: bool) -> str:

@@ -1,4 +1,4 @@
-"""Implements `results update_bounds`: decides on the bounds of each metric of each cell, and writes the file."""
+"""Updates the bounds of all metrics that a filter selects, and writes the file: `results update_bounds`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from sqlalchemy import Connection
 from toolbox.model import patterns
 from toolbox.model.errors import UsageError
 from toolbox.model.text import counted
-from toolbox.reports.terminal import result_rows
-from toolbox.reports.terminal.result_rows import Row
 from toolbox.results import queries
 from toolbox.results.bounds_file import BoundsFiles
 from toolbox.results.bounds_parser import Entry
@@ -45,11 +43,11 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
 
 def update(
     connection: Connection, selection: Filter, files: BoundsFiles, how: Update, *, dry_run: bool
-) -> tuple[Sequence[Row], Sequence[str]]:
+) -> tuple[Sequence[Decision], Sequence[str]]:
     """Decide on the bounds of all metrics that the filter selects, and write the bounds unless `dry_run` is set.
 
     Returns:
-        the rows of the decisions, and remarks for people.
+        the decisions, and remarks for people.
 
     Raises:
         ConfigurationError: the file cannot be updated.
@@ -69,17 +67,15 @@ def update(
         if decision.after is not None
     ]
     differences = files.update(entries, dry_run=dry_run)
-    rows = result_rows.of_decisions(decisions)
     outside = sum(not run.baseline for run in queries.runs(connection, replace(selection, baseline=False)))
     few = sum(decision.after is None for decision in decisions)
     remarks = [
-        *_warnings(rows),
         *faults,
         *([f"{counted(outside, 'run')} outside of the baseline: not used"] if outside else []),
         *([f"{few} series have too few accepted values for bounds"] if few else []),
         f"{len(differences)} of {len(entries)} bounds {'would change' if dry_run else 'changed'} in {files.path}",
     ]
-    return rows, remarks
+    return decisions, remarks
 
 
 def _decisions(series: Sequence[Series], how: Update, files: BoundsFiles) -> tuple[list[Decision], list[str]]:
@@ -120,15 +116,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # in a container, the user id may have no name
         return ""
-
-
-def _warnings(rows: Sequence[Row]) -> list[str]:
-    """Return remarks about bounds that a person should review before committing the file."""
-    refused = sum(row["action"] == Action.REFUSED for row in rows)
-    worse = sum(row["change"] == "worse" for row in rows)
-    wide = sum(row["is_wide"] for row in rows)
-    return [
-        *([f"{refused} bounds were refused, and did not change: the column `why` says what to do"] if refused else []),
-        *([f"{worse} of these bounds follow a change for the worse: was this change intended?"] if worse else []),
-        *([f"{wide} bounds are wider than their mean, because a few values are far from most values"] if wide else []),
-    ]

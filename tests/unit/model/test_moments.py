@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from toolbox.commands import _moments
+from toolbox.model import moments
 from toolbox.model.errors import UsageError
 
 NOW = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
@@ -47,7 +47,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 
 @pytest.mark.parametrize(("text", "moment"), MOMENTS)
 def test_times_are_parsed_in_all_forms(text: str, moment: datetime) -> None:
-    assert _moments.parse(text, flag="since", now=NOW) == moment
+    assert moments.parse(text, flag="since", now=NOW) == moment
 
 
 @pytest.mark.parametrize(
@@ -63,39 +63,39 @@ def test_times_are_parsed_in_all_forms(text: str, moment: datetime) -> None:
 )
 def test_a_time_without_a_zone_uses_the_local_offset_of_its_date(here: Here, text: str, moment: datetime) -> None:
     here("Europe/Berlin")
-    assert _moments.parse(text, flag="since", now=NOW) == moment
+    assert moments.parse(text, flag="since", now=NOW) == moment
 
 
 def test_days_are_those_of_the_local_time_zone(here: Here) -> None:
     here("Asia/Tokyo")
     late = datetime(2026, 11, 20, 16, tzinfo=UTC)
-    assert _moments.parse("today", flag="since", now=late) == datetime(2026, 11, 20, 15, tzinfo=UTC)
+    assert moments.parse("today", flag="since", now=late) == datetime(2026, 11, 20, 15, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", ["2 hours ago", "120 minutes", "2h ago"])
 def test_relative_hours_ignore_clock_changes(here: Here, text: str) -> None:
     here("Europe/Berlin")
     now = datetime(2026, 10, 25, 2, 30, tzinfo=UTC).astimezone()  # 03:30 local time; 02:30 has occurred twice
-    assert _moments.parse(text, flag="since", now=now) == now - timedelta(hours=2)
-    assert _moments.parse("now", flag="since", now=now) == now
+    assert moments.parse(text, flag="since", now=now) == now - timedelta(hours=2)
+    assert moments.parse("now", flag="since", now=now) == now
 
 
 def test_an_end_date_includes_the_whole_day() -> None:
-    found = _moments.parse("2026-11-01", flag="until", now=NOW, is_end=True)
+    found = moments.parse("2026-11-01", flag="until", now=NOW, is_end=True)
     assert found == datetime(2026, 11, 1, 23, 59, 59, 999999, tzinfo=UTC)
-    assert _moments.parse("2026-11-01 12:00", flag="until", now=NOW, is_end=True).hour == 12
-    assert _moments.parse("yesterday 12:00", flag="until", now=NOW, is_end=True).hour == 12
+    assert moments.parse("2026-11-01 12:00", flag="until", now=NOW, is_end=True).hour == 12
+    assert moments.parse("yesterday 12:00", flag="until", now=NOW, is_end=True).hour == 12
 
 
 @pytest.mark.parametrize(("text", "day"), [("yesterday", 20), ("today", 21)])
 def test_an_end_by_the_name_of_a_day_includes_the_whole_day(text: str, day: int) -> None:
-    found = _moments.parse(text, flag="until", now=NOW, is_end=True)
+    found = moments.parse(text, flag="until", now=NOW, is_end=True)
     assert found == datetime(2026, 11, day, 23, 59, 59, 999999, tzinfo=UTC)
 
 
 def test_a_day_with_a_clock_change_has_25_hours(here: Here) -> None:
     here("Europe/Berlin")
-    begin, end = (_moments.parse("2026-10-25", flag="x", now=NOW, is_end=is_end) for is_end in (False, True))
+    begin, end = (moments.parse("2026-10-25", flag="x", now=NOW, is_end=is_end) for is_end in (False, True))
     assert end - begin == timedelta(hours=25) - timedelta(microseconds=1)
 
 
@@ -104,7 +104,7 @@ def test_a_day_with_a_clock_change_has_25_hours(here: Here) -> None:
 )
 def test_invalid_and_ambiguous_times_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=f"--since={text} is not a time"):
-        _moments.parse(text, flag="since", now=NOW)
+        moments.parse(text, flag="since", now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -116,31 +116,31 @@ def test_invalid_and_ambiguous_times_are_refused(text: str) -> None:
 )
 def test_a_day_and_a_month_are_never_swapped(text: str) -> None:
     with pytest.raises(UsageError, match=f"--since={text} is not a time"):
-        _moments.parse(text, flag="since", now=NOW)
+        moments.parse(text, flag="since", now=NOW)
     with pytest.raises(UsageError, match=f"--before={text} is not a time"):
-        _moments.parse_period(f"2026-01-01..{text}", flag="before", now=NOW)
+        moments.parse_period(f"2026-01-01..{text}", flag="before", now=NOW)
 
 
 @pytest.mark.parametrize("text", ["1 Nov 2026", "Nov 1, 2026", "2026-11-1", "Nov 1 2026 00:00", "2026-11-01 00:00"])
 def test_a_date_with_a_clear_month_is_read(text: str) -> None:
-    assert _moments.parse(text, flag="since", now=NOW) == datetime(2026, 11, 1, tzinfo=UTC)
+    assert moments.parse(text, flag="since", now=NOW) == datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def test_an_unknown_time_zone_is_named() -> None:
     with pytest.raises(UsageError, match="unknown time zone Europe/Nowhere"):
-        _moments.parse("2026-11-01 12:00 Europe/Nowhere", flag="since", now=NOW)
+        moments.parse("2026-11-01 12:00 Europe/Nowhere", flag="since", now=NOW)
 
 
 def test_a_period_includes_its_last_day() -> None:
-    since, until = _moments.parse_period("2026-11-01..2026-11-07", flag="before", now=NOW)
+    since, until = moments.parse_period("2026-11-01..2026-11-07", flag="before", now=NOW)
     assert (since.day, until.day, until.hour) == (1, 7, 23)
 
 
 def test_a_period_may_be_open() -> None:
-    assert _moments.parse_period("..", flag="before", now=NOW) == (datetime(1970, 1, 1, tzinfo=UTC), NOW)
+    assert moments.parse_period("..", flag="before", now=NOW) == (datetime(1970, 1, 1, tzinfo=UTC), NOW)
 
 
 @pytest.mark.parametrize("text", ["2026-11-01", "2026-11-07..2026-11-01", "banana..now"])
 def test_an_invalid_period_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        _moments.parse_period(text, flag="before", now=NOW)
+        moments.parse_period(text, flag="before", now=NOW)

@@ -1,10 +1,9 @@
-"""Implements `inference record_cases`: checks its options, sends the requests, and writes the case file."""
+"""Records the answers of a server for `inference record_cases`: sends the requests, and writes the case file."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,6 @@ from toolbox.inference_client import worker_results
 from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import printable
 from toolbox.model.text import counted, first_of, truncate
-from toolbox.model.verdicts import ExitCode
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, extras, filesystem, redaction
 
@@ -25,9 +23,16 @@ _MOST_NAMED: Final = 20  # cases in a message
 
 
 def record(
-    server: RunningServer, cases: Path, output: Path, *, keys: Keys | None, timeout: float, may_replace: bool
-) -> int:
-    """Send the requests of a case file to a server, write the file with the answers, and return the exit code.
+    server: RunningServer,
+    cases: Path,
+    output: Path,
+    *,
+    keys: Keys | None,
+    timeout: float,
+    may_replace: bool,
+    say: Callable[[str], object],
+) -> list[str]:
+    """Send the requests of a case file to a server, write the file with the answers, and return a report in lines.
 
     After an error, nothing is written.
 
@@ -35,6 +40,7 @@ def record(
         keys: how the fields of new responses are written; None for the style of the file.
         timeout: the time in seconds in which an answer must be complete.
         may_replace: whether the output may exist.
+        say: called with each line that the worker prints.
 
     Raises:
         UsageError: an option or a request is wrong.
@@ -50,7 +56,7 @@ def record(
     redaction.current().add([server.api_key] if server.api_key is not None else [])
     with tempfile.TemporaryDirectory(prefix="topgallant-") as scratch:
         settings = {"server": server.settings(timeout), "timeout": timeout}
-        end = local_worker.run(Path(scratch), settings, requests, say=_say)
+        end = local_worker.run(Path(scratch), settings, requests, say=say)
         answers, faults = _read(AttemptDirectory(Path(scratch)).results)
     if (error := end.error()) is not None and not answers:
         raise error if isinstance(error, UsageError) else StepError(str(error))
@@ -62,8 +68,7 @@ def record(
         filesystem.write_text(target, recorded.text)
     except OSError as error:
         raise UsageError(f"--output: {output} cannot be written: {error.strerror}") from error
-    _show(recorded, output)
-    return ExitCode.PASSED
+    return _report(recorded, output)
 
 
 def _refuse_target(target: Path, output: Path, *, may_replace: bool) -> None:
@@ -108,12 +113,10 @@ def _error(faults: Sequence[str], cases: int, end: WorkerEnd, output: Path) -> T
     return UsageError(message) if end.status == worker_results.INVALID_SETTINGS else StepError(message)
 
 
-def _show(recorded: Recorded, output: Path) -> None:
+def _report(recorded: Recorded, output: Path) -> list[str]:
     count = counted(len(recorded.entries), "case")
-    print(printable(f"{count} recorded in {output}, {len(recorded.errors)} of them with an error"))
-    for line in [*first_of(recorded.errors, _MOST_NAMED), *first_of(recorded.remarks, _MOST_NAMED)]:
-        print(f"  {truncate(' '.join(printable(line).split()), 300)}")
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr)
+    lines = [*first_of(recorded.errors, _MOST_NAMED), *first_of(recorded.remarks, _MOST_NAMED)]
+    return [
+        printable(f"{count} recorded in {output}, {len(recorded.errors)} of them with an error"),
+        *(f"  {truncate(' '.join(printable(line).split()), 300)}" for line in lines),
+    ]

@@ -1,29 +1,21 @@
-"""Functions that the commands of `tpu` share: they open a step and the TPU API, and find the TPU with a name."""
+"""Finds the TPU with a name and its workers, and deletes the TPU, for the commands of `tpu`."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from toolbox.commands import _command_steps
-from toolbox.config import prices
-from toolbox.config.prices import PriceList
 from toolbox.hosts.ssh_machine import Login
 from toolbox.model import accelerators
 from toolbox.model.errors import StepError, UsageError
-from toolbox.model.events import Note
-from toolbox.model.prices import Rental, Tier
-from toolbox.model.resources import OpenResource, Owner, ResourceLedger, expiry_of
+from toolbox.model.resources import OpenResource, Owner, ResourceLedger
 from toolbox.model.text import counted, without_kind
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.model.verdicts import Cause
 from toolbox.runs import ledger, steps
 from toolbox.runs.steps import Step
 from toolbox.tpu import api_endpoint, deletion, existing, ssh_keys, tpu_request, worker_readiness, workers
@@ -33,8 +25,7 @@ from toolbox.tpu.existing import ExistingTpu
 from toolbox.tpu.progress import TpuLost
 from toolbox.tpu.ssh_keys import SshKey
 from toolbox.tpu.tpu_description import Project, Ssh, name_fault
-from toolbox.tpu.tpu_states import Location, Node, QueuedResource
-from toolbox.tpu.worker_commands import WorkerResult
+from toolbox.tpu.tpu_states import Location, Node
 from toolbox.tpu.workers import Worker
 
 log = logging.getLogger(__name__)
@@ -43,20 +34,6 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _FULL_NAME: Final = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<zone>[^/]+)/\w+/(?P<name>[^/]+)")
 _EVERYWHERE: Final = "-"  # the API takes it for all zones
-COLUMNS: Final = (
-    "name",
-    "kind",
-    "zone",
-    "type",
-    "tier",
-    "state",
-    "health",
-    "owner",
-    "run",
-    "age_hours",
-    "expires",
-    "usd_per_hour",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,39 +92,6 @@ class NamedTpu:
                 hint = f"`tpu list --project={self.location.project}` shows what exists"
                 raise StepError(f"there is no TPU {self.name} {where}: {hint}", cause=Cause.CONFIGURATION) from None
             raise
-
-
-@contextmanager
-def step(command: str) -> Iterator[Step]:
-    """Yield the step of a command: in a run, the current step; on the command line, a new step in the artifacts."""
-    with _command_steps.opened(f"tpu__{command}") as current:
-        yield current
-
-
-def reporter(current: Step) -> Callable[[str], None]:
-    """Return a function that shows a line of text."""
-    return lambda text: current.recorder.record(Note(current.identity, text))
-
-
-def parse(model: type[Model], fields: Mapping[str, Any], *, prefix: str = "") -> Model:
-    """Return a model with these fields. Fields with the value None are left out.
-
-    Args:
-        prefix: the text before the name of a field in the name of its flag.
-
-    Raises:
-        UsageError: a field is wrong.
-    """
-    try:
-        return model.model_validate({name: value for name, value in fields.items() if value is not None})
-    except ValidationError as error:
-        faults = [_fault(fault["loc"], fault["msg"], prefix) for fault in error.errors()]
-        raise UsageError("tpu: " + "; ".join(faults)) from None
-
-
-def _fault(path: tuple[int | str, ...], message: str, prefix: str) -> str:
-    text = without_kind(message)
-    return f"--{prefix}{'.'.join(map(str, path))}: {text}" if path else text
 
 
 def location(project: str, zone: str) -> Location:
@@ -216,27 +160,8 @@ def wait_workers(tpu: NamedTpu, api: TpuApi, nodes: Sequence[Node], ssh: Ssh, cu
         if not state.is_up:
             raise TpuLost(f"{state.message}, although it was READY before")
 
-    worker_readiness.wait_ready(found, current.directory, timeout=timeout, report=reporter(current), check=check)
+    worker_readiness.wait_ready(found, current.directory, timeout=timeout, report=current.note, check=check)
     return len(found)
-
-
-def raise_failures(results: Sequence[WorkerResult]) -> None:
-    """Raise an error if a command did not end with status 0 on each worker.
-
-    Raises:
-        StepError: the command or a connection failed.
-    """
-    lost = [result for result in results if result.status is None]
-    failed = [result for result in results if result.status]
-    if not lost and not failed:
-        return
-    texts = [f"{result.worker.name}: {result.message}" for result in lost[:3]]
-    if failed:
-        numbers = ", ".join(f"{result.worker.index}: {result.status}" for result in failed[:20])
-        texts.append(f"the command failed on {counted(len(failed), 'worker')} (worker: status): {numbers}")
-    if lost:
-        raise StepError("\n".join(texts), cause=Cause.INFRASTRUCTURE)
-    raise StepError("\n".join(texts), verdict=Verdict.FAILED, cause=Cause.PRODUCT)
 
 
 def delete(tpu: NamedTpu, current: Step, *, force: bool, timeout: float) -> str:
@@ -301,49 +226,6 @@ def _user_labels(owner: Owner) -> Mapping[str, str]:
     return {key: value for key, value in owner.labels().items() if key.endswith("user")}
 
 
-def rows(endpoint: str, place: Location) -> list[dict[str, Any]]:
-    """Return a row for each TPU node, and for each queued resource without nodes."""
-    with TpuApi(api_endpoint.parse(endpoint)) as api:
-        view = api.view(place)
-    price_list = prices.load()
-    now = datetime.now(UTC)
-    found: list[Node | QueuedResource] = [*view.nodes.values()]
-    with_nodes = {node.queued_resource for node in view.nodes.values()}
-    found += [queued for name, queued in view.queued_resources.items() if name not in with_nodes]
-    return [_row(each, price_list, now) for each in sorted(found, key=lambda each: each.name)]
-
-
-def _row(tpu: Node | QueuedResource, price_list: PriceList, now: datetime) -> dict[str, Any]:
-    owner = Owner.from_labels(tpu.labels)
-    zone = tpu.name.split("/")[3]
-    age = (now - tpu.created).total_seconds() / 3600 if tpu.created is not None else None
-    slices = len(tpu.nodes) if isinstance(tpu, QueuedResource) else 1
-    is_paid = isinstance(tpu, Node)
-    return {
-        "name": tpu.id,
-        "kind": "node" if isinstance(tpu, Node) else "queued resource",
-        "zone": zone,
-        "type": tpu.accelerator_type if slices == 1 else f"{slices}x {tpu.accelerator_type}",
-        "tier": tpu.tier,
-        "state": tpu.state,
-        "health": tpu.health if isinstance(tpu, Node) else None,
-        "owner": f"{owner.user}@{owner.host}" if owner is not None else None,
-        "run": owner.run if owner is not None else None,
-        "age_hours": round(age, 2) if age is not None else None,
-        "expires": expiry_of(tpu.labels),
-        "usd_per_hour": _price(tpu.accelerator_type, zone, price_list, tpu.tier) if is_paid else None,
-    }
-
-
-def _price(type_: str, zone: str, price_list: PriceList, tier: Tier) -> float | None:
-    """Return the price of a node for one hour; None if it is unknown."""
-    try:
-        rental = Rental.of_tpu(type_, zone=zone, tier=tier)
-    except ValueError:
-        return None
-    return price_list.price([rental]).per_hour
-
-
 def _entries() -> Sequence[OpenResource]:
     current = steps.current()
     resources = current.recorder.ledger if current is not None else ledger.of_user()
@@ -362,8 +244,3 @@ def _of_entry(entry: OpenResource) -> NamedTpu | None:
         return NamedTpu(match["name"], location(match["project"], match["zone"]), endpoint)
     except UsageError:
         return None
-
-
-def fetch_directory(text: Path | None, current: Step) -> Path:
-    """Return the directory for fetched files: the directory on the command line, or else the directory of the step."""
-    return text.absolute() if text is not None else current.directory

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.commands._tpu import NamedTpu
 from toolbox.model.errors import UsageError
 from toolbox.model.resources import Resource
 from toolbox.runs import ledger
 from toolbox.tpu import tpu_request
+from toolbox.tpu.named_tpu import NamedTpu
 
 HERE, THERE = "us-central1-a", "us-west4-a"
 

@@ -15,12 +15,11 @@ from typing import Final, TextIO
 from toolbox.ci import announcements, refusals
 from toolbox.ci.comment_runs import CommentRun
 from toolbox.ci.refusals import Fault
-from toolbox.commands import _project_run
 from toolbox.model.errors import ToolboxError, UsageError, describe, exit_code_of
 from toolbox.model.verdicts import ExitCode, worst_exit_code
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports.terminal import live_view
+from toolbox.reports.terminal import live_view, project_runs
 from toolbox.runs import summary
 from toolbox.runs.recorder import Listener
 from toolbox.runs.run_state import RunState
@@ -90,13 +89,13 @@ def run_all(
             continue
         signals.forget_deadline()
         left = None if deadline is None else end - time.monotonic()
-        show = partial(_project_run.show, stream=stream, listeners=listeners)
+        show = partial(project_runs.show, stream=stream, listeners=listeners)
         state, code = _execute(run, replace(run.request, deadline=left), show, is_only=len(runs) == 1)
         codes.append(code)
         states += [] if state is None else [state]
     if as_json:
         summaries = [summary.as_json(state) for state in states]
-        _project_run.print_json(summaries[0] if summaries and len(runs) == 1 else summaries)
+        project_runs.print_json(summaries[0] if summaries and len(runs) == 1 else summaries)
     return Outcome(worst_exit_code(codes), [state.directory for state in states])
 
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from toolbox.ci import comment_gate, comment_texts, retest_records, run_end
+from toolbox.ci import comment_execution, comment_gate, comment_texts, ended_runs, retest_records, run_end, run_progress
 from toolbox.ci.comment_gate import Decision
 from toolbox.ci.comment_job import Job
 from toolbox.ci.comment_runs import CommentRun
 from toolbox.ci.run_comment import WorkflowPart
 from toolbox.ci.run_end import RunEnd
-from toolbox.commands import _comment_runs, _ended_runs, _progress, _repository_files
 from toolbox.extensions.protocols import ReportingPullRequests
 from toolbox.github import github_api
 from toolbox.github.pull_requests import MEMBERS_TOKEN
 from toolbox.gitlab import gitlab_api
-from toolbox.model.errors import MissingToken, ToolboxError, UsageError, describe
+from toolbox.model.errors import InfrastructureError, MissingToken, ToolboxError, UsageError, describe
 from toolbox.model.verdicts import ExitCode
+from toolbox.reports.forge import repository_files
 from toolbox.reports.forge.source_locations import RepositoryFiles
 from toolbox.system import environ, places, redaction
 
@@ -96,12 +96,12 @@ def run(job: Job, flags: RunFlags) -> int:
     return outcome.exit_code
 
 
-def _run_all(job: Job, runs: Sequence[CommentRun], flags: RunFlags) -> _comment_runs.Outcome:
+def _run_all(job: Job, runs: Sequence[CommentRun], flags: RunFlags) -> comment_execution.Outcome:
     _forget_tokens(job)
     deadline = job.workflow.timeout if flags.deadline is None else flags.deadline
-    _comment_runs.announce(runs, as_json=flags.as_json)
-    with _progress.shown(job, runs) as listeners:
-        return _comment_runs.run_all(runs, deadline=deadline, as_json=flags.as_json, listeners=listeners)
+    comment_execution.announce(runs, as_json=flags.as_json)
+    with run_progress.shown(job, runs) as listeners:
+        return comment_execution.run_all(runs, deadline=deadline, as_json=flags.as_json, listeners=listeners)
 
 
 def _forget_tokens(job: Job) -> None:
@@ -121,7 +121,7 @@ def show_end(job: Job, result: str, revision: str) -> str:
         UsageError: the revision is not a commit.
         InfrastructureError: the forge refused a request.
     """
-    return _show_end(job, job.status_part(revision), result, revision, _ended_runs.newest())
+    return _show_end(job, job.status_part(revision), result, revision, ended_runs.newest())
 
 
 @contextmanager
@@ -134,11 +134,11 @@ def _never_fatal() -> Iterator[None]:
 
 
 def _show_end(job: Job, part: WorkflowPart, result: str, revision: str | None, directories: Sequence[Path]) -> str:
-    runs = _ended_runs.read(directories)
-    unpassed = _ended_runs.unpassed(runs) if len(runs) == len(directories) else None
+    runs = ended_runs.read(directories)
+    unpassed = ended_runs.unpassed(runs) if len(runs) == len(directories) else None
     unpassed = unpassed or None if result != "success" else unpassed  # a run that never began has no directory
-    report, labels = _ended_runs.markdown(runs), job.workflow.result_labels
-    lines = _ended_runs.named_lines(runs, _files(job, revision))
+    report, labels = ended_runs.markdown(runs), job.workflow.result_labels
+    lines = ended_runs.named_lines(runs, _files(job, revision))
     end = RunEnd(part, result, revision, report, lines, labels, unpassed)
     try:
         return run_end.publish(job, end)
@@ -153,5 +153,14 @@ def _files(job: Job, revision: str | None) -> RepositoryFiles:
         return RepositoryFiles(())
     with suppress(MissingToken):
         if job.event.pull_request is not None and isinstance(job.pull_requests, ReportingPullRequests):
-            return _repository_files.on_forge(job.pull_requests, revision)
-    return _repository_files.of_revision(revision)
+            return _files_on_forge(job.pull_requests, revision)
+    return repository_files.of_revision(revision)
+
+
+def _files_on_forge(pull_requests: ReportingPullRequests, revision: str) -> RepositoryFiles:
+    """Return the files of a revision that the forge has; no files, and a warning, if the forge does not list them."""
+    try:
+        return RepositoryFiles(pull_requests.files(revision), (str(Path.cwd()),))
+    except InfrastructureError as error:
+        log.warning("there are no annotations, because the files of %s are unknown: %s", revision, describe(error))
+        return RepositoryFiles(())

@@ -1,25 +1,18 @@
-"""Implements `resources list` and `resources reap`: searches for remote resources, and prints them."""
+"""Prints remote resources for `resources list`, and deletes and prints them for `resources reap`."""
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from toolbox.commands import _invoke
-from toolbox.config import overrides as overrides_text
-from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable
-from toolbox.model.quantities import MOST_SECONDS
 from toolbox.model.text import duration
 from toolbox.model.verdicts import ExitCode
-from toolbox.orchestration import leftovers, request
+from toolbox.orchestration import leftovers
 from toolbox.orchestration.leftovers import Leftover, Outcome, Reaped, Search
-from toolbox.orchestration.request import RunRequest
-from toolbox.reports.terminal import live_view, rows
+from toolbox.reports.terminal import invocation, live_view, rows
 from toolbox.reports.terminal.rows import Format
 from toolbox.runs import summary
 from toolbox.system import redaction
@@ -29,45 +22,8 @@ _FIELDS: Final = (
     *("kind", "name", "run", "project", "user", "host", "planned", "expires", "created", "kept", "failure", "command"),
     *("directory", "running", "found"),
 )
-_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NOTHING: Final = "there are no remote resources"
 _NOTHING_ON_LEDGERS: Final = f"{_NOTHING} on the ledgers of this machine: name a project to search by labels too"
-
-
-def seconds(text: str) -> float:
-    """Return a duration such as `90m` or `2h` in seconds.
-
-    Raises:
-        UsageError: the text is not a duration.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    value = float(match[1]) * _UNITS[match[2]] if match is not None else math.inf
-    if value > MOST_SECONDS:
-        raise UsageError(f"--older_than={text} is not a duration. Examples: 90m, 2h, 1.5d")
-    return value
-
-
-def search(project: str | None, presets: Sequence[str] | None, overrides: str | None) -> Search:
-    """Search for remote resources, and print what could not be searched to stderr.
-
-    Raises:
-        UsageError: the configuration of the project is wrong, or presets are given without a project.
-    """
-    if project is None and (presets or overrides):
-        raise UsageError("--presets and --overrides need a project: give its name, as in `resources list NAME`")
-    found = Search()
-    configuration = None
-    if project is not None:  # a wrong name is reported before anything is searched
-        files, values = overrides_text.parse(overrides)
-        configuration = request.configure(RunRequest(project, presets or (), files, values))[1]
-        redaction.current().add(configuration.secret_values())
-    found.add_ledgers()
-    if configuration is not None:
-        found.add_labelled(configuration)
-    for fault in found.faults:
-        print(printable(redaction.current()(fault)), file=sys.stderr)
-    return found
 
 
 def show(found: Search, format_: Format) -> str | None:
@@ -92,7 +48,7 @@ def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: b
     else:
         results = [{**_fields(each.leftover), "outcome": each.outcome, "reason": each.reason} for each in reaped]
         text = _dump(results, (*_FIELDS, "outcome", "reason"), format_)
-        print(_invoke.escaped(text, is_json=format_ == "json"))
+        print(invocation.escaped(text, is_json=format_ == "json"))
     has_failed = any(each.outcome is Outcome.FAILED for each in reaped)
     return ExitCode.ERROR if has_failed or found.faults else ExitCode.PASSED
 

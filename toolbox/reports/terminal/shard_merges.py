@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -11,9 +10,8 @@ from typing import Any, Final
 
 from toolbox import reports
 from toolbox.model.errors import UsageError
-from toolbox.model.foreign_text import printable_json
 from toolbox.model.verdicts import ExitCode, worst_exit_code
-from toolbox.reports.terminal import live_view, run_table
+from toolbox.reports.terminal import live_view, project_runs, run_table
 from toolbox.results import since_last_run
 from toolbox.results.since_last_run import NotCompared, SinceLastRun
 from toolbox.runs import layout, summary
@@ -51,7 +49,7 @@ def merge(directories: Sequence[str], artifacts: Path, jobs: str, *, as_json: bo
             run_table.show(state, view)
     if as_json:
         contents: list[dict[str, Any]] = [summary.as_json(state) for state in states]
-        print(printable_json(json.dumps(contents[0] if len(contents) == 1 else contents, indent=2, ensure_ascii=False)))
+        project_runs.print_json(contents[0] if len(contents) == 1 else contents)
     return worst_exit_code(run.journal.end.exit_code for run in prepared)
 
 

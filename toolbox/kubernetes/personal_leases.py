@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
+from toolbox.interface.options import Context, Kubeconfig, Namespace
+from toolbox.interface.signature import FlagGroup
 from toolbox.kubernetes.api.connection import TIMEOUT, Cluster
 from toolbox.kubernetes.lease_objects import LeaseObject
 from toolbox.leases import heartbeats, leases, taking
@@ -20,14 +22,25 @@ from toolbox.model.text import duration
 from toolbox.model.verdicts import Cause, Verdict
 
 
-@contextmanager
-def opened(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> Iterator[LeaseObject]:
-    """Yield the lease of a cluster, and close the connection at the end."""
-    cluster = Cluster(Access(str(kubeconfig) if kubeconfig else None, context, namespace))
-    try:
-        yield LeaseObject(cluster, name)
-    finally:
-        cluster.close()
+@dataclass(frozen=True, slots=True)
+class LeaseFlags(FlagGroup):
+    """The flags that name a lease and its cluster.
+
+    Args:
+        name: the name of the lease, which must be the same for all users of the cluster.
+    """
+
+    name: str = "topgallant"
+    namespace: Namespace = None
+    kubeconfig: Kubeconfig = None
+    context: Context = None
+
+    @contextmanager
+    def opened(self) -> Iterator[LeaseObject]:
+        """Yield the lease, and close the connection to the cluster at the end."""
+        access = Access(str(self.kubeconfig) if self.kubeconfig else None, self.context, self.namespace)
+        with closing(Cluster(access)) as cluster:
+            yield LeaseObject(cluster, self.name)
 
 
 def take(lock: LeaseObject, purpose: str, *, ttl: int, wait: float, force: bool) -> str:
@@ -98,4 +111,4 @@ def _text(moment: datetime) -> str:
 
 
 def _print_error(text: str) -> None:
-    print(printable(text), file=sys.stderr)
+    print(printable(text), file=sys.stderr)  # noqa: T201  # stdout is for the result
