@@ -15,7 +15,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.fakes.interpreter import FakeInterpreter
 from tests.functional import notebook_runs
-from toolbox.notebook_worker import execution, local_place, oom_kills
+from toolbox.kit.own_cgroups import OomCounter
+from toolbox.notebook_worker import execution, local_place
 from toolbox.notebook_worker.execution_place import PlaceError
 from toolbox.notebook_worker.local_place import LocalPlace
 from toolbox.notebook_worker.notebook_results import Fault, TestOutcome, TestResult
@@ -67,12 +68,11 @@ def test_a_kernel_has_the_memory_and_the_processors_of_the_limits(tmp_path: Path
     assert printed(tmp_path).strip() == str(set(place.cpus))
 
 
-@pytest.mark.parametrize(("kills", "fault"), [([0, 0], Fault.KERNEL_DIED), ([0, 1], Fault.OUT_OF_MEMORY)])
+@pytest.mark.parametrize(("kills", "fault"), [(0, Fault.KERNEL_DIED), (1, Fault.OUT_OF_MEMORY)])
 def test_a_kernel_that_was_killed_is_told_apart_from_exhausted_memory(
-    place: LocalPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[int], fault: Fault
+    place: LocalPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, fault: Fault
 ) -> None:
-    counts = iter(kills)
-    monkeypatch.setattr(oom_kills, "count", lambda: next(counts, kills[-1]))
+    monkeypatch.setattr(OomCounter, "count", lambda _: kills)
     result = executed(place, tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (result.outcome, result.fault) == (TestOutcome.FAILED, fault)
 

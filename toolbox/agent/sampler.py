@@ -10,8 +10,8 @@ from typing import Iterable
 
 from toolbox.kit import process_tree, safe_files
 from toolbox.kit.attempt_files import GPU_SAMPLES, SAMPLES
+from toolbox.kit.process_tree import UseMeter
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _COLUMNS = "seconds,cpu_percent,memory_bytes,processes\n"
 _GPU_COLUMNS = "seconds,gpu,utilization_percent,memory_mib\n"
 # `nvidia-smi --help-query-gpu` describes these options.
@@ -22,7 +22,7 @@ _GPU_FIELDS = 3
 class Sampler:
     """Samples the resource use of all descendants of this process.
 
-    CPU use and resident memory are summed over the descendants: 200 percent means two busy processors.
+    CPU use and resident memory are summed over the descendants.
 
     Args:
         seconds: the interval between two samples.
@@ -32,7 +32,7 @@ class Sampler:
         self._directory = directory
         self._seconds = seconds
         self._began = self._last = time.monotonic()
-        self._ticks: dict[int, int] = {}
+        self._meter = UseMeter()
         self._files: dict[str, int] = {}
         self._gpu_text = b""
         self._gpu_output = -1
@@ -56,13 +56,10 @@ class Sampler:
             for pid, process in process_tree.descendants(os.getpid()).items()
             if pid != self.gpu_reader and process.memory
         }
-        used_ticks = sum(process.ticks - self._ticks.get(pid, 0) for pid, process in members.items())
-        percent = 100 * used_ticks / _TICKS / max(now - self._last, 1e-3)
-        self._ticks = {pid: process.ticks for pid, process in members.items()}
         self._last = now
-        memory = sum(process.memory for process in members.values())
+        use = self._meter.measure(members)
         if members:
-            self._append(SAMPLES, f"{now - self._began:.3f},{percent:.1f},{memory},{len(members)}\n")
+            self._append(SAMPLES, f"{now - self._began:.3f},{use.percent:.1f},{use.memory},{len(members)}\n")
         for line in self._gpu_lines():
             self._append(GPU_SAMPLES, f"{now - self._began:.3f},{line}\n")
 

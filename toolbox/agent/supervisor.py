@@ -34,6 +34,7 @@ from toolbox.kit.attempt_files import (
     log_name,
 )
 from toolbox.kit.exit_codes import SIGNALLED
+from toolbox.kit.own_cgroups import OomCounter
 
 # This space is reserved before the workload starts, so that the outcome can be written even if the disk is full.
 _RESERVED_BYTES = 4096
@@ -147,7 +148,7 @@ class Supervisor:
         for name in (OUTCOME, EXIT_CODE):
             safe_files.reserve(self._path(f".{name}"), _RESERVED_BYTES)
         self._cgroup = cgroups.create(self._directory)
-        self._oom_counter = cgroups.OomCounter(self._cgroup)
+        self._oom_counter = OomCounter(self._cgroup)
         started = {"pid": os.getpid(), "time": time.time(), "boot": machine.boot()}
         safe_files.replace(self._path(STARTED), json.dumps(started).encode())
 

@@ -61,6 +61,5 @@ def program(entry: str = "server") -> bytes:
     Args:
         entry: the module of the agent whose function `main` is called.
     """
-    sources = source_code.read(agent, kit)
-    text = f"{source_code.importable(sources)}from {agent.__name__} import {entry}\n{entry}.main()\n".encode()
+    text = f"{source_code.program(f'{agent.__name__}.{entry}', agent, kit)}{entry}.main()\n".encode()
     return f"{len(text):08d}".encode() + text

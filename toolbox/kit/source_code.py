@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import ModuleType
-from typing import Dict, Mapping
+from typing import Dict
 
-_PROGRAM = """
+_FINDER = """
 import importlib.machinery, sys
 sources = {sources}
 class Finder:
@@ -46,7 +46,13 @@ def read(*modules: ModuleType) -> Dict[str, str]:
     return sources
 
 
-def importable(sources: Mapping[str, str]) -> str:
-    """Return a program after which Python can import modules from these sources, and prefers them to others."""
+def program(name: str, *modules: ModuleType) -> str:
+    """Return a program that imports a module of a package, and that can be continued with calls of its functions.
+
+    Args:
+        name: the full name of the module. The program assigns the module to the last part of this name.
+        modules: the modules that the program can import, as `read` takes them. It prefers them to installed modules.
+    """
+    package, _, last = name.rpartition(".")
     # A JSON object of strings is also a valid Python expression.
-    return _PROGRAM.replace("{sources}", json.dumps(sources))
+    return f"{_FINDER.replace('{sources}', json.dumps(read(*modules)))}from {package} import {last}\n"

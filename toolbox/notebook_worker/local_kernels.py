@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.kit import exit_codes, process_tree
+from toolbox.kit.own_cgroups import OomCounter
 
-from . import leftover_processes, oom_kills, pip_failures, use_sampler, worker_processes
+from . import leftover_processes, pip_failures, use_sampler, worker_processes
 from .execution_place import Ended, PlaceError
 from .failure_texts import last_line
 from .notebook_results import Fault
@@ -110,7 +112,7 @@ def started(
     from jupyter_core.utils import run_sync
 
     stderr = PipeTail()
-    kills = oom_kills.count()
+    kills = OomCounter(else_machine=True)
     manager = _manager(specification, launcher, private)
     with leftover_processes.killed():
         try:
@@ -227,10 +229,10 @@ class LocalKernel:
     Args:
         manager: the kernel manager.
         process: the process of the kernel, a `subprocess.Popen`.
-        kills: how many processes the system had killed for lack of memory when the kernel started.
+        kills: counts the processes that the system has killed for lack of memory since the kernel started.
     """
 
-    def __init__(self, manager: Any, process: Any, stderr: PipeTail, kills: int) -> None:
+    def __init__(self, manager: Any, process: Any, stderr: PipeTail, kills: OomCounter) -> None:
         self._manager = manager
         self._process = process
         self._stderr = stderr
@@ -252,7 +254,7 @@ class LocalKernel:
         if status is None:
             return None
         stderr = self._stderr.text()
-        if status == -signal.SIGKILL and oom_kills.count() > self._kills:
+        if status == -signal.SIGKILL and self._kills.count():
             message = "the system killed the kernel because memory was exhausted"
             return Ended(status, stderr=stderr, fault=Fault.OUT_OF_MEMORY, message=message)
         if status != 0 and _NO_MEMORY.search(stderr):
@@ -262,7 +264,8 @@ class LocalKernel:
 
     def sampling(self, path: Path, seconds: float) -> AbstractContextManager[object]:
         """Write samples of the resource use of the kernel's processes while the context is active."""
-        return worker_processes.background(use_sampler.command(self.pid, path, seconds))
+        program = f"{use_sampler.program()}use_sampler.write({self.pid}, {str(path)!r}, {seconds})"
+        return worker_processes.background([sys.executable, "-I", "-c", program])
 
 
 def _how(status: int) -> str:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from . import cpu_reservation, environments, local_kernels, oom_kills, program_variables, worker_processes
+from toolbox.kit.own_cgroups import OomCounter
+
+from . import cpu_reservation, environments, local_kernels, program_variables, worker_processes
 from .execution_place import Ended, PlaceError, RunningKernel
 from .notebook_results import Fault
 from .notebook_settings import Limits, Runtime, Settings
@@ -90,7 +92,7 @@ class LocalPlace:
         raise PlaceError(Fault.NO_KERNEL, f"the machine has no {self.runtime.python}, the Python of the runtime")
 
     def _run(self, command: Sequence[str], source: str, variables: Mapping[str, str], timeout: float) -> Ended:
-        kills = oom_kills.count()
+        kills = OomCounter(else_machine=True)
         try:
             with tempfile.TemporaryDirectory(prefix=".check-", dir=self.directory, ignore_cleanup_errors=True) as empty:
                 program = self.private / "program"
@@ -106,12 +108,12 @@ class LocalPlace:
             raise PlaceError(Fault.INTERNAL, f"the check cannot be started: {error}") from None
         return self._ended(end, kills)
 
-    def _ended(self, end: worker_processes.ProgramEnd, kills: int) -> Ended:
+    def _ended(self, end: worker_processes.ProgramEnd, kills: OomCounter) -> Ended:
         stdout, stderr = (data.decode("utf-8", "replace") for data in (end.stdout, end.stderr))
         fault, message = end.fault, ""
         if fault is Fault.TOO_MUCH_OUTPUT:
             message = f"the check printed more than {self.limits.output_bytes} bytes"
-        elif fault is None and end.status == _SIGKILL and oom_kills.count() > kills:
+        elif fault is None and end.status == _SIGKILL and kills.count():
             fault, message = Fault.OUT_OF_MEMORY, "the system killed the check because memory was exhausted"
         return Ended(end.status, stdout, stderr, fault, message)
 

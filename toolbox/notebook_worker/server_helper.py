@@ -1,6 +1,6 @@
 """A Python kernel of a Jupyter server that does what the REST API of the server cannot do.
 
-It runs `server_programs.py`, whose functions the worker calls. The results are in the replies to requests, because a
+It imports `server_programs.py`, whose functions the worker calls. The results are in the replies to requests, because a
 server drops outputs that arrive too fast, but never replies.
 """
 
@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import Empty
 from typing import Any, Final
 
 from jupyter_client.session import Session
 
+from toolbox.kit import own_cgroups, process_tree, source_code
+from toolbox.notebook_worker import server_programs
 from toolbox.notebook_worker.execution_place import PlaceError
 from toolbox.notebook_worker.failure_texts import one_line
 from toolbox.notebook_worker.notebook_results import Fault
@@ -27,7 +28,6 @@ from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
 from toolbox.notebook_worker.time_limits import CALL_SECONDS, SERVER_START_SECONDS
 
 _LOOK_SECONDS: Final = 0.2
-_PROGRAMS: Final = Path(__file__).with_name("server_programs.py")
 
 
 @contextmanager
@@ -161,7 +161,7 @@ class ServerHelper:
             PlaceError: the function failed, or the kernel does not answer.
         """
         request = base64.b64encode(json.dumps([name, arguments]).encode()).decode()
-        result = self._dialog.evaluate(f"topgallant_programs['call']({request!r})", seconds)
+        result = self._dialog.evaluate(f"server_programs.call({request!r})", seconds)
         try:
             document = json.loads(base64.b64decode(result))
             if "error" not in document:
@@ -180,12 +180,7 @@ def started(rest: ServerRest, directory: str, name: str, kernel: str) -> Iterato
         PlaceError: the kernel does not start.
     """
     with session(rest, directory, name, kernel) as kernel_id, dialog(rest, kernel_id) as talk:
-        source = base64.b64encode(_PROGRAMS.read_bytes()).decode()
-        code = (
-            "import base64\n"
-            "topgallant_programs = {'__name__': 'topgallant_programs'}\n"
-            f"exec(base64.b64decode({source!r}).decode(), topgallant_programs)\n"
-        )
+        code = source_code.program(server_programs.__name__, own_cgroups, process_tree, server_programs)
         reply = talk.execute(code, SERVER_START_SECONDS)
         if reply.get("status") != "ok":
             text = one_line(f"{reply.get('ename')}: {reply.get('evalue')}")

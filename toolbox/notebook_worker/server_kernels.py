@@ -8,7 +8,6 @@ kernel died, the kernel was probably one of these processes.
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -17,14 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.notebook_worker import server_helper
+from toolbox.notebook_worker import server_helper, use_sampler
 from toolbox.notebook_worker.execution_place import Ended, PlaceError
 from toolbox.notebook_worker.notebook_results import Fault
 from toolbox.notebook_worker.server_channels import KernelSocket, ServerKernelClient
 from toolbox.notebook_worker.server_rest import ReplyError, ServerRest, quoted
 from toolbox.notebook_worker.time_limits import STOP_SECONDS
 
-_SAMPLER: Final = Path(__file__).with_name("use_sampler.py")
 _ROW: Final = re.compile(r"[0-9a-z_.,]{1,4000}")
 _MOST_ROWS: Final = 1_000_000
 _DAY: Final = 86400.0
@@ -156,14 +154,9 @@ class _Sampler:
                 kernel.interrupt(kernel_id)  # a server kills a busy kernel only after several seconds
 
     def _code(self) -> str:
-        source = base64.b64encode(_SAMPLER.read_bytes()).decode()
-        return (
-            "import base64, sys, time\n"
-            "topgallant_sampler = {'__name__': 'topgallant_sampler'}\n"
-            f"exec(base64.b64decode({source!r}).decode(), topgallant_sampler)\n"
-            "topgallant_sampler['sample']("
-            f"{self._kernel.process}, sys.stdout, {self._seconds!r}, lambda seconds: bool(time.sleep(seconds)))\n"
-        )
+        wait = "lambda seconds: bool(time.sleep(seconds))"
+        call = f"use_sampler.sample({self._kernel.process}, sys.stdout, {self._seconds!r}, {wait})"
+        return f"{use_sampler.program()}import sys, time\n{call}\n"
 
     def _write(self, file: Any, text: str) -> None:
         *lines, self._rest = (self._rest + text).split("\n")

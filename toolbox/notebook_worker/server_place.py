@@ -154,7 +154,7 @@ class ServerPlace:
         return self._helper_
 
     def _oom_kills(self) -> int:
-        """Return how many processes on the server were killed for lack of memory; -1 if unknown."""
+        """Return how many processes of the server were killed for lack of memory since its start; -1 if unknown."""
         try:
             return int(self._helper().call("oom_kills"))
         except (PlaceError, TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""Runs programs beside a kernel of a Jupyter server. `server_helper.py` sends this file to a kernel, which executes it.
+"""Runs programs beside a kernel of a Jupyter server. `server_helper.py` sends this module to a kernel.
 
 The outputs of a program go to files, and the worker reads the files in pieces. A Jupyter server would drop outputs of a
-kernel that arrive too fast. The module imports only the standard library, and runs with Python 3.8.
+kernel that arrive too fast. The module imports only the standard library and the kit, and runs with Python 3.8.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from toolbox.kit import process_tree
+from toolbox.kit.own_cgroups import OomCounter
+
 _LOOK_SECONDS = 0.05
 _PIECE = 2 << 20
-_KILL_COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 _HIDDEN = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_CLIENT_ID", "JPY_PARENT_PID")
 
 
@@ -38,7 +40,7 @@ def run(
     program, empty = scratch / "program", scratch / "empty"
     program.write_text(source, encoding="utf-8", errors="surrogateescape")
     empty.mkdir()
-    kills = oom_kills()
+    kills = OomCounter()
     outputs = [scratch / name for name in ("stdout", "stderr")]
     with outputs[0].open("wb") as stdout, outputs[1].open("wb") as stderr:
         process = subprocess.Popen(
@@ -53,10 +55,9 @@ def run(
         try:
             fault = _wait(process, outputs, time.monotonic() + timeout, output_bytes)
         finally:
-            with suppress(OSError):  # all processes of its session have ended
-                os.killpg(process.pid, signal.SIGKILL)
+            process_tree.kill_group(process.pid)
     status = process.wait()
-    if status == -signal.SIGKILL and not fault and oom_kills() > kills:
+    if status == -signal.SIGKILL and not fault and kills.count():
         fault = "out_of_memory"
     return {"status": status, "fault": fault, "scratch": str(scratch), "sizes": [_size(path) for path in outputs]}
 
@@ -103,15 +104,6 @@ def directory() -> str:
     return str(Path.cwd())
 
 
-def oom_kills() -> int:
-    """Return how many processes of this container were killed because they exceeded its memory; -1 if unknown."""
-    for path in map(Path, _KILL_COUNTS):
-        with suppress(OSError, ValueError, KeyError):
-            counts = dict(line.split() for line in path.read_text(encoding="ascii").splitlines())
-            return int(counts["oom_kill"])
-    return -1
-
-
 def call(request: str) -> str:
     """Call a function of this module. The request, in base64, names the function. Return the result in base64."""
     name, arguments = json.loads(base64.b64decode(request))
@@ -124,7 +116,7 @@ def call(request: str) -> str:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "directory": directory,
-    "oom_kills": oom_kills,
+    "oom_kills": OomCounter().count,
     "read": read,
     "remove": remove,
     "run": run,

@@ -18,6 +18,7 @@ from tests.unit.agent.test_server import Agent, agent
 from tests.unit.agent.test_supervisor import outcome, run
 from tests.unit.conftest import Script
 from toolbox.agent import attempt_directory, cgroups, machine
+from toolbox.kit import own_cgroups
 
 __all__ = ["agent"]
 
@@ -122,7 +123,7 @@ def test_a_group_is_killed_with_the_groups_below_it(group: str, monkeypatch: pyt
 @pytest.fixture
 def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the directory of an attempt whose supervisor was killed, on a system without cgroups."""
-    monkeypatch.setattr(cgroups, "_mounts", dict)
+    monkeypatch.setattr(own_cgroups, "mounts", dict)
     monkeypatch.setattr(cgroups, "_parents", list)
     (tmp_path / "started").write_text(f'{{"pid": 1, "boot": "{machine.boot()}"}}')
     return tmp_path
@@ -136,53 +137,6 @@ def test_without_a_group_processes_may_remain(lost: Path) -> None:
 def test_no_process_of_an_attempt_remains_after_the_machine_was_restarted(lost: Path) -> None:
     (lost / "started").write_text('{"pid": 1, "boot": "another"}')
     assert attempt_directory.kill(str(lost)) is False
-
-
-@pytest.mark.parametrize(
-    ("hierarchy", "file", "where"),
-    [
-        ("", "memory.events", "session/attempt"),
-        ("", "memory.events", "session"),
-        ("", "memory.events", ""),
-        ("memory", "memory.oom_control", "session"),
-    ],
-)
-def test_processes_that_are_killed_for_want_of_memory_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hierarchy: str, file: str, where: str
-) -> None:
-    group = tmp_path / "session/attempt"
-    group.mkdir(parents=True)
-    monkeypatch.setattr(cgroups, "_mounts", lambda: {hierarchy: cgroups._Mount(str(tmp_path), "/")})
-    monkeypatch.setattr(cgroups, "_own_groups", lambda: {hierarchy: "/session"})
-    text = "oom 3\noom_kill {}\noom_group_kill 0\n"
-    (tmp_path / where / file).write_text(text.format(2))
-    counter = cgroups.OomCounter("" if hierarchy else str(group))
-    assert counter.count() == 0
-    (tmp_path / where / file).write_text(text.format(4))
-    assert counter.count() == 2
-
-
-@pytest.mark.parametrize("text", ["", "oom_kill", "oom_kill -1", "oom_kill many", "under_oom 1"])
-def test_without_a_count_of_the_kernel_nothing_was_killed(tmp_path: Path, text: str) -> None:
-    (tmp_path / "memory.events").write_text(text)
-    assert cgroups._oom_kills(str(tmp_path / "memory.events")) is None
-    assert cgroups._oom_kills("") is None
-
-
-def test_the_hierarchies_are_read_as_they_are_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = {
-        "/proc/self/mountinfo": [
-            "33 31 0:30 /docker/abc /sys/fs/cgroup/freezer rw shared:1 - cgroup cgroup rw,freezer",
-            "41 31 0:38 /docker/abc /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw",
-            "23 1 0:5 / / rw - ext4 /dev/root rw",
-        ],
-        "/proc/self/cgroup": ["6:freezer:/docker/abc/inner", "0::/docker/abc"],
-    }
-    monkeypatch.setattr(cgroups, "_lines", lambda file: iter(texts[file]))
-    mounts, own = cgroups._mounts(), cgroups._own_groups()
-    assert cgroups._directory_of(mounts[""], own[""]) == "/sys/fs/cgroup/unified"
-    assert cgroups._directory_of(mounts["freezer"], own["freezer"]) == "/sys/fs/cgroup/freezer/inner"
-    assert cgroups._directory_of(mounts["freezer"], "/elsewhere") == ""
 
 
 def test_killing_a_group_is_given_up_after_a_timeout(group: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,6 @@ def test_the_sources_are_preferred_to_an_installed_package(tmp_path: Path, modul
     (tmp_path / "toolbox/kit").mkdir(parents=True)
     for file in ("toolbox/__init__.py", "toolbox/kit/__init__.py", "toolbox/kit/streams.py"):
         (tmp_path / file).write_text("raise SystemExit('this file must not be imported')\n")
-    program = source_code.importable(source_code.read(module))
-    program += "from toolbox.kit.streams import write_all\nwrite_all(1, b'written')\n"
+    program = source_code.program("toolbox.kit.streams", module) + "streams.write_all(1, b'written')\n"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=False)
     assert (done.stdout, done.stderr) == (b"written", b"")

@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
+from toolbox.kit import process_tree
+from toolbox.kit.own_cgroups import OomCounter
+from toolbox.kit.process_tree import ProcessTree
 from toolbox.notebook_worker import use_sampler, worker_processes
-from toolbox.notebook_worker.use_sampler import ProcessTree
+from toolbox.notebook_worker.local_kernels import LocalKernel, PipeTail
 
 BUSY = "import time; data = bytearray(50_000_000)\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
 PARENT = (
@@ -36,9 +39,9 @@ def _busy_parent() -> Iterator[int]:
 
 
 def test_descendants_are_part_of_the_use(busy_parent: int) -> None:
-    use = ProcessTree(busy_parent).sample()
+    use = ProcessTree(busy_parent).first
     assert use
-    assert use[1] > 50_000_000
+    assert use.memory > 50_000_000
 
 
 def test_the_cpu_time_between_two_samples_is_counted() -> None:
@@ -46,20 +49,20 @@ def test_the_cpu_time_between_two_samples_is_counted() -> None:
     end = time.process_time() + 0.2
     while time.process_time() < end:
         pass
-    use = tree.sample()
+    use = tree.measure()
     assert use
-    assert use[0] > 1
+    assert use.percent > 1
 
 
 def test_a_process_that_has_ended_has_no_sample() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    assert ProcessTree(process.pid).sample() is None
+    assert ProcessTree(process.pid).measure() is None
 
 
 def test_a_process_that_is_ending_has_no_sample_of_0_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system removes the memory of a process some time before the process becomes a zombie."""
-    monkeypatch.setattr(use_sampler, "_PAGE", 0)
+    monkeypatch.setattr(process_tree, "_PAGE_BYTES", 0)
     file = io.StringIO()
     use_sampler.sample(os.getpid(), file, 0.05, lambda _: True)
     assert rows(file.getvalue()) == []
@@ -138,6 +141,6 @@ def test_without_nvml_there_are_no_columns_of_gpus(monkeypatch: pytest.MonkeyPat
 def test_the_program_writes_until_its_input_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_processes, "END_SECONDS", 60.0)
     path = tmp_path / "samples.csv"
-    with worker_processes.background(use_sampler.command(os.getpid(), path, 600)):
+    with LocalKernel(None, SimpleNamespace(pid=os.getpid()), PipeTail(), OomCounter()).sampling(path, 600):
         pass
     assert len(rows(path.read_text())) == 2
