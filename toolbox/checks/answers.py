@@ -21,7 +21,7 @@ from toolbox.inference import answer_records, judging, suites
 from toolbox.inference.answer_records import AnswerRecord, AnswersFault
 from toolbox.inference.suites import Expectation, Expectations, SentCases
 from toolbox.inference_client import worker_results
-from toolbox.model.cases import FAIL_ON, WITH_REMARK, CaseOutcome, CaseReport, CaseResult
+from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import Cause
@@ -107,8 +107,8 @@ class Check(BaseModel):
                 f"{counted(report.executed, 'case')} judged ({report}), but at least {self.min_cases} must be judged"
             )
             return Judgement(False, message, cases=report)
-        remarked = f"; {counted(remarks, 'case')} {WITH_REMARK}" if remarks else ""
-        return Judgement(True, f"{report}{remarked}", cases=report)
+        report = replace(report, remarks=remarks)
+        return Judgement(True, report.with_remarks, cases=report)
 
 
 class _Answers:

@@ -18,7 +18,8 @@ from toolbox.config.paths import Path
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.yaml_scalars import AmbiguousScalar
 
-_BOUNDS: Final = frozenset({"lower", "upper"})  # checks have models of their own, which `matrix` does not know
+# Fields for decimal numbers in any block. Checks have models of their own, which no contract knows.
+_BOUNDS: Final = frozenset({"lower", "upper"})
 _PRESET_KEYS: Final = 3  # `ci_presets`, the name of a preset, and the field that it sets
 _OTHER: Final = {"topgallant": "a value that no field has"}
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from toolbox.model.text import counted
+
 
 class CaseOutcome(StrEnum):
     """How a test case ended.
@@ -24,9 +26,6 @@ class CaseOutcome(StrEnum):
 
 
 FAIL_ON: Final = (CaseOutcome.FAILED, CaseOutcome.ERROR)  # the outcomes that fail a suite by default
-
-WITH_REMARK: Final = "passed with a remark"
-"""The words with which the message of a check says that test cases passed, but have a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,7 @@ class CaseReport:
         seconds: the sum of the durations of all test cases; None if the duration of an executed test case is unknown.
         failures: the first test cases that fail the check, without their texts.
         is_partial: whether the suite did not end by itself, so that there are only the test cases that finished.
+        remarks: the number of test cases that passed with a remark; 0 if the check failed.
     """
 
     glob: str
@@ -79,6 +79,7 @@ class CaseReport:
     seconds: float | None = 0.0
     failures: Sequence[CaseResult] = field(default=())
     is_partial: bool = False
+    remarks: int = 0
 
     @property
     def total(self) -> int:
@@ -94,6 +95,11 @@ class CaseReport:
     def failed(self) -> int:
         """The number of test cases that fail the check."""
         return sum(self.counts.get(outcome, 0) for outcome in self.fail_on)
+
+    @property
+    def with_remarks(self) -> str:
+        """The number of test cases with each outcome, and of those that passed with a remark."""
+        return f"{self}; {counted(self.remarks, 'case')} passed with a remark" if self.remarks else str(self)
 
     def __str__(self) -> str:
         """Return the number of test cases with each outcome: `118 passed, 2 failed`."""

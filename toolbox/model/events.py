@@ -262,6 +262,7 @@ class CasesCounted:
         seconds: the sum of the durations of all test cases; None if unknown.
         fail_on: the outcomes that fail the check.
         is_partial: whether the suite did not end by itself.
+        remarks: the number of test cases that passed with a remark; 0 if the check failed.
     """
 
     step: str
@@ -274,19 +275,27 @@ class CasesCounted:
     seconds: float | None
     fail_on: tuple[CaseOutcome, ...]
     is_partial: bool = False
+    remarks: int = 0
 
     @classmethod
     def from_report(cls, step: str, report: CaseReport) -> Self:
         """Return the event for the test cases of a step."""
         counts = {str(outcome): report.counts.get(outcome, 0) for outcome in CaseOutcome}
-        fail_on = tuple(report.fail_on)
-        return cls(step, report.glob, **counts, seconds=report.seconds, fail_on=fail_on, is_partial=report.is_partial)
+        return cls(
+            step,
+            report.glob,
+            **counts,
+            seconds=report.seconds,
+            fail_on=tuple(report.fail_on),
+            is_partial=report.is_partial,
+            remarks=report.remarks,
+        )
 
     def report(self, failures: Iterable[CaseFailed]) -> CaseReport:
         """Return the report that the event and the events of the failures describe."""
         counts = {outcome: int(getattr(self, outcome)) for outcome in CaseOutcome}
         cases = tuple(event.result for event in failures)
-        return CaseReport(self.glob, counts, self.fail_on, self.seconds, cases, self.is_partial)
+        return CaseReport(self.glob, counts, self.fail_on, self.seconds, cases, self.is_partial, self.remarks)
 
 
 @dataclass(frozen=True, slots=True)

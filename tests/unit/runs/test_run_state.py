@@ -121,6 +121,12 @@ def test_the_test_cases_of_all_reports_are_counted_together() -> None:
     assert (cell.tests, replace(cell, cases=reports).tests) == ("", "4 passed, 2 skipped")
 
 
+def test_the_journal_keeps_all_fields_of_a_case_report() -> None:
+    counts = {outcome: number for number, outcome in enumerate(CaseOutcome)}
+    report = CaseReport("a.xml", counts, FAIL_ON, 2.5, (), is_partial=True, remarks=3)
+    assert CasesCounted.from_report("test/c1", report).report([]) == report
+
+
 # Attempts
 
 

@@ -11,7 +11,6 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from toolbox.model.cases import WITH_REMARK
 from toolbox.model.events import RunFinished, RunPaused, StepKind
 from toolbox.model.foreign_text import clean
 from toolbox.model.text import counted, duration, tally, truncate
@@ -153,8 +152,8 @@ def _closing(summary: RunState) -> Iterator[Text]:
 
 def _cases_with_remarks(summary: RunState) -> Iterator[Text]:
     """Yield a line if test cases passed with a remark, for example because a case compares nothing."""
-    checks = [(step, check) for step in summary.cells for check in step.checks if check.passed]
-    if remarked := [f"{step.name}: {check.message}" for step, check in checks if WITH_REMARK in check.message]:
+    cases = [(step.name, report) for step in summary.cells for report in step.cases]
+    if remarked := [f"{name}: {report.with_remarks}" for name, report in cases if report.remarks]:
         more = f" (and {len(remarked) - 1} more)" if len(remarked) > 1 else ""
         command = f"`{environ.program()} results show {summary.run} --tests` shows the remarks"
         yield Text(f"{_line(remarked[0])}{more}: {command}", style="yellow")

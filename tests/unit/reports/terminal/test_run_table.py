@@ -134,8 +134,8 @@ def test_the_table_counts_test_cases() -> None:
 
 
 def test_a_line_says_that_test_cases_passed_with_a_remark() -> None:
-    checks = [CheckJudged("a", "answers", passed=True, message="3 passed; 2 cases passed with a remark")]
-    cells = [replace(step(name, checks=checks), kind=StepKind.CELL) for name in ("a", "b")]
+    cases = [CaseReport("*.xml", {CaseOutcome.PASSED: 3}, remarks=2)]
+    cells = [replace(step(name, cases=cases), kind=StepKind.CELL) for name in ("a", "b")]
     lines = [line for line in shown(summary(*cells)).splitlines() if "remark" in line]
     assert [line.partition(": `")[0] for line in lines] == ["a: 3 passed; 2 cases passed with a remark (and 1 more)"]
     assert "results show r-1 --tests` shows the remarks" in lines[0]
