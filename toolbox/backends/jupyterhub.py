@@ -35,6 +35,7 @@ from toolbox.jupyterhub.server_attempts import ServerAttempt, ServerAttempts, ou
 from toolbox.jupyterhub.server_request import ServerRequest
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
+from toolbox.model.quantities import AnySeconds
 from toolbox.model.resources import OpenResource
 from toolbox.model.secrets import Secret
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
@@ -101,7 +102,7 @@ class Target(BaseModel):
     profile: str | None = Field(default=None, min_length=1)
     options: dict[str, Any] = {}
     ca_file: str | None = Field(default=None, min_length=1)
-    ttl: float = Field(default=14400.0, gt=0, le=30 * _DAY)
+    ttl: AnySeconds = Field(default=14400.0, gt=0, le=30 * _DAY)
 
     def model_post_init(self, _: object) -> None:
         """Store the token for deletions, because the ledger of a run contains no secrets."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from toolbox.inference import load_results
 from toolbox.inference.load_results import LoadResults, StepResult
 from toolbox.model.evidence import Evidence, Judgement
+from toolbox.model.quantities import AnySeconds
 from toolbox.model.text import counted, first_of
 from toolbox.model.verdicts import Cause
 from toolbox.runs.evidence_files import RelativeFile, read_document, readable
@@ -63,7 +64,7 @@ class Check(BaseModel):
     settings: RelativeFile = "src/settings.json"
     max_error_share: float = Field(default=0, ge=0, le=1, allow_inf_nan=False)
     max_refused_share: float = Field(default=0, ge=0, le=1, allow_inf_nan=False)
-    max_client_delay: float = Field(default=load_results.LONGEST_CLIENT_DELAY, gt=0, allow_inf_nan=False)
+    max_client_delay: AnySeconds = Field(default=load_results.LONGEST_CLIENT_DELAY, gt=0, allow_inf_nan=False)
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Judge all steps."""

@@ -32,7 +32,6 @@ from toolbox.runs.run_state import RunState, State
 from toolbox.system import redaction
 
 _MOST_FINDINGS: Final = 3  # so that the message has at most five lines
-_UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _INDEX: Final = "index.html"
 _MOST_INDEX: Final = 64 << 20
 _MOST_ROUNDS: Final = 20
@@ -60,31 +59,20 @@ class Exported:
     renamed: Mapping[str, str]
 
 
-def parse_keep(text: str) -> timedelta:
-    """Return the duration that a text such as `30d` describes.
-
-    Raises:
-        UsageError: the text is not a duration.
-    """
-    if (match := re.fullmatch(r"(\d{1,5})([hdw])", text)) is None or int(match[1]) == 0:
-        raise UsageError(f"--keep={truncate(clean(text), 50)} is not a duration: use hours, days or weeks, as in 30d")
-    return int(match[1]) * _UNITS[match[2]]
-
-
 def export(
     run_directory: Path,
     storage: Storage,
     *,
     secrets: Sequence[str] = (),
     allow: Sequence[AllowedFiles] = (),
-    keep: timedelta | None = None,
+    keep: float | None = None,
 ) -> Exported:
     """Write a run into `PROJECT/RUN` of a storage.
 
     Args:
         secrets: the secret values in use.
         allow: the files that may look as if they had a secret.
-        keep: delete the runs that were exported earlier than this duration before now.
+        keep: delete the runs that were exported earlier than this number of seconds before now.
 
     Raises:
         CheckFailed: a file has a secret. Nothing was written.
@@ -216,13 +204,13 @@ def _line(text: str) -> str:
     return truncate(" ".join(clean(masked).encode(errors="replace").decode().split("\n")), 500)
 
 
-def _delete_expired(storage: Storage, keep: timedelta | None, *, besides: str) -> Sequence[str]:
+def _delete_expired(storage: Storage, keep: float | None, *, besides: str) -> Sequence[str]:
     """Delete expired runs, but not the run that was exported now, whose files may be unchanged since long ago."""
     if keep is None:
         return ()
     runs = exported_runs.find(storage)
     others = {folder: record for folder, record in runs.records.items() if folder != besides}
-    return exported_runs.delete_older(storage, replace(runs, records=others), manifest.now() - keep)
+    return exported_runs.delete_older(storage, replace(runs, records=others), manifest.now() - timedelta(seconds=keep))
 
 
 def _refuse_foreign_index(storage: Storage) -> None:

@@ -19,8 +19,8 @@ from toolbox.interface.signature import Help
 from toolbox.matrix import plan
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.foreign_text import clean, printable
-from toolbox.model.quantities import Count
-from toolbox.model.text import abbreviated
+from toolbox.model.quantities import Count, Duration, Range
+from toolbox.model.text import abbreviated, duration
 from toolbox.model.verdicts import ExitCode
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
@@ -39,6 +39,8 @@ Workflow = Annotated[str, Help("the name of the workflow in the configuration.")
 Forge = Annotated[
     str | None, Help("the CI system whose job this is, such as github; found by its variables when left out.")
 ]
+# With a number of seconds that is meant as days, nearly all exports would be deleted.
+Keep = Annotated[float, Range(least=3600, most=1e11), Duration()]
 _WORKFLOWS: Final = Path(".github/workflows")
 
 
@@ -246,7 +248,7 @@ class Ci:
         )
         return failure_issue.update(api, run)
 
-    def export(self, output: str, *, run_dir: RunDir = None, keep: str | None = None) -> str:
+    def export(self, output: str, *, run_dir: RunDir = None, keep: Keep | None = None) -> str:
         """
         Export a run to a directory or a URL, without symbolic links, if no file has a secret.
 
@@ -261,7 +263,6 @@ class Ci:
         from toolbox.ci import export  # pydantic and jinja2 are slow to import
         from toolbox.exports import storage
 
-        age = export.parse_keep(keep) if keep is not None else None
         directory = run_dir or layout.newest_run()
         block = _known_secrets(directory)
         exported = export.export(
@@ -269,7 +270,7 @@ class Ci:
             storage.opened(output),
             secrets=redaction.current().secrets(),
             allow=block.export.allow,
-            keep=age,
+            keep=keep,
         )
         if not exported.is_complete:
             log.warning("the run has not ended, so the files of its steps may contain secrets: they are not exported")
@@ -280,7 +281,7 @@ class Ci:
         for fault in exported.faults:
             log.warning("%s", fault)
         for folder in exported.expired:
-            log.info("deleted, because its export is older than %s: %s", keep, folder)
+            log.info("deleted, because its export is older than %s: %s", duration(keep), folder)
         uploaded = exported.uploaded
         log.info("%d files written, %d were there, %d deleted", uploaded.written, uploaded.present, uploaded.deleted)
         return "\n".join([exported.address, *(f"deleted: {folder}" for folder in exported.expired)])

@@ -15,6 +15,7 @@ from toolbox.interface.options import (
     Resources,
     Timeout,
 )
+from toolbox.model.quantities import Seconds
 
 
 class Kubernetes:
@@ -58,7 +59,7 @@ class Kubernetes:
         self,
         namespace: Namespace = None,
         selector: str | None = None,
-        since: str | None = None,
+        since: Seconds | None = None,
         containers: list[str] | None = None,
         previous: bool = True,
         kubeconfig: Kubeconfig = None,

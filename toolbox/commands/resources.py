@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from toolbox.config import overrides as overrides_text
 from toolbox.interface import options
@@ -14,7 +12,7 @@ from toolbox.interface.options import Overrides, Presets
 from toolbox.interface.signature import Help
 from toolbox.model.errors import UsageError
 from toolbox.model.foreign_text import printable
-from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.quantities import SecondsOrZero
 from toolbox.orchestration import request
 from toolbox.orchestration.leftovers import Search
 from toolbox.orchestration.request import RunRequest
@@ -29,9 +27,6 @@ Project = Annotated[
         "are read."
     ),
 ]
-
-_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Resources:
@@ -54,7 +49,7 @@ class Resources:
         *,
         presets: Presets = None,
         overrides: Overrides = None,
-        older_than: str | None = None,
+        older_than: SecondsOrZero | None = None,
         dry_run: bool = False,
         format: Format = "text",  # noqa: A002
     ) -> int:
@@ -69,22 +64,8 @@ class Resources:
                 the resources of a run that has ended are deleted at any age, and others after their time to live.
             dry_run: only show what would be deleted, and why the other resources would be kept.
         """
-        seconds = _seconds(older_than) if older_than is not None else None
         found = _search(project, presets, overrides)
-        return leftover_table.reap(found, seconds, format, dry_run=dry_run)
-
-
-def _seconds(text: str) -> float:
-    """Return a duration such as `90m` or `2h` in seconds.
-
-    Raises:
-        UsageError: the text is not a duration.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    value = float(match[1]) * _UNITS[match[2]] if match is not None else math.inf
-    if value > MOST_SECONDS:
-        raise UsageError(f"--older_than={text} is not a duration. Examples: 90m, 2h, 1.5d")
-    return value
+        return leftover_table.reap(found, older_than, format, dry_run=dry_run)
 
 
 def _search(project: str | None, presets: Sequence[str] | None, overrides: str | None) -> Search:

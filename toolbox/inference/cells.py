@@ -8,6 +8,7 @@ the model, the name of the config, and the test.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,9 @@ from toolbox.inference import case_files, load_steps, specifications, suites
 from toolbox.inference.case_files import Case
 from toolbox.inference.load_steps import Load
 from toolbox.inference.specifications import Config, Framework, Frameworks, Specification, Specifications
+from toolbox.model import quantities
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.model.quantities import AnySeconds
 from toolbox.model.text import counted
 
 TESTS: Final = "tests"
@@ -57,7 +60,7 @@ class InferenceBlock(BaseModel):
 
     image_tag: str | None = Field(default=None, pattern=re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"))
     concurrency: int = Field(default=1, ge=1, le=1000)
-    timeout: float = Field(default=120, gt=0, allow_inf_nan=False)
+    timeout: AnySeconds = Field(default=120, gt=0, allow_inf_nan=False)
     python: str = Field(default="python3", min_length=1)
     client: str | None = None
     kit: str | None = None
@@ -242,11 +245,11 @@ def _time_limit(configuration: Configuration, name: str, values: Mapping[str, st
     An entry of `matrix.settings` that names further axes may apply to the cell or not: the longer limit counts.
     """
     written = configuration.get(f"matrix.timeouts.{name}", default=None)
-    limit = _number(_TIMEOUTS[name] if written is None else written)
+    limit = _seconds(_TIMEOUTS[name] if written is None else written)
     entries = configuration.get("matrix.settings", default=None)
     for entry in entries if isinstance(entries, list) else ():
         try:
-            when, seconds = entry.get("when") or {}, _number((entry.get("timeouts") or {}).get(name))
+            when, seconds = entry.get("when") or {}, _seconds((entry.get("timeouts") or {}).get(name))
             matches = all(values[axis] in _listed(value) for axis, value in when.items() if axis in values)
             is_certain = when.keys() <= values.keys()
         except (AttributeError, TypeError):  # the contract of the block reports it
@@ -261,5 +264,8 @@ def _listed(pattern: object) -> list[object]:
     return [item.get("name") if isinstance(item, Mapping) else item for item in items]
 
 
-def _number(value: object) -> float | None:
+def _seconds(value: object) -> float | None:
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):  # the contract of the block reports it
+            return quantities.seconds(value)
     return float(value) if isinstance(value, int | float) else None

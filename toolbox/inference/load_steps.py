@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from toolbox.inference import load_results
 from toolbox.inference.load_results import STORED
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.quantities import AnySeconds, Duration, Range
 
 _MOST_STEPS: Final = 50  # of a kind
 _HIGHEST_RATE: Final = 10_000
@@ -24,7 +25,7 @@ def _is_stored(name: str) -> str:
     return name
 
 
-Seconds = Annotated[float, Field(gt=0, le=_LONGEST_SECONDS)]
+Seconds = Annotated[float, Range(above=0, most=_LONGEST_SECONDS), Duration()]
 Rate = Annotated[float, Field(gt=0, le=_HIGHEST_RATE, allow_inf_nan=False)]
 Concurrency = Annotated[int, Field(ge=1, le=_HIGHEST_CONCURRENCY)]
 
@@ -65,7 +66,7 @@ class Load(_Strict):
     rates: list[Rate] = Field(default=[], max_length=_MOST_STEPS)
     concurrencies: list[Concurrency] = Field(default=[], max_length=_MOST_STEPS)
     seconds: Seconds = 60
-    warm_up: float = Field(default=10, ge=0, allow_inf_nan=False)
+    warm_up: AnySeconds = Field(default=10, ge=0, allow_inf_nan=False)
     arrivals: Literal["poisson", "constant"] = "poisson"
     seed: int = Field(default=0, ge=0, le=10**15)
     objectives: Objectives = Objectives()

@@ -20,6 +20,7 @@ from toolbox.inference_client.server_addresses import GrpcAddress
 from toolbox.kubernetes.pods.description import Resources
 from toolbox.model.names import is_name
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.quantities import AnySeconds
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _OF_WORKER: Final = ("port", "grpc_port")
@@ -157,7 +158,7 @@ class Ready(_Strict):
         path: the HTTP path whose status 200 shows that the server is ready; None for the list of models.
     """
 
-    timeout: float = Field(default=600, gt=0, allow_inf_nan=False)
+    timeout: AnySeconds = Field(default=600, gt=0, allow_inf_nan=False)
     path: str | None = Field(default=None, pattern=r"^/")
 
 

@@ -18,13 +18,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from toolbox.interface import secret_arguments
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.quantities import Range
+from toolbox.model.quantities import DURATION, Duration, Range
 from toolbox.model.secrets import MASK, READER, Secret
 from toolbox.model.text import abbreviated
 
@@ -35,8 +35,16 @@ log = logging.getLogger(__name__)
 
 NO_DEFAULT: Final = inspect.Parameter.empty
 _LONGEST_NAME: Final = 255
+_OUT_OF_RANGE: Final = {"greater_than", "greater_than_equal", "less_than_equal"}  # types of errors of pydantic
 _LONGEST_PATH: Final = 4096
 _NULLS: Final = {"null", "None", "~"}
+_NAMES: Final[Mapping[Any, str]] = {
+    **dict.fromkeys((Any, NO_DEFAULT), "any value"),
+    **dict.fromkeys((None, type(None)), "null"),
+    Path: "path",
+    Address: "host",
+    Secret: f"secret, as {secret_arguments.FORMS}",
+}
 _PLAIN_NAMES: Final[Mapping[Any, str]] = {
     int: "a whole number",
     float: "a number",
@@ -211,13 +219,13 @@ def parse_docstring(doc: str) -> tuple[str, str, dict[str, str]]:
 
 def type_name(annotation: Any) -> str:
     """Return the name of a type for the help and for messages."""
+    if _mark({annotation}, Duration) is not None:
+        return "duration"
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if annotation is Any or annotation is NO_DEFAULT:
-        return "any value"
-    if annotation in {None, type(None)}:
-        return "null"
+    if annotation in _NAMES:
+        return _NAMES[annotation]
     if origin in {Union, types.UnionType}:
         return " or ".join(type_name(member) for member in arguments)
     is_enum = isinstance(annotation, type) and issubclass(annotation, Enum)
@@ -227,17 +235,13 @@ def type_name(annotation: Any) -> str:
         return f"list of {type_name(arguments[0])}"
     if origin is dict:
         return f"mapping of {type_name(arguments[0])} to {type_name(arguments[1])}"
-    if annotation in {Path, Address}:
-        return "path" if annotation is Path else "host"
-    return (
-        f"secret, as {secret_arguments.FORMS}"
-        if annotation is Secret
-        else str(getattr(annotation, "__name__", annotation))
-    )
+    return str(getattr(annotation, "__name__", annotation))
 
 
 def _expected(annotation: Any) -> str:
     """Return the plain name of a type for messages about a wrong value, such as `a whole number or null`."""
+    if _mark({annotation}, Duration) is not None:
+        return DURATION if get_args(annotation)[0] is float else f"{DURATION}, without fractions of a second"
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in {Union, types.UnionType}:
@@ -332,15 +336,18 @@ def convert(parameter: Parameter, value: Any, *, text: bool, argv: bool = False)
         first = error.errors()[0]
         place = "".join(f"[{part}]" for part in first["loc"] if isinstance(part, int))
         if first["type"] == "value_error":
-            raise ValueError(f"--{parameter.name}{place}: {first['ctx']['error']}") from None
+            reason = str(first["ctx"]["error"])
+            is_rule = reason.startswith("must ")
+            reason = f" {reason}, not {abbreviated(first['input'])}" if is_rule else f": {reason}"
+            raise ValueError(f"--{parameter.name}{place}{reason}") from None
+        if first["type"] in _OUT_OF_RANGE and (allowed := _mark(kinds, Range)) is not None:
+            raise ValueError(f"--{parameter.name} must be {allowed}, not {first['input']}") from None
         expected, wrong = parameter.annotation, value
         if place and (items := _item_type(expected)) is not None:
             expected, wrong = items, first["input"]
         text_of_value = MASK if _mentions(parameter.annotation, Secret) else abbreviated(wrong)
         kind = "a finite number" if first["type"] == "finite_number" else _expected(expected)
         raise ValueError(f"--{parameter.name}{place} must be {kind}, not {text_of_value}") from None
-    if (allowed := _range(kinds)) is not None and converted is not None and converted not in allowed:
-        raise ValueError(f"--{parameter.name} must be {allowed}, not {converted}")
     if isinstance(converted, Path) and not _is_openable(converted):
         raise ValueError(f"--{parameter.name} is {abbreviated(str(converted))}, which is too long for a path")
     return converted
@@ -359,10 +366,13 @@ def members(annotation: Any) -> set[Any]:
     return {annotation}
 
 
-def _range(kinds: set[Any]) -> Range | None:
-    """Return the `Range` that annotates one of the types, or None."""
+Mark = TypeVar("Mark")
+
+
+def _mark(kinds: set[Any], type_: type[Mark]) -> Mark | None:
+    """Return the mark of this type that annotates one of the types, or None."""
     marks = (mark for kind in kinds if get_origin(kind) is Annotated for mark in get_args(kind)[1:])
-    return next((mark for mark in marks if isinstance(mark, Range)), None)
+    return next((mark for mark in marks if isinstance(mark, type_)), None)
 
 
 def _from_text(text: str, parameter: Parameter, kinds: set[Any]) -> Any:

@@ -32,7 +32,7 @@ from toolbox.config import paths
 from toolbox.matrix.axis_values import canonical, path_of
 from toolbox.matrix.workload_block import Text, WorkloadBlock
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.quantities import HIGHEST_COST, MOST_SECONDS
+from toolbox.model.quantities import Cost, Seconds
 from toolbox.model.text import abbreviated
 from toolbox.model.workloads import CollectLimits
 
@@ -46,7 +46,6 @@ class Block(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Tries = Annotated[int, Field(ge=0, le=10)]
 Resources = dict[str, Annotated[int, Field(ge=0)]]
 
@@ -324,7 +323,7 @@ class MatrixBlock(Block):
     resources: Resources = {}
     timeouts: Timeouts = Timeouts()
     deadline: Seconds | None = None
-    max_cost: float | None = Field(default=None, ge=0, le=HIGHEST_COST, allow_inf_nan=False)
+    max_cost: Cost | None = None
     max_cells: int | None = Field(default=None, ge=1)
     retries: Retries = Retries()
     reuse_results: float | None = Field(default=None, gt=0, le=366)
@@ -376,7 +375,7 @@ class TargetBlock(BaseModel):
     labels: list[Text] = []
     capacity: Resources = {}
     accelerator: Text | None = None
-    cost_per_hour: float | None = Field(default=None, ge=0, le=HIGHEST_COST, allow_inf_nan=False)
+    cost_per_hour: Cost | None = None
     collect_bytes: int = Field(default=CollectLimits().bytes, ge=1)
     collect_files: int = Field(default=CollectLimits().files, ge=1)
 

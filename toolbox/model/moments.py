@@ -1,4 +1,4 @@
-"""Parses times as people write them: `10 days ago`, `2026-11-01`, `2026-11-01 02:00 Europe/Berlin`."""
+"""Parses times as people write them: `10 days ago`, `10d`, `2026-11-01`, `2026-11-01 02:00 Europe/Berlin`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from toolbox.model import quantities
 from toolbox.model.errors import UsageError
 
 _ZONE = re.compile(r"(?P<text>.*\d)\s+(?P<zone>[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+)", re.DOTALL)
@@ -70,6 +71,9 @@ def _moment(words: str, zone: tzinfo | None, now: datetime, *, is_end: bool) -> 
 
     if not words or not _has_clear_month(words):
         return None
+    if words[0].isdigit() and words[-1] in quantities.UNITS:
+        with contextlib.suppress(ValueError):
+            return now - timedelta(seconds=quantities.seconds(words))
     settings = {
         "RELATIVE_BASE": now.astimezone(zone).replace(tzinfo=None),
         "STRICT_PARSING": True,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from toolbox.model.quantities import Duration, Range
 from toolbox.notebooks.runtimes import Seconds, Strict, Text
 
 
@@ -31,7 +32,7 @@ class NotebooksBlock(Strict):
     environments: Text = "~/.cache/topgallant/environments"
     environment_timeout: Seconds = 1800
     keep_days: Annotated[float, Field(ge=0, le=36500)] = 30
-    sample_seconds: Annotated[float, Field(ge=0.05, le=60)] = 0.2
+    sample_seconds: Annotated[float, Range(least=0.05, most=60), Duration()] = 0.2
     output_mb: Annotated[float, Field(gt=0, le=1000)] = 20
     pdf: bool = False
     cells: dict[str, dict[str, Any]] | None = None

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from toolbox.model.names import is_name
-from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.quantities import Seconds
 from toolbox.model.secrets import Secret
 
 _PARAMETER: Final = re.compile(r"[^\W\d][\w.]{0,254}|\.[^\W\d][\w.]{0,254}")  # in R, names may contain dots
@@ -68,7 +68,6 @@ class Strict(BaseModel):
 
 Name = Annotated[str, AfterValidator(is_name)]
 Text = Annotated[str, Field(min_length=1)]
-Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Reasons = dict[Text, Text]
 Json = Annotated[JsonValue, BeforeValidator(_is_public), AfterValidator(is_json)]
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from toolbox.model import accelerators, addresses
 from toolbox.model.accelerators import TpuType
 from toolbox.model.prices import Rental, Tier
-from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.quantities import Seconds
 from toolbox.model.resources import LABEL_PREFIX
 from toolbox.model.text import abbreviated, counted
 from toolbox.tpu import api_endpoint
@@ -131,7 +131,6 @@ Reservation = Annotated[
 Scope = Annotated[
     str, matching("an OAuth scope such as https://www.googleapis.com/auth/cloud-platform", r"https://[\w./-]+")
 ]
-Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 
 
 class _Part(BaseModel):

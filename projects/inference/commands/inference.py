@@ -20,7 +20,7 @@ from toolbox.interface.signature import Help
 from toolbox.matrix.plan import Selection
 from toolbox.model.errors import StepError
 from toolbox.model.foreign_text import printable, printable_json
-from toolbox.model.quantities import Seconds
+from toolbox.model.quantities import AnySeconds, Seconds
 from toolbox.model.verdicts import Cause, ExitCode, Verdict
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
@@ -71,11 +71,11 @@ class Inference:
         server: RunningServer,
         rates: list[float] | None = None,
         concurrencies: list[int] | None = None,
-        seconds: float = 60,
-        warm_up: float = 10,
+        seconds: AnySeconds = 60,
+        warm_up: AnySeconds = 10,
         arrivals: Literal["poisson", "constant"] = "poisson",
         seed: int = 0,
-        objectives: dict[str, float] | None = None,
+        objectives: dict[str, AnySeconds] | None = None,
         timeout: AnswerTimeout = 120,
         artifact_dir: ArtifactDir = None,
         format: options.Format[Literal["text", "json"]] = "text",  # noqa: A002  # the flag of the command line

@@ -12,7 +12,7 @@ from toolbox.interface import signature
 from toolbox.interface.signature import NO_DEFAULT, FlagGroup, Help, Parameter
 from toolbox.model.addresses import Address
 from toolbox.model.errors import UsageError
-from toolbox.model.quantities import Count, Seconds, SecondsOrZero
+from toolbox.model.quantities import DURATION, Count, Seconds, SecondsOrZero, WholeSeconds
 from toolbox.model.secrets import Secret, secrets_in
 
 
@@ -466,10 +466,12 @@ def test_a_number_that_is_not_finite_is_refused(annotation: Any, text: str) -> N
     [
         (Count, "0", "--x must be a number above 0, not 0"),
         (Count | None, "-1", "--x must be a number above 0, not -1"),
-        (Seconds, "0", "--x must be a number above 0 and of at most 315360000, not 0.0"),
+        (Seconds, "0", "--x must be a number above 0 and of at most 315360000, not 0"),
         (Seconds | None, "1e300", "--x must be a number above 0 and of at most 315360000, not 1e+300"),
-        (SecondsOrZero, "-1", "--x must be a number of at least 0 and of at most 315360000, not -1.0"),
-        (Seconds, "soon", "--x must be a number, not 'soon'"),
+        (SecondsOrZero, "-1", "--x must be a number of at least 0 and of at most 315360000, not -1"),
+        (Seconds | None, "99999999d", "--x must be a number above 0 and of at most 315360000, not 8639999913600"),
+        (WholeSeconds, "0.5s", f"--x must be {DURATION}, without fractions of a second, not '0.5s'"),
+        (Seconds, "soon", f"--x must be {DURATION}, not 'soon'"),
     ],
 )
 def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, message: str) -> None:
@@ -480,6 +482,19 @@ def test_a_number_outside_of_its_range_is_refused(annotation: Any, text: str, me
 def test_a_number_in_its_range_is_accepted() -> None:
     assert [convert(Count | None, text, text=True) for text in ("1", "null")] == [1, None]
     assert [convert(kind, "0.5", text=True) for kind in (Seconds, SecondsOrZero)] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("text", ["5400", "5400s", "90m", "1.5h", "90 m"])
+@pytest.mark.parametrize("kind", [Seconds, SecondsOrZero | None, WholeSeconds])
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_duration_may_have_a_unit(kind: Any, text: str, is_text: bool) -> None:
+    assert convert(kind, text, text=is_text) == 5400
+
+
+@pytest.mark.parametrize("text", ["", "h", "2 weeks", "1e9d", "2h30m", "-2h", "PT2H"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"--x must be {DURATION}, not '{text}'")):
+        convert(Seconds, text, text=True)
 
 
 @pytest.mark.parametrize("text", ["x" * 256, "a/" * 2100, "é" * 128])

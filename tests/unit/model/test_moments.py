@@ -17,6 +17,9 @@ Here: TypeAlias = Callable[[str], None]
 
 MOMENTS = [
     ("10 days ago", datetime(2026, 11, 11, 8, 30, tzinfo=UTC)),
+    ("10d", datetime(2026, 11, 11, 8, 30, tzinfo=UTC)),
+    ("1.5 h", datetime(2026, 11, 21, 7, 0, tzinfo=UTC)),
+    ("1w", datetime(2026, 11, 14, 8, 30, tzinfo=UTC)),
     ("2 hours ago", datetime(2026, 11, 21, 6, 30, tzinfo=UTC)),
     ("today", datetime(2026, 11, 21, tzinfo=UTC)),
     ("Yesterday", datetime(2026, 11, 20, tzinfo=UTC)),

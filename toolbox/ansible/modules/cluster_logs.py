@@ -11,7 +11,7 @@ The module has these options, and `kubeconfig`, `context` and `namespace`:
 - `directory`: the directory for `logs/POD/CONTAINER.log`, `logs/POD/CONTAINER.previous.log`, `pods.yaml` and
   `events.yaml`.
 - `containers`: the names of the containers; by default all containers.
-- `since`: save only lines of the last `30s`, `10m`, `2h` or `1d`.
+- `since`: save only lines of this duration before now, such as `7200`, `30s`, `10m`, `2h` or `1d`.
 - `previous`: save also the log of each container before its last restart.
 - `about`: the names of further objects whose events are saved.
 - `fetched`: a JSON file for the returned `files` and `missing`.
@@ -23,7 +23,6 @@ its name, its phase, and how its containers ended.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,7 @@ from toolbox.ansible.modules import _entry, _evidence, _logs
 from toolbox.kubernetes.api import readiness
 from toolbox.kubernetes.api.connection import Json
 from toolbox.kubernetes.api.objects import POD, Objects, Query
+from toolbox.model import quantities
 from toolbox.model.errors import UsageError
 from toolbox.model.nearest import did_you_mean
 from toolbox.system import filesystem
@@ -48,8 +48,6 @@ _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "fetched": {"type": "path"},
     "ended": {"type": "path"},
 }
-_AGE = re.compile(r"(?P<count>\d+)\s*(?P<unit>[smhd])")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,17 +89,17 @@ def _absent(objects: Objects, pods: Sequence[Json], params: Mapping[str, Any]) -
 
 
 def seconds(age: str | None) -> int | None:
-    """Return the number of seconds in a text such as `10m`.
+    """Return the number of seconds of a duration such as `10m`.
 
     Raises:
         UsageError: the text does not have this form.
     """
     if not age:
         return None
-    match = _AGE.fullmatch(age.strip())
-    if match is None:
-        raise UsageError(f"--since must be a number and a unit (s, m, h or d), as in 30s, 10m, 2h or 1d, not {age!r}")
-    return max(1, int(match["count"]) * _SECONDS[match["unit"]])
+    try:
+        return max(1, int(quantities.seconds(age)))
+    except (ValueError, OverflowError):
+        raise UsageError(f"--since must be {quantities.DURATION}, not {age!r}") from None
 
 
 def _ending(pod: Json) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from toolbox.config import paths
 from toolbox.config.contracts._open_block import OpenBlock
 from toolbox.model.forge_data import Commenters
+from toolbox.model.quantities import AnyWholeSeconds
 
 _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
 OVERTIME_SECONDS: Final = 40 * 60
@@ -157,7 +158,9 @@ class Workflow(_Job):
     revision: Annotated[str, AfterValidator(_is_field)] | None = Field(
         default=None, description="the field of the configuration that gets the tested revision"
     )
-    timeout: int = Field(default=3600, ge=60, le=_MOST_SECONDS, description="the deadline of the run in seconds")
+    timeout: AnyWholeSeconds = Field(
+        default=3600, ge=60, le=_MOST_SECONDS, description="the deadline of the run in seconds"
+    )
     shards: int | None = Field(
         default=None,
         ge=1,
@@ -223,7 +226,7 @@ class Reap(_Job):
     schedule: Annotated[str, StringConstraints(pattern=_CRON)] = Field(
         default="47 * * * *", description="when to reap, as five fields of cron in UTC"
     )
-    older_than: int | None = Field(
+    older_than: AnyWholeSeconds | None = Field(
         default=None,
         ge=60,
         le=_MOST_SECONDS,

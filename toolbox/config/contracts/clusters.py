@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from toolbox.model.nearest import misspelled
-from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.quantities import MOST_SECONDS, AnySeconds, AnyWholeSeconds
 
 _KINDS: Final = ("existing", "pool", "create", "machine")
 # The name becomes part of the names of created resources, whose length clouds limit.
@@ -64,9 +64,11 @@ class Lease(_Model):
     """How a cluster or machine is shared."""
 
     enabled: bool = True
-    ttl: int = Field(default=60, ge=3, le=MOST_SECONDS, description="seconds from the last heartbeat to the end")
-    wait: float = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
-    between_steps: int = Field(
+    ttl: AnyWholeSeconds = Field(
+        default=60, ge=3, le=MOST_SECONDS, description="seconds from the last heartbeat to the end"
+    )
+    wait: AnySeconds = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
+    between_steps: AnyWholeSeconds = Field(
         default=900,
         ge=0,
         le=MOST_SECONDS,

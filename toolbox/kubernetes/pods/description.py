@@ -31,7 +31,7 @@ from pydantic.fields import FieldInfo
 
 from toolbox.kubernetes.api.objects import JOB, JOB_SET, MANAGED_BY, Kind
 from toolbox.model.nearest import did_you_mean
-from toolbox.model.quantities import MOST_SECONDS
+from toolbox.model.quantities import MOST_SECONDS, Duration, Range
 from toolbox.model.text import abbreviated, without_kind
 
 ROOT: Final = "/topgallant"
@@ -114,7 +114,7 @@ def _milli(value: float) -> float:
 
 Text = Annotated[str, Field(min_length=1, pattern=r"^\S+$")]
 Count = Annotated[int, Field(strict=True, ge=1)]
-Seconds = Annotated[int, Field(strict=True, ge=0, le=MOST_SECONDS)]
+Seconds = Annotated[int, Field(strict=True), Range(least=0, most=MOST_SECONDS), Duration()]
 User = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Quantity = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), AfterValidator(_milli)]
 Name = Annotated[str, _matching("a name: lower-case letters, digits, `-` and `.`", _SUBDOMAIN, 253)]

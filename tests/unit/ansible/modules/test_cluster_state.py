@@ -65,5 +65,5 @@ def test_the_fault_of_a_node_that_is_not_ready_has_its_reason() -> None:
 
 
 def test_an_age_with_a_unit_is_converted_to_seconds() -> None:
-    found = {age: cluster_logs.seconds(age) for age in ("30s", "10m", "2h", "1d", "")}
-    assert found == {"30s": 30, "10m": 600, "2h": 7200, "1d": 86400, "": None}
+    found = {age: cluster_logs.seconds(age) for age in ("30s", "10m", "2h", "1d", "7200.0", "0s", "")}
+    assert found == {"30s": 30, "10m": 600, "2h": 7200, "1d": 86400, "7200.0": 7200, "0s": 1, "": None}
