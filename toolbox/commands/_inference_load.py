@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from toolbox.commands import _command_steps
-from toolbox.inference import case_files, load_results, standalone_load
+from toolbox.inference import case_files, load_results, load_table, standalone_load
 from toolbox.inference.load_steps import Load
 from toolbox.inference.local_worker import RunningServer
 from toolbox.inference.standalone_load import StandaloneLoad
@@ -21,7 +21,7 @@ from toolbox.model.events import Note
 from toolbox.model.foreign_text import printable_json
 from toolbox.model.text import without_kind
 from toolbox.model.verdicts import Cause, ExitCode, Verdict
-from toolbox.reports.terminal import live_view, load_table
+from toolbox.reports.terminal import live_view
 from toolbox.system import environ, extras, redaction
 
 _OPTION: Final = re.compile(r"`(\w+)`")

@@ -15,9 +15,9 @@ from typing import Any, Final
 import yaml
 
 from toolbox.model.errors import describe
+from toolbox.notebooks import notebook_pages
+from toolbox.notebooks.executed_notebooks import ExecutedNotebook
 from toolbox.reports import _links
-from toolbox.reports.page import notebook_pages
-from toolbox.reports.page.executed_notebooks import ExecutedNotebook
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 from toolbox.system import cancellation, filesystem, processes, scratch
