@@ -1,10 +1,11 @@
-"""Requirements for every check, comparator, metric source, report and contract that is found, also in a workspace."""
+"""Requirements for every check, comparator, metric source, report, section and contract, also in a workspace."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ from pydantic import BaseModel, RootModel, ValidationError
 
 from toolbox.config import contract, paths
 from toolbox.extensions import discovery, loading
-from toolbox.extensions.protocols import CHECKS, COMPARATORS, METRICS, REPORTS, ExtendingTarget, Kind
+from toolbox.extensions.protocols import CHECKS, COMPARATORS, METRICS, ExtendingTarget, Kind
 from toolbox.matrix.workload_block import WorkloadBlock
 from toolbox.model.events import RunFinished, StepKind
 from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
 from toolbox.model.generations import Generation, Mismatch, ServerError, Token
 from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import projects
-from toolbox.runs.run_state import RunState, State, StepState
+from toolbox.reports import REPORTS, _web_page
+from toolbox.reports.page.sections import PAGE_SECTIONS, PageCell
+from toolbox.runs.run_state import CellAttempt, RunState, State, StepState
 from toolbox.system import modules, places
 
 
@@ -46,7 +49,8 @@ def example(model: type[BaseModel]) -> dict[str, Any]:
 
 
 FILES = ("file", "glob")  # the fields that contain paths
-FOUND = {kind.folder: sorted(discovery.available(kind.folder)) for kind in (CHECKS, COMPARATORS, METRICS, REPORTS)}
+KINDS: tuple[Kind[Any], ...] = (CHECKS, COMPARATORS, METRICS, REPORTS, PAGE_SECTIONS)
+FOUND = {kind.folder: sorted(discovery.available(kind.folder)) for kind in KINDS}
 READERS = [(kind, name, method) for kind in (CHECKS, METRICS) for name in FOUND[kind.folder] for method in kind.members]
 PLUGINS = [*READERS, *((COMPARATORS, name, "compare") for name in FOUND[COMPARATORS.folder])]
 CONTRACTS = [
@@ -186,6 +190,26 @@ def test_a_report_is_written_into_the_directory_of_its_run(tmp_path: Path, name:
     assert path is None or Path(str(path)).stat().st_size > 0
     assert sorted(tmp_path.iterdir()) == [others[0], run]
     assert {other.read_text() for other in others} == {"not a line of a journal"}
+
+
+@pytest.mark.parametrize("name", FOUND["page_sections"])
+def test_a_section_of_the_page_copes_with_missing_files_and_hostile_names(tmp_path: Path, name: str) -> None:
+    make = loading.function(PAGE_SECTIONS, discovery.available("page_sections")[name])
+    assert (inspect.getmodule(make) or make).__doc__
+    assert make.__doc__
+    attempts = [CellAttempt(1, "local", datetime.now(UTC), Verdict.FAILED)]
+    step = StepState("000__test/000__cell", "a=<b> \x1b[31m\ud800", StepKind.CELL, Verdict.FAILED, attempts=attempts)
+    run = tmp_path / "run"
+    run.mkdir()
+    section = make(RunState("r-1", "project", run, State.FINISHED, steps={step.step: step}))
+    section.prepare()
+    cell = PageCell("c-000000", _web_page.mark(Verdict.FAILED, State.FINISHED), step)
+    parts = [part for part in (section.of_page([cell]), section.of_cell(cell)) if part is not None]
+    assert section.title.strip()
+    assert "</style" not in section.style
+    assert all("<b>" not in part.html for part in parts), "the name of the cell is escaped"
+    assert all(link.href.startswith("./") for link in section.links(step))
+    assert sorted(tmp_path.iterdir()) == [run]
 
 
 def reads_number(source: Any, directory: Path) -> bool:

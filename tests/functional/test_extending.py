@@ -28,7 +28,7 @@ def documented(workspace: Workspace) -> Workspace:
     kinds = {path.partition("/")[0] for path in examples}
     assert kinds == {
         "commands", "roles", "checks", "comparators", "metrics",
-        "backends", "forges", "notifiers", "reports", "projects", "config", "command_args"
+        "backends", "forges", "notifiers", "reports", "page_sections", "projects", "config", "command_args"
     }  # fmt: skip
     return workspace.write(examples)
 
@@ -40,6 +40,9 @@ def test_the_examples_of_the_documentation_work_together(documented: Workspace) 
     assert (run / "totals.txt").read_text() == "passed 2\n"
     assert f"the report `totals` is {run / 'totals.txt'}" in outcome.stderr
     assert (run / "000__prepare/000__disk__measure/artifacts/free.txt").read_text().split()[0] == "Avail"
+    page = (run / "report.html").read_text()
+    assert re.search(r'<h2 id="section-slowest">Slowest cell</h2>\s*<p class="slowest"><a href="#c-', page)
+    assert ".slowest { font-weight: 600; }" in page
     checks = [check["check"] for step in documented.summary()["steps"] for check in step["checks"]]
     assert checks.count("steady") == 2
     assert {"wait", "waits"} <= {
@@ -93,7 +96,7 @@ def test_extensions_of_the_workspace_win_over_installed_packages(documented: Wor
 def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None:
     only = [
         "-k",
-        "steady or percentile or totals or woodpecker or logbook or disk or (few_threads and program)",
+        "steady or percentile or totals or slowest or woodpecker or logbook or disk or (few_threads and program)",
         "-v",
         "-p",
         "no:cacheprovider",
@@ -111,6 +114,7 @@ def test_the_conformance_suite_covers_a_workspace(documented: Workspace) -> None
         "[steady]",
         "[percentile]",
         "-totals]",
+        "[slowest]",
         "[woodpecker]",
         "[logbook]",
         "[disk measure]",
@@ -139,6 +143,38 @@ def test_failing_reports_do_not_change_the_verdict(small: Workspace) -> None:
     for number, kind in enumerate(BROKEN):
         assert f"warning: the report `r{number}` of this run could not be written" in outcome.stderr, kind
     assert {"report.html", "junit.xml", "works"} <= {path.name for path in small.run_directory().iterdir()}
+
+
+SECTION = """
+from toolbox.reports.page.sections import CellPart, PagePart, PageSection
+class Section(PageSection):
+    title = "Extra"
+"""
+BROKEN_SECTIONS = {
+    "an error": "raise RuntimeError('no luck')\n",
+    "an exit": "raise SystemExit(0)\n",
+    "nothing": "",
+    "a value": "Section = 5\n",
+    "no title": "class Section:\n    def __init__(self, run): pass\n",
+    "an error of prepare": f"{SECTION}    def prepare(self): raise KeyError('no luck')\n",
+    "an exit of of_page": f"{SECTION}    def of_page(self, cells): raise SystemExit(3)\n",
+    "a text in place of a part": f"{SECTION}    def of_page(self, cells): return 'text'\n",
+    "an error of of_cell": f"{SECTION}    def of_cell(self, cell): 1 / 0\n",
+    "a text in place of a link": f"{SECTION}    def of_cell(self, cell): return CellPart('a', 'link')\n",
+}
+
+
+def test_failing_sections_do_not_prevent_the_page(documented: Workspace) -> None:
+    documented.write({f"page_sections/r{number}.py": text for number, text in enumerate(BROKEN_SECTIONS.values())})
+    works = f"{SECTION}    def of_page(self, cells): return PagePart('<i>\\x1b[31m plain \\u202e')\n"
+    documented.write({"page_sections/works.py": works})
+    outcome = documented.run("project", "run", "probe", "--phases=test")
+    assert outcome.exit_code == 0, str(outcome)
+    page = (documented.run_directory() / "report.html").read_text()
+    assert "&lt;i&gt; plain \n" in page, "text that is not Markup is escaped, and has no control characters"
+    for number, kind in enumerate(BROKEN_SECTIONS):
+        assert outcome.stderr.count(f"warning: the section `r{number}` of the report is missing: ") == 1, kind
+        assert f"the section `r{number}` of the report is missing: " in page, kind
 
 
 def test_a_report_is_written_again_on_demand(small: Workspace) -> None:

@@ -1,9 +1,8 @@
 """Finds extensions in the workspace, in installed packages (by entry points) and in Topgallant itself.
 
-The kind of an extension is the name of a folder: `checks`, `comparators`, `metrics`, `backends`, `resources`,
-`reports`, `notifiers` or `forges`. For example, the check `steady` is the file `checks/steady.py` in the workspace, or
-the module that the entry point `steady` of the group `topgallant.checks` names. The workspace takes precedence over
-packages, and packages over Topgallant.
+The kind of an extension is the name of a folder, such as `checks`. For example, the check `steady` is the file
+`checks/steady.py` in the workspace, or the module that the entry point `steady` of the group `topgallant.checks` names.
+The workspace takes precedence over packages, and packages over Topgallant.
 """
 
 from __future__ import annotations

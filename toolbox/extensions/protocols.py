@@ -1,10 +1,10 @@
-"""The protocols of all extensions: checks, comparators, metric sources, backends, remote resources, reports, notifiers,
-forges.
+"""The protocols of extensions: checks, comparators, metric sources, backends, remote resources, notifiers, forges.
 
 A check, a metric source, a notifier or the target of a backend is a pydantic model whose fields are set by the
 configuration. The fields of a comparator are set by a case file or by the configuration. The fields of a remote
-resource are set by the ledger. A report is a function. A forge is a class without fields, which reads the environment
-variables of its jobs. `discovery.py` finds the modules, and `loading.py` creates the objects.
+resource are set by the ledger. A forge is a class without fields, which reads the environment variables of its jobs.
+`discovery.py` finds the modules, and `loading.py` creates the objects. Reports and sections of the report page have
+their protocols in `toolbox.reports`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from toolbox.model.generations import Generation, Mismatch
 from toolbox.model.prices import Rental
 from toolbox.model.resources import OpenResource, Owner
 from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
-from toolbox.runs.run_state import RunState
 
 if TYPE_CHECKING:
     from toolbox.model.forge_data import (
@@ -306,13 +305,6 @@ class RemoteResource(Protocol):
         """
 
 
-class Report(Protocol):
-    """Writes a report into the directory of a run: the function `write` of a module in `reports/`."""
-
-    def __call__(self, summary: RunState, /) -> object:
-        """Write the report of an ended run, and return the path to show to the user; None to show no path."""
-
-
 class PullRequests(Protocol):
     """The pull requests of one repository. The methods raise `UsageError` for a refusal, which people can read.
 
@@ -463,5 +455,4 @@ METRICS: Final[Kind[MetricSource]] = Kind("metrics", "Source", MetricSource, "so
 BACKENDS: Final[Kind[Target]] = Kind("backends", "Target", Target, "backend")
 RESOURCES: Final[Kind[RemoteResource]] = Kind("resources", "Resource", RemoteResource, "kind")
 NOTIFIERS: Final[Kind[Notifier]] = Kind("notifiers", "Notifier", Notifier, "notifier")
-REPORTS: Final[Kind[Report]] = Kind("reports", "write", Report)
 FORGES: Final[Kind[Forge]] = Kind("forges", "Forge", Forge)

@@ -1,20 +1,31 @@
 """Shows runs: one package per form of output. All reports are made from the events or the journal of a run.
 
 Each module of this folder whose name has no underscore writes one report into the directory of every run. A workspace
-can add such modules (see `toolbox.extensions.protocols.Report`).
+can add such modules.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Final, Protocol
 
 from toolbox.extensions import discovery, loading
 from toolbox.extensions.discovery import Extension
-from toolbox.extensions.protocols import REPORTS
+from toolbox.extensions.protocols import Kind
 from toolbox.model.errors import describe
 from toolbox.runs.run_state import RunState
 
 log = logging.getLogger(__name__)
+
+
+class Report(Protocol):
+    """Writes a report into the directory of a run: the function `write` of a module in `reports/`."""
+
+    def __call__(self, summary: RunState, /) -> object:
+        """Write the report of an ended run, and return the path to show to the user; None to show no path."""
+
+
+REPORTS: Final[Kind[Report]] = Kind("reports", "write", Report)
 
 
 def write_all(summary: RunState) -> list[str]:

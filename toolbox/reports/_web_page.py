@@ -85,21 +85,29 @@ def mark(verdict: str | None, state: str, *, is_quarantined: bool = False, is_re
     return _GOING_ON if state == State.RUNNING else _NOT_ENDED
 
 
-def render(template: Path, *, styles: Sequence[str], scripts: Sequence[str], icon: Mark, **context: Any) -> str:
+def render(
+    template: Path, *, styles: Sequence[str], scripts: Sequence[str], icon: Mark, more_style: str = "", **context: Any
+) -> str:
     """Return a page.
 
     Args:
         template: the path of the template, which extends `base.html`.
         styles: the names of files in `assets/` beside the folder of the template. They follow `base.css`.
         scripts: the names of files in the same `assets/`. If there are none, the page forbids all scripts.
+        more_style: further CSS rules, which follow the files.
         context: the variables of the template. The scripts read the variable `data` from the element `#data`.
     """
     assets = template.parents[1] / "assets"
-    style = _assets(_HERE / "base.css", *(assets / name for name in styles))
+    style = _assets(_HERE / "base.css", *(assets / name for name in styles)) + Markup(more_style)  # noqa: S704
     script = _assets(*(assets / name for name in scripts))
     page = _environment(template.parent).get_template(template.name)
     policy = _policy(style, script)
     return page.render(style=style, script=script, policy=policy, icon=_icon(icon), **context)
+
+
+def fragment(template: Path, **context: Any) -> Markup:
+    """Return a part of a page, from a template that may import the macros of `report.html`."""
+    return Markup(_environment(template.parent).get_template(template.name).render(context))  # noqa: S704
 
 
 def revision(name: str | None) -> str:
@@ -150,7 +158,7 @@ def _environment(templates: Path) -> jinja2.Environment:
     environment = jinja2.Environment(
         bytecode_cache=_BytecodeCache(),
         autoescape=True,
-        loader=jinja2.FileSystemLoader([templates, _HERE]),
+        loader=jinja2.FileSystemLoader([templates, _HERE / "page/templates", _HERE]),
         undefined=jinja2.StrictUndefined,
         finalize=_cleaned,
         trim_blocks=True,

@@ -19,17 +19,15 @@ from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import (
     case_tables,
-    load_charts,
     matrix_grid,
     metrics_table,
-    notebook_pages,
-    notebook_pdfs,
     owner_pages,
     provenance,
     step_details,
     time_line,
     verdict_changes,
 )
+from toolbox.reports.page.sections import PageSections
 from toolbox.reports.page.step_details import StepCard
 from toolbox.results import run_cost
 from toolbox.runs.layout import RunDirectory
@@ -48,31 +46,34 @@ _OWN_FILES: Final = (
 
 def write(summary: RunState) -> Path:
     """Write the report of a run into its directory, after the pages to which it links, and return its path."""
-    notebook_pages.make_missing(summary)
-    notebook_pdfs.make_missing(summary)
-    owner_pages.write(summary)  # after the pages of notebooks, to which they link
-    return filesystem.write_derived(RunDirectory(summary.directory).html, partial(render, summary))
+    sections = PageSections(summary)
+    sections.prepare()
+    owner_pages.write(summary, sections)  # after the files of the sections, to which they link
+    return filesystem.write_derived(RunDirectory(summary.directory).html, partial(render, summary, sections))
 
 
-def render(summary: RunState, *, now: datetime | None = None) -> str:
+def render(summary: RunState, sections: PageSections | None = None, *, now: datetime | None = None) -> str:
     """Return the report of a run.
 
     Args:
+        sections: the sections of extensions; None to look for them.
         now: the end of the time line of a run that is still running; None for the current time.
     """
+    sections = sections or PageSections(summary)
     now = now or datetime.now(UTC)
-    steps = step_details.collect(summary)
+    steps = step_details.collect(summary, sections)
     grid = matrix_grid.make(steps.cells)
     verdict = _web_page.mark(summary.finished.verdict if summary.finished else None, summary.state)
     cards = {card.step.step: card for card in (*steps.others, *steps.cells) if card.step.step}
     failures = [cards[step.step] for step in summary.failures if step.step in cards]
     remarks = [(cards[step.step], _remarks.text(step)) for step in _remarks.of(summary) if step.step in cards]
-    loads, more_loads = load_charts.make(steps.cells, summary.directory, summary.secrets_left)
+    placed = sections.of_page(steps.cells)
     return _web_page.render(
         _TEMPLATE,
         styles=("report.css",),
         scripts=("report.js",),
         icon=verdict,
+        more_style=sections.style,
         run=summary,
         verdict=verdict,
         now=now,
@@ -94,11 +95,10 @@ def render(summary: RunState, *, now: datetime | None = None) -> str:
         grid=grid,
         metrics=metrics_table.make(
             steps.cells or [card for card in steps.others if card.step.metrics],
-            elsewhere={name for load in loads for name in load.metrics} if not more_loads else (),
+            elsewhere={name for section in placed for name in section.part.metrics},
         ),
-        loads=loads,
-        more_loads=more_loads,
-        panel=load_charts.PANEL,
+        sections=placed,
+        faults=sections.faults,
         time_line=time_line.make(steps.others, steps.cells, now, is_running=summary.state is State.RUNNING),
         configuration=provenance.of(summary),
         files=[link for name in _OWN_FILES if (link := _links.link(summary.directory, name, name=name))],

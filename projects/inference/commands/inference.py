@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from toolbox.config import overrides as overrides_text
-from toolbox.inference import case_recorder, load_options, load_results, standalone_load
+from toolbox.inference import case_recorder, load_options, load_results, load_table, standalone_load
 from toolbox.inference import cells as inference_cells
 from toolbox.inference.local_worker import RunningServer
 from toolbox.inference.recorded_responses import Keys
@@ -24,7 +24,7 @@ from toolbox.model.quantities import AnySeconds, Seconds
 from toolbox.model.verdicts import Cause, ExitCode, Verdict
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
-from toolbox.reports.terminal import command_steps, live_view, load_table, project_runs
+from toolbox.reports.terminal import command_steps, live_view, project_runs
 from toolbox.system import redaction
 
 ImageTag = Annotated[

@@ -83,8 +83,7 @@ def data(cells: Sequence[StepCard], grid: Grid | None) -> dict[str, Any]:
         "boxes": MOST_BOXES,
         "marks": {cell.mark.key: [cell.mark.symbol, cell.mark.word] for cell in cells},
         "cells": [
-            [cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes), _main_notebook(cell)]
-            for cell in cells
+            [cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes), _link(cell)] for cell in cells
         ],
     }
 
@@ -103,12 +102,11 @@ def _places(cell: StepCard, axes: Sequence[Axis]) -> list[int]:
     return [axis.places.get(clean(str(cell.step.labels.get(axis.key))), -1) for axis in axes]
 
 
-def _main_notebook(cell: StepCard) -> list[Any] | None:
-    """Return the name and the address of the page of the main notebook, and whether it did not pass."""
-    notebook = cell.main_notebook
-    if notebook is None or notebook.html is None:
+def _link(cell: StepCard) -> list[Any] | None:
+    """Return the name and the address of the link beside a cell, whether it shows a failure, and its title."""
+    if (link := cell.link) is None:
         return None
-    return [clean(notebook.name), clean(notebook.html.href), notebook.mark.is_bad]
+    return [clean(link.name), clean(link.href), link.mark.is_bad, clean(link.title)]
 
 
 def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:

@@ -1,13 +1,14 @@
 """Writes a page for each owner of cells, `owners/NAME.html`. It shows only the cells of this owner.
 
-The pages link to `report.html`, and to the executed notebooks of failed cells. A run without owners has no such pages.
+The pages link to `report.html`, and to the files of failed cells that sections name, such as executed notebooks. A run
+without owners has no such pages.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -18,8 +19,8 @@ from toolbox.model.errors import InfrastructureError, describe
 from toolbox.model.text import first_of
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._links import Link
-from toolbox.reports._web_page import Mark
-from toolbox.reports.page import executed_notebooks, matrix_grid, step_details
+from toolbox.reports.page import matrix_grid, step_details
+from toolbox.reports.page.sections import PageLink, PageSections
 from toolbox.reports.page.step_details import StepCard
 from toolbox.results import since_last_run
 from toolbox.results.since_last_run import Kind, SinceLastRun
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 _TEMPLATE: Final = Path(__file__).parent / "templates/owner.html"
 _MOST_CELLS: Final = 1500  # in the grid of a page, failed cells first
 _MOST_FAILURES: Final = 200  # on a page
-_MOST_NOTEBOOKS: Final = 12  # of a failed cell
+_MOST_LINKS: Final = 12  # of a section, for a failed cell
 _MOST_TESTS: Final = 5  # newly failing test cases of a failed cell
 _MOST_LINES: Final = 4  # of a message
 _MOST_OWNERS: Final = 500  # pages of a run
@@ -63,14 +64,14 @@ class Failure:
     Args:
         is_new: whether the cell, or a test case of the cell, newly fails.
         tests: the test cases that newly fail.
-        notebooks: the executed notebooks, each with its mark; failed notebooks first.
+        links: the title of each section with links, and its links; failures first.
     """
 
     card: StepCard
     is_new: bool
     lines: Sequence[str]
     tests: Sequence[str]
-    notebooks: Sequence[tuple[Mark, Link]]
+    links: Sequence[tuple[str, Sequence[PageLink]]]
 
 
 def links(summary: RunState) -> dict[str, Link | None]:
@@ -92,18 +93,18 @@ def overview(summary: RunState) -> list[OwnerRow]:
     return sorted(rows, key=lambda row: (-row.newly_failing, -row.failed, row.name))[:_MOST_OWNERS]
 
 
-def write(summary: RunState) -> None:
+def write(summary: RunState, sections: PageSections) -> None:
     """Write the pages of the owners of a run. A failure is logged, and does not prevent the other reports."""
     owners = cell_owners.of_run(summary.directory)
     if not owners:
         return
     try:
-        _write(summary, owners)
+        _write(summary, owners, sections)
     except Exception as error:  # noqa: BLE001  # the plan of a run from another machine may contain anything
         log.warning("the pages of the owners of cells could not be written: %s", describe(error))
 
 
-def _write(summary: RunState, owners: Mapping[str, str]) -> None:
+def _write(summary: RunState, owners: Mapping[str, str], sections: PageSections) -> None:
     folder = filesystem.make_directory(RunDirectory(summary.directory).owners)
     if _links.inside(summary.directory, RunDirectory.owners) is None:
         raise InfrastructureError(f"{folder} is a link, which may lead out of the run directory")
@@ -114,10 +115,16 @@ def _write(summary: RunState, owners: Mapping[str, str]) -> None:
     comparison = since_last_run.read(summary.directory)
     pages = layout.owner_pages(owners.values())
     for owner, cells in islice(cards.items(), _MOST_OWNERS):
-        filesystem.write_derived(folder / pages[owner], partial(render, summary, owner, cells, comparison))
+        filesystem.write_derived(folder / pages[owner], partial(render, summary, owner, cells, comparison, sections))
 
 
-def render(summary: RunState, owner: str, cells: Sequence[StepCard], comparison: SinceLastRun | None) -> str:
+def render(
+    summary: RunState,
+    owner: str,
+    cells: Sequence[StepCard],
+    comparison: SinceLastRun | None,
+    sections: PageSections,
+) -> str:
     """Return the page of an owner.
 
     Args:
@@ -140,10 +147,11 @@ def render(summary: RunState, owner: str, cells: Sequence[StepCard], comparison:
         counts=sorted(counts.items(), key=lambda item: (not item[0].is_bad, item[0].key)),
         since=comparison,
         newly_failing=sum(card.step.identity in new for card in cells),
-        failures=[_failure(summary, card, new, tests) for card in failed[:_MOST_FAILURES]],
+        failures=[_failure(card, new, tests, sections) for card in failed[:_MOST_FAILURES]],
         more_failures=max(0, len(failed) - _MOST_FAILURES),
         grid=matrix_grid.make([card for card in cells if id(card) in kept]),
         left_out=len(cells) - len(kept),
+        faults=sections.faults,
     )
 
 
@@ -160,26 +168,18 @@ def _new_tests(comparison: SinceLastRun | None) -> dict[str, list[str]]:
     return tests
 
 
-def _failure(summary: RunState, card: StepCard, new: set[str], tests: Mapping[str, Sequence[str]]) -> Failure:
+def _failure(card: StepCard, new: set[str], tests: Mapping[str, Sequence[str]], sections: PageSections) -> Failure:
     cell = card.step.identity
-    notebooks = sorted(_notebooks(summary, card), key=lambda notebook: not notebook[0].is_bad)
     return Failure(
         card,
         cell in new,
         card.step.message.splitlines()[:_MOST_LINES],
         first_of(tests.get(cell, ()), _MOST_TESTS),
-        notebooks[:_MOST_NOTEBOOKS],
+        [(title, _shown(links)) for title, links in sections.links(card.step)],
     )
 
 
-def _notebooks(summary: RunState, card: StepCard) -> Iterator[tuple[Mark, Link]]:
-    """Yield the executed notebooks of a cell with their marks: the page of a notebook, or else its file."""
-    root = summary.directory
-    for notebook in executed_notebooks.of_step(root, card.step, frozenset(summary.secrets_left)):
-        for file in (notebook.page, notebook.source):
-            if (link := _links.link(root, *file, name=notebook.name)) is not None:
-                yield (
-                    notebook.mark,
-                    replace(link, href=f".{link.href}"),
-                )  # from `./` to `../`
-                break
+def _shown(links: Sequence[PageLink]) -> list[PageLink]:
+    """Return the first links, failures first, with addresses relative to the folder of the pages."""
+    failures_first = sorted(links, key=lambda link: not link.mark.is_bad)
+    return [replace(link, href=f".{link.href}") for link in failures_first[:_MOST_LINKS]]  # from `./` to `../`

@@ -19,7 +19,7 @@ from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import WAITING, Mark
 from toolbox.reports.page.case_tables import CaseTable, CaseTables
-from toolbox.reports.page.notebook_charts import NotebookPanel, NotebookPanels
+from toolbox.reports.page.sections import CellPart, PageCell, PageLink, PageSections
 from toolbox.runs import cell_owners
 from toolbox.runs.layout import RunDirectory, StepDirectory, attempt_name
 from toolbox.runs.run_state import CellAttempt, RunState, StepState
@@ -30,23 +30,19 @@ MOST_IN_FULL: Final = 250  # cells with all details, failed cells first
 
 
 @dataclass(frozen=True, slots=True)
-class StepCard:
+class StepCard(PageCell):
     """A step, or a cell that has not started, with everything that the page shows of it.
 
     Args:
-        anchor: the id of the details on the page.
         settings: the axis, the label and the value of each setting of a cell; the value is empty if the label shows it.
         remarks: remarks from the plan, such as the reason why a cell is skipped.
         command: the command as a line for a shell.
         owner: the person or team that looks after the cell; empty if the plan names none.
         is_brief: whether the page shows only a few lines of the step, because there are many cells.
         cases: the test cases; None if there are none, or if the page shows only a few lines of the step.
-        notebooks: the notebooks that the cell executed; empty if the page shows only a few lines of the step.
+        parts: what sections add to the details; empty if the page shows only a few lines of the step.
     """
 
-    anchor: str
-    mark: Mark
-    step: StepState
     settings: Sequence[tuple[str, str, str]] = ()
     remarks: Sequence[str] = ()
     bounds: Mapping[str, Any] = field(default_factory=dict)
@@ -57,13 +53,12 @@ class StepCard:
     owner: str = ""
     is_brief: bool = False
     cases: CaseTable | None = None
-    notebooks: Sequence[NotebookPanel] = ()
+    parts: Sequence[CellPart] = ()
 
     @property
-    def main_notebook(self) -> NotebookPanel | None:
-        """The first notebook that did not pass, else the first notebook; None if no notebook has a page."""
-        pages = [each for each in self.notebooks if each.html]
-        return next((each for each in pages if each.mark.is_bad), pages[0] if pages else None)
+    def link(self) -> PageLink | None:
+        """The first link of the parts, which the matrix shows beside the cell."""
+        return next((part.link for part in self.parts if part.link is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ class Steps:
     case_rows: Mapping[str, Any] = field(default_factory=dict)
 
 
-def collect(summary: RunState) -> Steps:
+def collect(summary: RunState, sections: PageSections) -> Steps:
     """Return the steps of a run, including the planned cells that have not started."""
     plan, owners = _plan(summary.directory), cell_owners.of_run(summary.directory)
     cells = _in_plan_order(summary, plan)
@@ -99,8 +94,7 @@ def collect(summary: RunState) -> Steps:
         (cell for cell in cells if cell.step and id(cell) in in_full), key=lambda cell: _rank(cell, summary)
     )
     case_tables = {id(cell): tables.of(cell, anchor_of(cell)) for cell in failed_first}
-    panels = NotebookPanels(summary)
-    notebooks = {id(cell): panels.of(cell) for cell in failed_first}
+    parts = {id(cell): sections.of_cell(PageCell(anchor_of(cell), _mark(cell, summary), cell)) for cell in failed_first}
     other_cards = [
         replace(_in_full(step, summary, {}, excerpts), cases=tables.of(step, anchor_of(step))) for step in others
     ]
@@ -111,7 +105,7 @@ def collect(summary: RunState) -> Steps:
         planned = plan.get(cell.identity, {})
         if cell.step and id(cell) in in_full:
             card = _in_full(cell, summary, planned, excerpts)
-            cards.append(replace(card, cases=case_tables[id(cell)], notebooks=notebooks[id(cell)]))
+            cards.append(replace(card, cases=case_tables[id(cell)], parts=parts[id(cell)]))
         else:
             cards.append(_in_brief(cell, summary, planned))
     cards = [replace(card, owner=owners.get(card.step.identity, "")) for card in cards]

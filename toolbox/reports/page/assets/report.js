@@ -59,10 +59,10 @@
     if (text !== word) node.append(make("span", { class: "hidden" }, text ? ` ${word}` : ` ${name}: ${word}`));
     return node;
   };
-  // The link to the first notebook that did not pass, else to the first notebook.
-  const direct = ([anchor, , , , notebook]) => {
-    const [name, href, isBad] = notebook;
-    const title = `the executed notebook ${name}${isBad ? ", which did not pass" : ""}`;
+  // The link to a file about the cell, such as its executed notebook.
+  const direct = ([anchor, , , , target]) => {
+    const [name, href, isBad, what] = target;
+    const title = `${what}${isBad ? ", which did not pass" : ""}`;
     const text = name.length > 30 ? `${name.slice(0, 29)}…` : name;
     const link = make("a", { class: "direct", "data-of": anchor, href, title }, isBad ? text : "");
     if (!isBad) link.append(make("span", { "aria-hidden": "true" }, "↗"), make("span", { class: "hidden" }, ` ${text}`));

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.reports.page import usage_samples
+from toolbox.notebooks import usage_samples
 
 
 def read(directory: Path, text: str, end: float = 100) -> dict[str, list[tuple[float, float]]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from rich import filesize
@@ -14,15 +15,18 @@ from rich import filesize
 from toolbox.model.text import counted, duration
 from toolbox.notebook_worker import notebook_results
 from toolbox.notebook_worker.notebook_results import CellRecord, TestKind, TestOutcome, TestResult
+from toolbox.notebooks import executed_notebooks, usage_samples
+from toolbox.notebooks.executed_notebooks import ExecutedNotebook
+from toolbox.notebooks.usage_samples import RowBudget, Series
 from toolbox.reports import _links
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import Mark
-from toolbox.reports.page import executed_notebooks, time_axis, usage_samples
-from toolbox.reports.page.executed_notebooks import ExecutedNotebook
-from toolbox.reports.page.usage_samples import RowBudget, Series
+from toolbox.reports.page import time_axis
 from toolbox.runs.layout import AttemptDirectory, attempt_name
 from toolbox.runs.run_state import RunState, StepState
 
+TEMPLATE: Final = Path(__file__).parent / "templates/notebook_panels.html"
+STYLE: Final = Path(__file__).parent / "assets/notebook_panels.css"
 WIDTH: Final = 1000
 HEIGHT: Final = 100  # width and height of a lane, in units of its SVG
 _MOST_CHARTS: Final = 100  # of a page

@@ -20,11 +20,12 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+import toolbox
 from toolbox.kit import process_tree
 from toolbox.model.errors import describe
+from toolbox.notebooks import executed_notebooks
+from toolbox.notebooks.executed_notebooks import ExecutedNotebook
 from toolbox.reports import _links, _web_page
-from toolbox.reports.page import executed_notebooks
-from toolbox.reports.page.executed_notebooks import ExecutedNotebook
 from toolbox.reports.page.step_details import anchor_of
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
@@ -100,7 +101,7 @@ def _convert(summary: RunState, notebooks: Sequence[ExecutedNotebook]) -> None:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    everything = processes.environment(processes.apart(root), {"PYTHONPATH": str(Path(__file__).parents[3])})
+    everything = processes.environment(processes.apart(root), {"PYTHONPATH": str(Path(toolbox.__file__).parents[1])})
     kept = {*_VARIABLES, "PYTHONPATH", environ.ARTIFACT_DIR, process_tree.MARK}
     return {name: value for name, value in everything.items() if name in kept}
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from tests.fakes.load_results import results, step
+from toolbox.inference import load_table
 from toolbox.inference.load_results import LoadResults
-from toolbox.reports.terminal import load_table
 
 
 def shown(*steps: dict[str, Any], width: int = 200) -> list[str]:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from toolbox.inference_client.worker_results import LOAD
 from toolbox.reports import _links
-from toolbox.reports.page.step_details import StepCard
+from toolbox.reports.page.sections import PageCell
 from toolbox.runs.layout import AttemptDirectory, attempt_name
 
 if TYPE_CHECKING:
     from toolbox.inference.load_results import LoadResults, StepResult, Times
 
+TEMPLATE: Final = Path(__file__).parent / "templates/load.html"
+STYLE: Final = Path(__file__).parent / "assets/load.css"
 MOST_CELLS: Final = 20
 _MOST_ROWS: Final = 60  # steps of a cell in the table
 _LARGEST: Final = 1e9  # a larger number is not drawn
@@ -113,7 +115,7 @@ class LoadChart:
         rows_left_out: the number of steps for which the table has no room.
     """
 
-    card: StepCard
+    cell: PageCell
     groups: Sequence[Group]
     remarks: Sequence[str]
     rows: Sequence[Row]
@@ -154,7 +156,7 @@ class _Axis:
         return [(self.place(tick), f"{tick:g}") for tick in self.ticks]
 
 
-def make(cells: Sequence[StepCard], root: Path, withheld: Collection[str] = ()) -> tuple[Sequence[LoadChart], int]:
+def make(cells: Sequence[PageCell], root: Path, withheld: Collection[str] = ()) -> tuple[Sequence[LoadChart], int]:
     """Return the charts of the cells with a load, and the number of cells for which the page has no room.
 
     A rate or a concurrency alone gets no chart: the table has its figures.
@@ -163,13 +165,13 @@ def make(cells: Sequence[StepCard], root: Path, withheld: Collection[str] = ()) 
         root: the run directory.
         withheld: files with a secret, relative to the root. They are not read.
     """
-    loaded = [(card, path) for card in cells if (path := _file(card, root, withheld)) is not None]
+    loaded = [(cell, path) for cell in cells if (path := _file(cell, root, withheld)) is not None]
     if not loaded:
         return [], 0
     from toolbox.inference import load_results  # slow to import
 
     charts = []
-    for card, path in loaded[:MOST_CELLS]:
+    for cell, path in loaded[:MOST_CELLS]:
         try:
             results = load_results.read(path.parent, path.name)
         except ValueError:  # the check `load` shows why
@@ -177,18 +179,18 @@ def make(cells: Sequence[StepCard], root: Path, withheld: Collection[str] = ()) 
         if results.steps:
             names = (step.name for step in results.steps)
             metrics = {load_results.metric_name(name, figure) for name in names for figure in load_results.STORED}
-            charts.append(_chart(card, results, metrics))
+            charts.append(_chart(cell, results, metrics))
     return charts, max(0, len(loaded) - MOST_CELLS)
 
 
-def _file(card: StepCard, root: Path, withheld: Collection[str]) -> Path | None:
-    if not card.step.attempts:
+def _file(cell: PageCell, root: Path, withheld: Collection[str]) -> Path | None:
+    if not cell.step.attempts:
         return None
-    parts = (card.step.step, attempt_name(card.step.attempts[-1].attempt), AttemptDirectory.results, LOAD)
+    parts = (cell.step.step, attempt_name(cell.step.attempts[-1].attempt), AttemptDirectory.results, LOAD)
     return None if "/".join(parts) in withheld else _links.inside(root, *parts)
 
 
-def _chart(card: StepCard, results: LoadResults, metrics: Collection[str]) -> LoadChart:
+def _chart(cell: PageCell, results: LoadResults, metrics: Collection[str]) -> LoadChart:
     groups: list[Group] = []
     omitted = _Omitted()
     rates = [(step.rate, step) for step in results.steps if step.rate is not None]
@@ -199,9 +201,9 @@ def _chart(card: StepCard, results: LoadResults, metrics: Collection[str]) -> Lo
     ):
         drawn = sorted((pair for pair in steps if _fits(pair[0])), key=lambda pair: pair[0])
         if len(drawn) > 1:
-            groups.append(_Group(f"{card.anchor}-{key}", axis, drawn, results, omitted).group())
+            groups.append(_Group(f"{cell.anchor}-{key}", axis, drawn, results, omitted).group())
     rows = [_row(step) for step in results.steps[:_MOST_ROWS]]
-    return LoadChart(card, groups, omitted.remarks(), rows, len(results.steps) - len(rows), metrics)
+    return LoadChart(cell, groups, omitted.remarks(), rows, len(results.steps) - len(rows), metrics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from tests.fakes import notebook_results
 from tests.fakes.notebook_results import code, notebook, stream
 from toolbox.model.verdicts import Verdict
 from toolbox.notebook_worker.notebook_results import FailedCell, TestOutcome
+from toolbox.notebooks import notebook_pages
+from toolbox.notebooks.executed_notebooks import ExecutedNotebook
 from toolbox.reports import run_page
-from toolbox.reports.page import notebook_pages
-from toolbox.reports.page.executed_notebooks import ExecutedNotebook
 from toolbox.runs.run_state import RunState
 from toolbox.system import processes, redaction
 from toolbox.system.redaction import Redactor

@@ -13,10 +13,12 @@ import pytest
 
 from tests.browser.runs import Run, loaded, write_load
 from tests.fakes.load_results import results, step, times
+from toolbox.inference import load_charts
+from toolbox.inference.load_charts import LoadChart
 from toolbox.model.events import MetricMeasured
 from toolbox.reports import run_page
-from toolbox.reports.page import load_charts, metrics_table, step_details
-from toolbox.reports.page.load_charts import LoadChart
+from toolbox.reports.page import metrics_table, step_details
+from toolbox.reports.page.sections import PageSections
 from toolbox.runs.run_state import RunState
 
 
@@ -30,7 +32,7 @@ def run_of(directory: Path, *contents: object) -> RunState:
 
 def charts(summary: RunState) -> list[LoadChart]:
     """Return the charts of a run."""
-    cells = step_details.collect(summary).cells
+    cells = step_details.collect(summary, PageSections(summary)).cells
     return list(load_charts.make(cells, summary.directory, summary.secrets_left)[0])
 
 
@@ -97,7 +99,7 @@ def test_a_rate_or_a_concurrency_alone_is_only_in_the_table(tmp_path: Path) -> N
 
 def test_the_table_of_metrics_has_those_of_loads_only_with_bounds(tmp_path: Path) -> None:
     summary = run_of(tmp_path / "r-1", results(step(4)))
-    (card,) = step_details.collect(summary).cells
+    (card,) = step_details.collect(summary, PageSections(summary)).cells
     names = ("ready_seconds", "goodput_at_rate_4", "end_to_end_p50_at_rate_4")
     measured = tuple(MetricMeasured(card.step.step, name, 1.0, "s") for name in names)
     bounds = {"end_to_end_p50_at_rate_4": {"lower": 0, "upper": 2}}
@@ -131,7 +133,7 @@ def test_a_number_that_is_missing_is_a_gap(tmp_path: Path) -> None:
 )
 def test_no_figures_break_the_page(tmp_path: Path, steps: list[dict[str, Any]]) -> None:
     page = run_page.render(run_of(tmp_path / "r-1", results(*steps, first_token=1e-320, end_to_end=1e308)))
-    section = re.search(r'<section aria-labelledby="load">.*?</section>', page, re.DOTALL)
+    section = re.search(r'<section aria-labelledby="section-load">.*?</section>', page, re.DOTALL)
     assert section is not None
     assert not re.search(r'="[^"<]*\b(?:nan|inf)\b[^"<]*"', section[0])
     positions = re.findall(r'(?:points|c?x|c?y)="([-\d., e]*)"', section[0])
@@ -143,7 +145,7 @@ def test_no_figures_break_the_page(tmp_path: Path, steps: list[dict[str, Any]]) 
 @pytest.mark.parametrize("content", ["", [], {"steps": []}, {"steps": [{}]}, {"step": float("nan")}, "x" * 100])
 def test_a_file_that_is_not_a_load_is_not_shown(tmp_path: Path, content: object) -> None:
     page = run_page.render(run_of(tmp_path / "r-1", content))
-    assert 'id="load"' not in page
+    assert 'id="section-load"' not in page
 
 
 def test_a_file_with_a_secret_or_behind_a_link_is_not_read(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.browser.runs import Run
 from tests.fakes import notebook_results
 from tests.fakes.notebook_results import code, notebook, stream
+from toolbox.notebooks import notebook_pdfs
 from toolbox.reports import run_page
-from toolbox.reports.page import notebook_pdfs
 from toolbox.runs.run_state import RunState
 
 # A program in place of Chromium: it writes its arguments into the file that it is to print.

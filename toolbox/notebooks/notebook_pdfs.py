@@ -16,9 +16,9 @@ import yaml
 
 from toolbox.kit import process_tree
 from toolbox.model.errors import describe
+from toolbox.notebooks import notebook_pages
+from toolbox.notebooks.executed_notebooks import ExecutedNotebook
 from toolbox.reports import _links
-from toolbox.reports.page import notebook_pages
-from toolbox.reports.page.executed_notebooks import ExecutedNotebook
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 from toolbox.system import cancellation, filesystem, processes, scratch

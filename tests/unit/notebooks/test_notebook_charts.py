@@ -11,9 +11,9 @@ from tests.browser.runs import HOSTILE, Run
 from tests.fakes import notebook_results
 from tests.fakes.notebook_results import STARTED, notebook
 from toolbox.notebook_worker.notebook_results import FailedCell, TestOutcome
+from toolbox.notebooks import notebook_charts
+from toolbox.notebooks.notebook_charts import Chart, NotebookPanel, NotebookPanels
 from toolbox.reports import run_page
-from toolbox.reports.page import notebook_charts
-from toolbox.reports.page.notebook_charts import Chart, NotebookPanel, NotebookPanels
 
 FAILED = FailedCell(2, "1 / 0", "ZeroDivisionError: division by zero", "Traceback ...")
 
@@ -134,7 +134,7 @@ def test_names_and_messages_of_a_target_are_escaped(tmp_path: Path) -> None:
 
 
 def test_the_kinds_of_lines_have_colours_in_the_style_sheet() -> None:
-    style = (Path(notebook_charts.__file__).parent / "assets/report.css").read_text()
+    style = (Path(notebook_charts.__file__).parent / "assets/notebook_panels.css").read_text()
     assert all(f".usage .label i.{kind}" in style for kind in ("first", "second"))
 
 
