@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from toolbox.results.bounds_parser import CELL, CELLS, FIELDS, LOCKED, METRICS, Loader
+from toolbox.model.yaml_scalars import FastLoader
+from toolbox.results.bounds_parser import CELL, CELLS, FIELDS, LOCKED, METRICS
 
 _GENERATED: Final = ("# Bounds of the metrics of ", "# `results update_bounds` writes ")
 _HEADER: Final = """\
@@ -41,7 +42,7 @@ def written_by_people(text: str, by_hand: Collection[tuple[str, str]], file: str
         text: the text of the file, which `bounds_parser` has accepted.
         by_hand: the bounds that a person wrote, each as the key of its cell and its metric.
     """
-    root = yaml.compose(text, Loader=Loader)
+    root = yaml.compose(text, Loader=FastLoader)
     notes = _lines_with_comments(text)
     top = _pairs(root)
     by_people = [key for key, _ in top if key.value != CELLS]
@@ -79,7 +80,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _lines_with_comments(text: str) -> set[int]:
     """Return the numbers of the lines, from 0, with comments that are not generated."""
-    for token in yaml.scan(text, Loader=Loader):
+    for token in yaml.scan(text, Loader=FastLoader):
         begin, end = token.start_mark.index, token.end_mark.index
         if isinstance(token, yaml.ScalarToken) and "#" in text[begin:end]:
             text = f"{text[:begin]}{text[begin:end].replace('#', '_')}{text[end:]}"

@@ -109,8 +109,8 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(params=["SafeLoader", "CSafeLoader"])
 def _plain_and_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read YAML with and without libyaml, which some systems lack."""
-    monkeypatch.setattr(bounds_parser, "Loader", getattr(yaml, request.param))
-    monkeypatch.setattr(bounds_split, "Loader", getattr(yaml, request.param))
+    monkeypatch.setattr(bounds_parser, "FastLoader", getattr(yaml, request.param))
+    monkeypatch.setattr(bounds_split, "FastLoader", getattr(yaml, request.param))
 
 
 @pytest.fixture
