@@ -242,7 +242,7 @@ def _placeholder(path: Path, value: str) -> str:
     return text
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml is optional
+class _Loader(yaml_scalars.FastLoader):  # type: ignore[misc]
     """PyYAML's safe loader, which also records the line of each value."""
 
     def __init__(self, stream: str, file: str) -> None:

@@ -20,6 +20,7 @@ from toolbox.inference.recorded_responses import UNDETERMINED, Keys, NotRecorded
 from toolbox.inference.suites import Expectation, Expectations, ServerProtocol
 from toolbox.model.cases import CaseOutcome
 from toolbox.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.model.yaml_scalars import FastLoader
 from toolbox.system import filesystem
 
 _EXPECTED: Final = ("response", "error")  # the fields of a case that are recorded
@@ -180,7 +181,7 @@ def _described(cases: Sequence[Case], protocols: Sequence[ServerProtocol]) -> tu
 
 
 def _loaded(text: str) -> Any:
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # a safe loader
+    return yaml.load(text, Loader=FastLoader)  # noqa: S506  # a safe loader
 
 
 def _style(cases: Sequence[Case], entries: Sequence[Mapping[str, Any]]) -> Keys:

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import socket
 import threading
 from contextlib import AbstractContextManager
@@ -17,6 +15,7 @@ from typing import Final, Protocol
 
 from toolbox.model.foreign_text import printable
 from toolbox.model.text import duration, truncate
+from toolbox.system import environ
 
 _LONGEST_TEXT: Final = 300
 
@@ -136,11 +135,7 @@ def _one_line(text: str) -> str:
 
 def current_user() -> str:
     """Return the user and the host of this process as `user@host`."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user id may not have a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+    return f"{environ.user()}@{socket.gethostname()}"
 
 
 def now() -> datetime:

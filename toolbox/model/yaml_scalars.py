@@ -84,6 +84,10 @@ def read_exponents(cls: Any) -> Any:
     return cls
 
 
+FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""PyYAML's safe loader on libyaml, if libyaml is there. libyaml does not limit the depth of a text."""
+
+
 class Loader(yaml.SafeLoader):
     """PyYAML's safe loader for short texts from a command line or a comment. Unlike libyaml, it limits the depth."""
 

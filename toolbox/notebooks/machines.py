@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue, RootModel
 
-from toolbox.notebooks.runtimes import Json, Name, Reasons, Seconds, Strict, Text
+from toolbox.model.quantities import Seconds
+from toolbox.notebooks.runtimes import Json, Name, Reasons, Strict, Text
 
 
 class MachineTimeouts(Strict):

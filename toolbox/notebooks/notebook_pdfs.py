@@ -10,12 +10,13 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 from toolbox.kit import process_tree
 from toolbox.model.errors import describe
+from toolbox.model.yaml_scalars import FastLoader
 from toolbox.notebooks import notebook_pages
 from toolbox.notebooks.executed_notebooks import ExecutedNotebook
 from toolbox.reports import _links
@@ -36,7 +37,6 @@ _FLAGS: Final = (
     *("--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9", "--password-store=basic"),
 )
 _VARIABLES: Final = ("PATH", "LANG", "FONTCONFIG_PATH", "FONTCONFIG_FILE")  # no other variables of this process
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def make_missing(summary: RunState) -> None:
@@ -62,7 +62,7 @@ def _program() -> str | None:
 
 def _is_enabled(root: Path) -> bool:
     with suppress(OSError, ValueError, yaml.YAMLError):
-        document = yaml.load(RunDirectory(root).configuration.read_text(encoding="utf-8"), _LOADER)  # noqa: S506
+        document = yaml.load(RunDirectory(root).configuration.read_text(encoding="utf-8"), FastLoader)  # noqa: S506
         block = document.get("notebooks") if isinstance(document, dict) else None
         return isinstance(block, dict) and block.get("pdf") is True
     return False

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from toolbox.model.quantities import Duration, Range
-from toolbox.notebooks.runtimes import Seconds, Strict, Text
+from toolbox.model.quantities import Duration, Range, Seconds
+from toolbox.notebooks.runtimes import Strict, Text
 
 
 class NotebooksBlock(Strict):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
-import getpass
 import logging
 import os
 import platform
@@ -47,7 +46,6 @@ from toolbox.model.events import (
 )
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.secrets import MASK
-from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import (
     cell_limit,
@@ -74,7 +72,7 @@ from toolbox.runs.layout import RunDirectory
 from toolbox.runs.recorder import Listener, Recorder
 from toolbox.runs.run_state import CLEANUP, CellAttempt, RunState, StepState
 from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, environ, filesystem, places, processes, signals
+from toolbox.system import cancellation, environ, filesystem, git, places, processes, signals
 from toolbox.system.redaction import Redactor
 
 log = logging.getLogger(__name__)
@@ -84,8 +82,6 @@ _NOTHING_TO_DO: Final = (
     "there is nothing to do: every step of the run has finished (--failed repeats the cells that did not pass)"
 )
 _CellAttempt = tuple[StepState, CellAttempt]
-# What git says about a folder without a repository, and about a repository without a commit.
-_WITHOUT_COMMIT: Final = ("not a git repository", "bad revision 'HEAD'", "Not a valid object name HEAD")
 _VERSIONS: Final = ("topgallant", "ansible-core", "ansible-runner")
 
 
@@ -105,7 +101,7 @@ def execute(request: RunRequest, listeners: Sequence[Listener], redactor: Redact
     with signals.shielded(), Journal(directory) as journal:
         resources = ledger.of_run(directory, request.project, redactor)
         recorder = Recorder(directory, redactor, listeners, journal, ledger=resources)
-        revision = _revision(loaded.files.config.parent, directory)
+        revision = git.revision_of(loaded.files.config.parent, directory)
         _write_request(loaded, directory, redactor, list(phases), revision)
         return _run(loaded, part, recorder, reservation, revision)
 
@@ -164,7 +160,7 @@ def resume(
             past, to_abandon = _state_before(directory, abandon)
             part = run_steps.following(available, past, phases, request)
             is_in_steps = request.in_steps and past.finished is None
-            revision = _revision(loaded.files.config.parent, directory)
+            revision = git.revision_of(loaded.files.config.parent, directory)
             if is_in_steps:
                 run_steps.refuse_other_revision(directory, revision)
             changes = run_steps.changes(past) if is_in_steps else past.session_changes
@@ -369,7 +365,7 @@ def _write_request(
         "configuration_revision": revision,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS}},
         "host": socket.gethostname(),
-        "user": _user(),
+        "user": environ.user_name(),
         "currency": results.currency,
         "baseline": storing.is_baseline(configuration, is_from_outside=request.is_from_outside),
         "argv": redactor.redact_nested(sys.argv),
@@ -517,13 +513,6 @@ def _run_phase(name: str, function: Callable[[], object], reservation: Reservati
     return step.outcome() or Outcome(Verdict.PASSED)
 
 
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user id may have no name
-        return None
-
-
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
@@ -534,26 +523,3 @@ def _version(name: str) -> str | None:
 def _revision_under_test(loaded: Loaded, revision: str | None) -> str | None:
     """Return the revision that the project tests: `results.revision`, or else that of the configuration."""
     return loaded.configuration.block(storing.BLOCK, Results).revision or revision
-
-
-def _revision(folder: Path, run_directory: Path) -> str | None:
-    """Return the Git revision of the folder, with `+` appended if there are uncommitted changes.
-
-    If git refuses to read the checkout, for example because it has another owner, log the reason and return None.
-    """
-    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
-    try:
-        completed = processes.run(
-            command,
-            env=processes.environment(processes.apart(run_directory), {"LC_ALL": "C.UTF-8"}),
-            on_line=lambda _: None,
-            capture_stdout=True,
-            capture_stderr=True,
-        )
-    except OSError:
-        return None
-    errors = [line.strip() for line in (completed.stderr or "").splitlines() if line.strip()]
-    if completed.returncode and not any(known in line for line in errors for known in _WITHOUT_COMMIT):
-        reason = "\n".join(truncate(line, 300) for line in errors[-3:])
-        log.warning("the revision of the project is unknown, because git cannot read %s: %s", folder, reason)
-    return (completed.stdout or "").strip() or None

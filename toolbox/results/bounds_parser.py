@@ -17,6 +17,7 @@ from toolbox.model.bounds import Bound, Method
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.text import abbreviated
+from toolbox.model.yaml_scalars import FastLoader
 
 CELLS: Final = "cells"
 CELL: Final = "cell"
@@ -31,7 +32,6 @@ _NEAR: Final = 0.8  # least similarity (difflib) of a misspelling: 0.89 for `low
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
 _NOTHING: Final = ("", "~", "null", "Null", "NULL")
-Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is optional
 _Pairs = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
 
 
@@ -62,7 +62,7 @@ def parse(text: str, file: Path) -> list[Entry]:
         ConfigurationError: the text is wrong; the message names the line and the expected value.
     """
     try:
-        root = yaml.compose(text, Loader=Loader)
+        root = yaml.compose(text, Loader=FastLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from toolbox.results.bounds_parser import Entry
 from toolbox.results.bounds_update import Acceptance, Action, Decision, Update
 from toolbox.results.queries import Filter
 from toolbox.results.series import Series
+from toolbox.system import environ
 
 _LONGEST_REASON: Final = 100  # characters: the file contains the reason on one line
 
@@ -38,7 +38,7 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
     def covers(series: Series) -> bool:
         return patterns.covers(cells, series.name, series.cell) and patterns.covers(metrics, series.metric)
 
-    return Acceptance(covers, _user(), reason, datetime.now(UTC).replace(microsecond=0))
+    return Acceptance(covers, environ.user_name() or "", reason, datetime.now(UTC).replace(microsecond=0))
 
 
 def update(
@@ -109,10 +109,3 @@ def _newest_units(series: Sequence[Series]) -> list[Series]:
         if key not in newest or newest[key].runs[-1].started < item.runs[-1].started:
             newest[key] = item
     return list(newest.values())
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user id may have no name
-        return ""

@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
-import getpass
 import hashlib
 import json
 import logging
@@ -273,11 +272,7 @@ def of_user(mask: Callable[[str], str] = str) -> Ledger:
 
 def current_owner(run: str = "", project: str = "") -> Owner:
     """Return this user on this machine as the owner of resources."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # in a container, the user id may not have a name
-        user = str(os.getuid())
-    return Owner(run, project, user, socket.gethostname())
+    return Owner(run, project, environ.user(), socket.gethostname())
 
 
 def runs() -> list[Path]:

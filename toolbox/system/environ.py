@@ -5,6 +5,7 @@ The variables of a child process are passed as a mapping (`toolbox.system.proces
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from pathlib import Path
@@ -44,6 +45,19 @@ def expanded(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise UsageError(f"{path}: the home directory is unknown: set $HOME, or write an absolute path") from None
+
+
+def user_name() -> str | None:
+    """Return the name of the user; None if the user id has no name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
+
+
+def user() -> str:
+    """Return the name of the user, or else the user id."""
+    return user_name() or str(os.getuid())
 
 
 def is_workflow() -> bool:

@@ -6,6 +6,7 @@ cannot mistake them for options, for other transports (`ext::`), or for several 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -19,10 +20,14 @@ from toolbox.model.secrets import Secret
 from toolbox.model.text import abbreviated, truncate
 from toolbox.system import cancellation, environ, processes
 
+log = logging.getLogger(__name__)
+
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REVISION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/+@-]{0,199}")  # `git check-ref-format` allows a few more characters
 _SCP = re.compile(r"(?:\w[\w.-]*@)?\w[\w.-]*:[^\s:][^\s]*", re.ASCII)
 _OF_REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+# What git says about a folder without a repository, and about a repository without a commit.
+_WITHOUT_COMMIT: Final = ("not a git repository", "bad revision 'HEAD'", "Not a valid object name HEAD")
 _MOST_LINES: Final = 100
 _MOST_FILES: Final = 200_000
 _MOST_SECONDS: Final = 120.0
@@ -119,6 +124,29 @@ def files_of(directory: Path, commit: str) -> frozenset[str]:
     except (ConfigurationError, InfrastructureError):
         return frozenset()
     return frozenset(line for line in output.split("\n") if line and not line.startswith('"'))
+
+
+def revision_of(folder: Path, run_directory: Path) -> str | None:
+    """Return the Git revision of the folder, with `+` appended if there are uncommitted changes.
+
+    If git refuses to read the checkout, for example because it has another owner, log the reason and return None.
+    """
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+    try:
+        completed = processes.run(
+            command,
+            env=processes.environment(processes.apart(run_directory), {"LC_ALL": "C.UTF-8"}),
+            on_line=lambda _: None,
+            capture_stdout=True,
+            capture_stderr=True,
+        )
+    except OSError:
+        return None
+    errors = [line.strip() for line in (completed.stderr or "").splitlines() if line.strip()]
+    if completed.returncode and not any(known in line for line in errors for known in _WITHOUT_COMMIT):
+        reason = "\n".join(truncate(line, 300) for line in errors[-3:])
+        log.warning("the revision of the project is unknown, because git cannot read %s: %s", folder, reason)
+    return (completed.stdout or "").strip() or None
 
 
 def _expected(text: str) -> str:

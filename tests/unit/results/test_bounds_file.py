@@ -102,7 +102,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(params=["SafeLoader", "CSafeLoader"])
 def _plain_and_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read YAML with and without libyaml, which some systems lack."""
-    monkeypatch.setattr(bounds_parser, "Loader", getattr(yaml, request.param))
+    monkeypatch.setattr(bounds_parser, "FastLoader", getattr(yaml, request.param))
 
 
 def written(file: Path, text: str) -> Path:

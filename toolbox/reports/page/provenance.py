@@ -10,11 +10,12 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 from toolbox.config import paths
+from toolbox.model.yaml_scalars import FastLoader
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
 from toolbox.system import redaction
@@ -22,7 +23,6 @@ from toolbox.system import redaction
 _MOST_LINES: Final = 3000
 _MOST_BYTES: Final = 1 << 18
 _FIELDS: Final = ("path", "value", "by", "where", "replaced", "replaced_where")
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _authors(text: str, changes: Sequence[Change]) -> dict[int, Change]:
     """Return the last change of each line, by the number of the line, from 0."""
     lines_of: dict[tuple[str, ...], range] = {}
     with contextlib.suppress(yaml.YAMLError, RecursionError):
-        _add_lines(yaml.compose(text, Loader=_LOADER), (), lines_of)
+        _add_lines(yaml.compose(text, Loader=FastLoader), (), lines_of)
     authors: dict[int, Change] = {}
     for change in changes:
         with contextlib.suppress(paths.PathError):
