@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from toolbox.inference import cells
+from toolbox import inference_client
 from toolbox.inference.suites import ServerProtocol
 from toolbox.inference_client.server_addresses import AddressError, GrpcAddress
 from toolbox.inference_client.worker_results import ANSWERED, INVALID_SETTINGS, NEVER_READY, SERVER_FAILED
@@ -24,12 +24,12 @@ from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs.layout import AttemptDirectory
-from toolbox.system import environ, filesystem, processes
+from toolbox.system import environ, filesystem, places, processes
 
 _MOST_READY_SECONDS: Final = 10
 _LONGEST_LINE: Final = 300
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PROGRAM: Final = (sys.executable, "-P", "-m", f"{cells.CLIENT.parent.name}.{cells.CLIENT.name}")
+_PROGRAM: Final = (sys.executable, "-P", "-m", inference_client.__name__)
 """With -P, Python does not search the working directory for modules."""
 
 
@@ -169,7 +169,7 @@ def run(
 
 
 def _python_path() -> str:
-    return os.pathsep.join(filter(None, [str(cells.CLIENT.parents[1]), environ.get("PYTHONPATH")]))
+    return os.pathsep.join(filter(None, [str(places.PACKAGE.parent), environ.get("PYTHONPATH")]))
 
 
 def _is_plain_url(text: str) -> bool:

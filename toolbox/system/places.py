@@ -17,13 +17,14 @@ from typing import Final
 from toolbox.model.errors import UsageError
 from toolbox.system import environ
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent.parent
+"""The folder of the package `toolbox`."""
 _FOLDERS: Final = ("projects", "commands", "roles")
 # A parent of the working directory is a workspace only if it has one of these files: many home directories have a
 # folder `projects`.
 _CONTENTS: Final = ("projects/*/orchestration.py", "commands/*.py", "roles/*/tasks/main.yml")
 ARTIFACTS: Final = "artifacts"
-COMMANDS = _PACKAGE / "commands"
+COMMANDS = PACKAGE / "commands"
 
 
 class _Process:
@@ -35,8 +36,8 @@ class _Process:
 
 def builtin_root() -> Path:
     """Return the directory with Topgallant's own `roles/`, `projects/`, `config/` and `command_args/`."""
-    bundled = _PACKAGE / "bundled"
-    return bundled if bundled.is_dir() else _PACKAGE.parent
+    bundled = PACKAGE / "bundled"
+    return bundled if bundled.is_dir() else PACKAGE.parent
 
 
 def import_folder() -> Path | None:
@@ -45,7 +46,7 @@ def import_folder() -> Path | None:
     If Topgallant is installed, all processes search the folder, after the standard library. Otherwise `run_toolbox.py`
     has added the checkout to the search path of its own process.
     """
-    folder, standard = _PACKAGE.parent, str(Path(os.__file__).parent)
+    folder, standard = PACKAGE.parent, str(Path(os.__file__).parent)
     installed = sys.path[sys.path.index(standard) :] if standard in sys.path else sys.path
     searched = [*installed, *(environ.get("PYTHONPATH") or "").split(os.pathsep)]
     return None if folder in (Path(entry).resolve() for entry in searched if entry) else folder
