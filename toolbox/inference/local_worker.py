@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import toolbox
 from toolbox import inference_client
 from toolbox.inference.suites import ServerProtocol
 from toolbox.inference_client.server_addresses import AddressError, GrpcAddress
@@ -26,7 +25,7 @@ from toolbox.model.foreign_text import clean
 from toolbox.model.text import truncate
 from toolbox.model.verdicts import Cause, Verdict
 from toolbox.runs.layout import AttemptDirectory
-from toolbox.system import environ, filesystem, processes
+from toolbox.system import environ, filesystem, places, processes
 
 _MOST_READY_SECONDS: Final = 10
 _LONGEST_LINE: Final = 300
@@ -173,7 +172,7 @@ def run(
 
 
 def _python_path() -> str:
-    return os.pathsep.join(filter(None, [str(Path(toolbox.__file__).parents[1]), environ.get("PYTHONPATH")]))
+    return os.pathsep.join(filter(None, [str(places.PACKAGE.parent), environ.get("PYTHONPATH")]))
 
 
 def _is_plain_url(text: str) -> bool:

@@ -17,9 +17,9 @@ from toolbox.inference.case_files import Comparators
 from toolbox.inference.load_steps import Load
 from toolbox.inference.suites import ServerProtocol
 from toolbox.inference_client.server_addresses import GrpcAddress
-from toolbox.kubernetes.pods.description import Resources
 from toolbox.model.names import is_name
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.pod_resources import Resources
 from toolbox.model.quantities import AnySeconds
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-import toolbox
 from toolbox.kit import process_tree
 from toolbox.model.errors import describe
 from toolbox.notebooks import executed_notebooks
@@ -29,7 +28,7 @@ from toolbox.reports import _links, _web_page
 from toolbox.reports.page.step_details import anchor_of
 from toolbox.runs.layout import RunDirectory
 from toolbox.runs.run_state import RunState
-from toolbox.system import cancellation, environ, extras, filesystem, processes, redaction, scratch
+from toolbox.system import cancellation, environ, extras, filesystem, places, processes, redaction, scratch
 
 log = logging.getLogger(__name__)
 _TEMPLATE: Final = Path(__file__).parent / "templates/notebook.html"
@@ -101,7 +100,7 @@ def _convert(summary: RunState, notebooks: Sequence[ExecutedNotebook]) -> None:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    everything = processes.environment(processes.apart(root), {"PYTHONPATH": str(Path(toolbox.__file__).parents[1])})
+    everything = processes.environment(processes.apart(root), {"PYTHONPATH": str(places.PACKAGE.parent)})
     kept = {*_VARIABLES, "PYTHONPATH", environ.ARTIFACT_DIR, process_tree.MARK}
     return {name: value for name, value in everything.items() if name in kept}
 

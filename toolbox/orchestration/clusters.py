@@ -21,7 +21,7 @@ from toolbox.model.errors import ConfigurationError, Interrupted, StepError
 from toolbox.model.events import LeaseAwaited, LeaseLost, Note, StepKind
 from toolbox.model.nearest import did_you_mean
 from toolbox.model.verdicts import Cause, Verdict
-from toolbox.orchestration import run, session
+from toolbox.orchestration import cluster_connections, run, session
 from toolbox.orchestration.created_clusters import CreatedCluster
 from toolbox.orchestration.session import Session
 from toolbox.orchestration.shared_clusters import SharedCluster, access_of
@@ -29,7 +29,7 @@ from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
 from toolbox.runs.run_state import ClusterState
 from toolbox.runs.steps import Step
-from toolbox.system import cancellation, ci_job, extras, signals
+from toolbox.system import cancellation, ci_job, signals
 from toolbox.system.cancellation import CancelScope
 
 BLOCK: Final = "clusters"
@@ -82,7 +82,7 @@ class Reservation:
         self._project = project
         self._settings = _configured_clusters(configuration)
         if (first := next((name for name, entry in self._settings.items() if entry.machine is None), None)) is not None:
-            extras.require("kubernetes", f"the cluster `{first}`")
+            cluster_connections.require(f"the cluster `{first}`")
         root = configuration.root
         self._to_create = {name: entry.create for name, entry in self._settings.items() if entry.create is not None}
         shared = [SharedCluster(name, entry, root) for name, entry in self._settings.items() if entry.create is None]
@@ -205,16 +205,15 @@ class Reservation:
             step.recorder.record(Note(step.identity, f"{cluster.name}: {cluster.title} was acquired"))
             if cluster.settings.machine is None:
                 work.clusters = {**work.clusters, cluster.name: cluster.chosen.access}
-            if (comparison := cluster.comparison) is not None:
-                comparison.write_before(step.directory)
+            if (connection := cluster.compared) is not None:
+                connection.write_snapshot(cluster.name, step.directory)
 
     def _compare(self) -> None:
-        comparisons = [comparison for cluster in self._shared if (comparison := cluster.comparison) is not None]
-        if comparisons:
+        compared = [(each.name, connection) for each in self._shared if (connection := each.compared) is not None]
+        if compared:
             with steps.opened(_RELEASE, kind=StepKind.GROUP) as step:
                 before_directory = self._snapshot_directory or step.directory
-                judgements = [partial(comparison.judge, before_directory, step.directory) for comparison in comparisons]
-                run.run_all(*judgements)
+                run.run_all(*(partial(each.compare, name, before_directory, step.directory) for name, each in compared))
 
     def _on_lease_lost(self, step: Step, cluster: SharedCluster) -> None:
         """Record that a lease is lost, and cancel the current scope. Called in the thread of the heartbeats."""

@@ -13,12 +13,11 @@ from typing import Any, Final
 import yaml
 
 from toolbox.config.contracts import clusters as contract
-from toolbox.kubernetes.api.connection import Cluster
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, InfrastructureError, StepError
 from toolbox.model.events import ClusterChosen, StepKind
 from toolbox.model.resources import OpenResource, Resource, ResourceLedger
-from toolbox.orchestration import remote_resources, run, session
+from toolbox.orchestration import cluster_connections, remote_resources, run, session
 from toolbox.resources import cluster as kind
 from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
@@ -125,7 +124,7 @@ class CreatedCluster:
         self._kubeconfig.chmod(filesystem.PRIVATE_FILE)
         self._redact_secrets()
         try:
-            Cluster(self.access, label=self.name).close()
+            cluster_connections.connect(self.access, self.name).close()
         except ConfigurationError as error:
             raise self._fault(str(error)) from None
 

@@ -10,18 +10,18 @@ import functools
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolbox.config import outside
 from toolbox.config.configuration import Configuration, Request
-from toolbox.kubernetes.api.access import Credentials
 from toolbox.matrix import plan
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.model.nearest import did_you_mean
-from toolbox.orchestration import projects
+from toolbox.orchestration import cluster_connections, projects
 from toolbox.orchestration.request import RunRequest
 from toolbox.system import ci_job
 
@@ -135,7 +135,8 @@ def _facts() -> dict[str, Callable[[], str]]:
 def _api_server() -> str:
     """Return the URL of the API server of `$KUBECONFIG`, `~/.kube/config` or this pod; empty if there is none."""
     try:
-        return str(Credentials.load(Access()).configuration.host)
+        with closing(cluster_connections.connect(Access())) as connection:
+            return connection.server
     except ConfigurationError as error:
         log.debug("no rule can match the API server: %s", error)
         return ""

@@ -17,14 +17,12 @@ from pathlib import Path
 
 from toolbox.config.configuration import Configuration
 from toolbox.extensions.protocols import OwningTarget
-from toolbox.kubernetes import owned_objects
-from toolbox.kubernetes.api.connection import Cluster
 from toolbox.matrix import targets
 from toolbox.model.clusters import Access
 from toolbox.model.errors import InfrastructureError, ToolboxError, describe
 from toolbox.model.resources import OpenResource
 from toolbox.model.text import duration
-from toolbox.orchestration import clusters, remote_resources, session
+from toolbox.orchestration import cluster_connections, clusters, remote_resources, session
 from toolbox.orchestration.remote_resources import DeletionFailed, Failure
 from toolbox.runs import journal, layout, ledger, run_reader, steps, summary
 from toolbox.runs.journal import Journal, RunInUse
@@ -277,5 +275,5 @@ def _finders(configuration: Configuration) -> Iterator[tuple[str, Callable[[], I
 
 
 def _find_in_cluster(name: str, access: Access) -> list[OpenResource]:
-    with closing(Cluster(access, label=name)) as cluster:
-        return list(owned_objects.find(cluster))
+    with closing(cluster_connections.connect(access, name)) as connection:
+        return list(connection.owned_resources())

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolbox.config.contracts import clusters as contract
-from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.lease_objects import LeaseObject
 from toolbox.leases.heartbeats import Lease
 from toolbox.leases.leases import Claim, Lock
 from toolbox.leases.lock_files import LockFile
@@ -17,7 +15,8 @@ from toolbox.leases.taking import take
 from toolbox.model.clusters import Access
 from toolbox.model.errors import ConfigurationError
 from toolbox.model.events import ClusterChosen
-from toolbox.orchestration.cluster_comparison import Comparison
+from toolbox.orchestration import cluster_connections
+from toolbox.orchestration.cluster_connections import ClusterConnection
 from toolbox.system import environ
 
 
@@ -27,13 +26,13 @@ class Candidate:
 
     Args:
         member: the name in the pool; empty without a pool.
-        cluster: the connection to the cluster; None for a machine.
+        connection: the connection to the cluster; None for a machine.
         lock: the lease; None if the configuration disables leases for this cluster.
     """
 
     member: str
     access: Access
-    cluster: Cluster | None
+    connection: ClusterConnection | None
     lock: Lock | None
 
     @property
@@ -46,7 +45,7 @@ class Candidate:
     @property
     def server(self) -> str:
         """The URL of the API server; empty for a machine."""
-        return str(self.cluster.credentials.configuration.host) if self.cluster is not None else ""
+        return self.connection.server if self.connection is not None else ""
 
 
 class SharedCluster:
@@ -137,8 +136,8 @@ class SharedCluster:
         if self.lease is not None:
             self.lease.release()
         for candidate in self._candidates:
-            if candidate.cluster is not None:
-                candidate.cluster.close()
+            if candidate.connection is not None:
+                candidate.connection.close()
 
     def suspend(self) -> None:
         """Keep the lease for the next step of the run, as long as the configuration says, and close the connections."""
@@ -148,10 +147,9 @@ class SharedCluster:
         self.release()
 
     @property
-    def comparison(self) -> Comparison | None:
-        """The comparison of the cluster with its state before the run; None for a machine, or without `compare`."""
-        cluster = self._candidate.cluster
-        return Comparison(self.name, cluster) if self.settings.compare and cluster is not None else None
+    def compared(self) -> ClusterConnection | None:
+        """The cluster to compare with its state before the run; None for a machine, or without `compare`."""
+        return self._candidate.connection if self.settings.compare else None
 
 
 def access_of(existing: contract.Existing, root: Path) -> Access:
@@ -169,8 +167,8 @@ def _candidates(name: str, settings: contract.Cluster, root: Path) -> list[Candi
     for member in members:
         title = member.name if isinstance(member, contract.Member) else ""
         access = access_of(member, root)
-        cluster = Cluster(access, label=f"{title} (of the pool {name})" if title else name)
+        connection = cluster_connections.connect(access, f"{title} (of the pool {name})" if title else name)
         lease = settings.lease
-        lock = LeaseObject(cluster, lease.name, lease.namespace) if lease.enabled else None
-        candidates.append(Candidate(title, access, cluster, lock))
+        lock = connection.lease(lease.name, lease.namespace) if lease.enabled else None
+        candidates.append(Candidate(title, access, connection, lock))
     return candidates

@@ -18,7 +18,8 @@ import toolbox
 from toolbox.model.errors import UsageError
 from toolbox.system import environ
 
-_PACKAGE = Path(toolbox.__file__).resolve().parent
+PACKAGE = Path(toolbox.__file__).resolve().parent
+"""The folder of the package `toolbox`."""
 _FOLDERS: Final = ("projects", "commands", "roles")
 # A parent of the working directory is a workspace only if it has one of these files: many home directories have a
 # folder `projects`.
@@ -35,13 +36,13 @@ class _Process:
 
 def builtin_root() -> Path:
     """Return the directory with Topgallant's own `roles/`, `projects/`, `config/` and `command_args/`."""
-    bundled = _PACKAGE / "bundled"
-    return bundled if bundled.is_dir() else _PACKAGE.parent
+    bundled = PACKAGE / "bundled"
+    return bundled if bundled.is_dir() else PACKAGE.parent
 
 
 def homes(kind: str) -> list[Path]:
     """Return the folders named `kind` of Topgallant itself: of its rooms, and of its features."""
-    return [_PACKAGE / kind, *sorted(_PACKAGE.glob(f"*/{kind}")), *sorted(_PACKAGE.glob(f"features/*/{kind}"))]
+    return [PACKAGE / kind, *sorted(PACKAGE.glob(f"*/{kind}")), *sorted(PACKAGE.glob(f"features/*/{kind}"))]
 
 
 def module_name(file: Path) -> str | None:
@@ -49,9 +50,9 @@ def module_name(file: Path) -> str | None:
 
     The files of the projects are not imported by their names, also if they are bundled in the package.
     """
-    if not file.is_relative_to(_PACKAGE) or file.is_relative_to(_PACKAGE / "bundled"):
+    if not file.is_relative_to(PACKAGE) or file.is_relative_to(PACKAGE / "bundled"):
         return None
-    return ".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts)
+    return ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
 def import_folder() -> Path | None:
@@ -60,7 +61,7 @@ def import_folder() -> Path | None:
     If Topgallant is installed, all processes search the folder, after the standard library. Otherwise `run_toolbox.py`
     has added the checkout to the search path of its own process.
     """
-    folder, standard = _PACKAGE.parent, str(Path(os.__file__).parent)
+    folder, standard = PACKAGE.parent, str(Path(os.__file__).parent)
     installed = sys.path[sys.path.index(standard) :] if standard in sys.path else sys.path
     searched = [*installed, *(environ.get("PYTHONPATH") or "").split(os.pathsep)]
     return None if folder in (Path(entry).resolve() for entry in searched if entry) else folder

@@ -16,9 +16,10 @@ from toolbox.backends.kubernetes import HOST_PERMISSIONS, REQUIRED_PERMISSIONS, 
 from toolbox.config.configuration import Configuration, Request
 from toolbox.kubernetes.api.permissions import Permission
 from toolbox.kubernetes.pods import description
-from toolbox.kubernetes.pods.description import Pod, Resources
+from toolbox.kubernetes.pods.description import Pod
 from toolbox.matrix import plan, planner, targets
 from toolbox.matrix.plan import Plan, Selection
+from toolbox.model.pod_resources import Resources
 
 PROJECTS = [each for each in examples() if isinstance(each, dict) and "matrix" in each]
 

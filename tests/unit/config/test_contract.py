@@ -145,7 +145,7 @@ def test_a_project_of_an_installed_package_has_its_own_contracts(
     load: Load, contracts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "toolbox"
-    monkeypatch.setattr(places, "_PACKAGE", package)
+    monkeypatch.setattr(places, "PACKAGE", package)
     bundled = package / "bundled/projects/one/contracts"
     bundled.parent.mkdir(parents=True)
     contracts[0].rename(bundled)

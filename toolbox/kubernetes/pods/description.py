@@ -9,7 +9,6 @@ import functools
 import json
 import math
 import posixpath
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -17,20 +16,26 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
-    PlainValidator,
     StrictBool,
     ValidationError,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from toolbox.kubernetes.api.objects import JOB, JOB_SET, MANAGED_BY, Kind
 from toolbox.model.nearest import did_you_mean
+from toolbox.model.pod_resources import (
+    SUBDOMAIN,
+    TPU,
+    WORD,
+    Count,
+    Nulls,
+    Part,
+    Quantity,
+    Resources,
+    matching,
+)
 from toolbox.model.quantities import MOST_SECONDS, Duration, Range
 from toolbox.model.text import abbreviated, without_kind
 
@@ -40,31 +45,9 @@ VOLUMES: Final = ("attempt", "agent", "sources", "shared-memory")
 """The names of Topgallant's volumes, which a configuration may not use."""
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # where PyTorch expects it
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-TPU: Final = "google.com/tpu"
 
-_GPU: Final = "nvidia.com/gpu"
 _SYSTEM: Final = ("/usr", "/lib", "/lib64")
 _SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MIG: Final = re.compile(r"mig_(\d+c_)?\d+g_\d+gb(_[a-z]+)*")
-_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_WORD: Final = r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
-
-
-def _matching(what: str, pattern: str, longest: int) -> AfterValidator:
-    """Return a validator of texts that Kubernetes accepts, to report mistakes before anything has started."""
-    regex = re.compile(pattern, re.ASCII)
-
-    def check(text: str) -> str:
-        if len(text) > longest or not regex.fullmatch(text):
-            raise ValueError(f"{abbreviated(text)} is not {what}, of at most {longest} characters")
-        return text
-
-    return AfterValidator(check)
-
-
-def _without_nulls(value: Any) -> Any:
-    """Remove the entries that a cell has set to null."""
-    return {key: item for key, item in value.items() if item is not None} if isinstance(value, Mapping) else value
 
 
 def _is_free(label: str) -> str:
@@ -95,131 +78,24 @@ def _sub_path(path: str) -> str:
     return path
 
 
-def _gpu(value: Any) -> int | dict[str, int] | None:
-    value = _without_nulls(value)
-    counts = value.values() if isinstance(value, dict) else [value]
-    if value is not None and (not counts or any(type(count) is not int or count < 0 for count in counts)):
-        text = abbreviated(value)
-        raise ValueError(f"{text} is not a number of GPUs, null, or MIG slices such as {{mig_1g_10gb: 1}}")
-    if isinstance(value, dict) and (wrong := [name for name in value if not _MIG.fullmatch(str(name))]):
-        raise ValueError(f"{abbreviated(wrong[0])} is not a MIG slice such as mig_1g_10gb")
-    return value  # type: ignore[no-any-return]  # the type has just been checked
-
-
-def _milli(value: float) -> float:
-    if not math.isclose(value * 1000, round(value * 1000), rel_tol=1e-9):
-        raise ValueError(f"{value} has more than three decimal places")
-    return value
-
-
 Text = Annotated[str, Field(min_length=1, pattern=r"^\S+$")]
-Count = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[int, Field(strict=True), Range(least=0, most=MOST_SECONDS), Duration()]
 User = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-Quantity = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), AfterValidator(_milli)]
-Name = Annotated[str, _matching("a name: lower-case letters, digits, `-` and `.`", _SUBDOMAIN, 253)]
-Label = Annotated[str, _matching("a name: lower-case letters, digits and `-`", r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)]
-Key = Annotated[str, _matching("a key: `name` or `domain/name`", rf"({_SUBDOMAIN}/)?{_WORD}", 317)]
-Value = Annotated[str, _matching("a value of a label: letters, digits, `-`, `_` and `.`", rf"({_WORD})?", 63)]
-ResourceName = Annotated[str, _matching("a resource such as nvidia.com/gpu", rf"{_SUBDOMAIN}/{_WORD}", 317)]
-DataKey = Annotated[str, _matching("a key of a Secret: letters, digits, `-`, `_` and `.`", r"(?!\.\.|\.$)[-\w.]+", 253)]
+Name = Annotated[str, matching("a name: lower-case letters, digits, `-` and `.`", SUBDOMAIN, 253)]
+Label = Annotated[str, matching("a name: lower-case letters, digits and `-`", r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)]
+Key = Annotated[str, matching("a key: `name` or `domain/name`", rf"({SUBDOMAIN}/)?{WORD}", 317)]
+Value = Annotated[str, matching("a value of a label: letters, digits, `-`, `_` and `.`", rf"({WORD})?", 63)]
+DataKey = Annotated[str, matching("a key of a Secret: letters, digits, `-`, `_` and `.`", r"(?!\.\.|\.$)[-\w.]+", 253)]
 Variable = Annotated[
-    str, _matching("a name of a variable: letters, digits and `_`", r"[A-Za-z_]\w*", 253), AfterValidator(_is_variable)
+    str, matching("a name of a variable: letters, digits and `_`", r"[A-Za-z_]\w*", 253), AfterValidator(_is_variable)
 ]
 MountPath = Annotated[str, AfterValidator(_mount_path)]
 HostPath = Annotated[str, Field(pattern=r"^/")]
 SubPath = Annotated[str, AfterValidator(_sub_path)]
-Gpu = Annotated[int | dict[str, int] | None, PlainValidator(_gpu)]
-Topology = Annotated[str, _matching("a topology such as 2x4 or 4x4x4", r"[1-9]\d*(x[1-9]\d*){1,2}", 63)]
-Nulls = BeforeValidator(_without_nulls)
+Topology = Annotated[str, matching("a topology such as 2x4 or 4x4x4", r"[1-9]\d*(x[1-9]\d*){1,2}", 63)]
 
 
-class _Part(BaseModel):
-    """A mapping in the description of a pod. A null counts as absent for fields that don't accept null."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, block: Any) -> Any:
-        if not isinstance(block, Mapping):
-            return block
-        kept = {name for name, field in cls.fields().items() if type(None) in get_args(field.annotation)}
-        return {name: value for name, value in block.items() if value is not None or name in kept}
-
-    @classmethod
-    def fields(cls) -> dict[str, FieldInfo]:
-        """Return the fields by their names in a configuration."""
-        return {field.alias or name: field for name, field in cls.model_fields.items()}
-
-
-class Resources(_Part):
-    """The requests and limits of a workload; null leaves a request or limit out of the manifest.
-
-    If only a request or only its limit is set, the default of the other one adapts: `limit_cpu: 2` also requests 2,
-    and `request_cpu: 32` also sets the limit 32.
-
-    Args:
-        request_cpu: the requested number of cores, which may be a fraction: 0.5.
-        request_memory_gb: the requested memory in units of 10^9 bytes.
-        limit_cpu: the limit in cores.
-        limit_memory_gb: the limit of memory in units of 10^9 bytes.
-        gpu: the number of whole GPUs, or the number of each kind of MIG slice: {mig_1g_10gb: 1}. A cell may add kinds
-            of slices, and removes a kind by null. 0 requests no GPU; null also hides the GPUs of the node
-            (CUDA_VISIBLE_DEVICES=-1).
-        gpu_resource: the name of the cluster's GPU resource.
-        extended: the number of other resources of nodes, by their names.
-    """
-
-    request_cpu: Quantity | None = 4
-    request_memory_gb: Quantity | None = 32
-    limit_cpu: Quantity | None = 8
-    limit_memory_gb: Quantity | None = 128
-    gpu: Gpu = 1
-    gpu_resource: ResourceName = _GPU
-    extended: Annotated[dict[ResourceName, Count], Nulls] = {}
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> Resources:
-        given = self.model_fields_set
-        for part in ("cpu", "memory_gb"):
-            names = {f"request_{part}", f"limit_{part}"}
-            request, limit = self._range(part)
-            if names <= given and request is not None and limit is not None and request > limit:
-                raise ValueError(f"`request_{part}` {request:g} is more than `limit_{part}` {limit:g}")
-        for name in self.extended:
-            if name in {_GPU, self.gpu_resource} or name.startswith("nvidia.com/mig-"):
-                raise ValueError(f"`{name}` is set by `gpu`, not in `extended`")
-            if name == TPU:
-                raise ValueError(f"`{name}` is set by the field `tpu` of the pod, not in `extended`")
-        return self
-
-    def requests(self) -> dict[str, str]:
-        """Return the requests for CPU and memory as Kubernetes quantities."""
-        return _quantities(self._range("cpu")[0], self._range("memory_gb")[0])
-
-    def limits(self) -> dict[str, str]:
-        """Return the limits of CPU and memory as Kubernetes quantities."""
-        return _quantities(self._range("cpu")[1], self._range("memory_gb")[1])
-
-    def gpus(self) -> dict[str, int]:
-        """Return the number of each GPU resource that a pod requests, by the name of the resource."""
-        if isinstance(self.gpu, dict):
-            return {f"nvidia.com/{name.replace('_', '-', 1).replace('_', '.')}": n for name, n in self.gpu.items() if n}
-        return {self.gpu_resource: self.gpu} if self.gpu else {}
-
-    def _range(self, part: str) -> tuple[float | None, float | None]:
-        """Return a request and its limit. If they conflict, the value that was set replaces the default."""
-        request, limit = getattr(self, f"request_{part}"), getattr(self, f"limit_{part}")
-        if request is not None and limit is not None and request > limit:
-            if f"request_{part}" not in self.model_fields_set:
-                return limit, limit
-            if f"limit_{part}" not in self.model_fields_set:
-                return request, request
-        return request, limit
-
-
-class SecretKey(_Part):
+class SecretKey(Part):
     """A value in a Secret of the cluster.
 
     Args:
@@ -231,7 +107,7 @@ class SecretKey(_Part):
     key: DataKey
 
 
-class Volume(_Part):
+class Volume(Part):
     """A volume in the container of the workload, from exactly one source.
 
     Args:
@@ -268,7 +144,7 @@ class Volume(_Part):
         return self
 
 
-class Toleration(_Part):
+class Toleration(Part):
     """A toleration in Kubernetes' own form. `Pod.unreachable_seconds` adds the tolerations of lost nodes."""
 
     key: Key | None = None
@@ -278,7 +154,7 @@ class Toleration(_Part):
     seconds: Seconds | None = Field(default=None, alias="tolerationSeconds")
 
 
-class Tpu(_Part):
+class Tpu(Part):
     """A TPU slice of GKE.
 
     Args:
@@ -297,7 +173,7 @@ class Tpu(_Part):
         return math.prod(int(number) for number in self.topology.split("x"))
 
 
-class Pod(_Part):
+class Pod(Part):
     """The pods of a cell.
 
     Args:
@@ -481,20 +357,6 @@ def _is_below(folder: str, other: str) -> bool:
     return folder != other and PurePosixPath(folder).is_relative_to(other)
 
 
-def gigabytes(value: float) -> str:
-    """Return a number of 10^9 bytes as a Kubernetes quantity: `32G`."""
-    return _quantity(value, "G", "M")
-
-
-def _quantities(cpu: float | None, memory: float | None) -> dict[str, str]:
-    cores = {} if cpu is None else {"cpu": _quantity(cpu, "", "m")}
-    return cores if memory is None else {**cores, "memory": gigabytes(memory)}
-
-
-def _quantity(value: float, unit: str, thousandth: str) -> str:
-    return f"{value:.0f}{unit}" if value == int(value) else f"{round(value * 1000)}{thousandth}"
-
-
 def _fault(detail: dict[str, Any]) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"] if part != "[key]")
     field, rule = f"`{where.removeprefix('.')}`", without_kind(detail["msg"])
@@ -516,8 +378,8 @@ def _fields_at(parts: list[str | int]) -> list[str]:
     return list(fields)
 
 
-def _parts_of(annotation: Any) -> Iterator[type[_Part]]:
-    if isinstance(annotation, type) and issubclass(annotation, _Part):
+def _parts_of(annotation: Any) -> Iterator[type[Part]]:
+    if isinstance(annotation, type) and issubclass(annotation, Part):
         yield annotation
     for argument in get_args(annotation):
         yield from _parts_of(argument)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toolbox.agent.pod import ARCHIVE
-from toolbox.kubernetes.pods.description import QUEUE_LABEL, ROOT, SHARED_MEMORY, Pod, Volume, gigabytes, merged
+from toolbox.kubernetes.pods.description import QUEUE_LABEL, ROOT, SHARED_MEMORY, Pod, Volume, merged
 from toolbox.kubernetes.pods.views import FILES, WORKLOAD
+from toolbox.model.pod_resources import gigabytes
 from toolbox.model.text import abbreviated
 
 AGENT: Final = f"{ROOT}/agent/agent.zip"

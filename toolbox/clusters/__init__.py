@@ -1,0 +1,1 @@
+"""Connections to clusters (see `toolbox.orchestration.cluster_connections.ClusterConnection`)."""
