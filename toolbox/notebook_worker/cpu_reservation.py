@@ -6,11 +6,12 @@ killed.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from .file_locks import FileLock
 
 
 def available() -> list[int]:
@@ -37,24 +38,12 @@ def reserved(count: int, directory: Path) -> Iterator[list[int]]:
             directory.mkdir(parents=True, exist_ok=True)
         chosen: list[int] = []
         for cpu in candidates:
-            if len(chosen) < count and _lock(directory / str(cpu), locks):
-                chosen.append(cpu)
+            lock = FileLock(directory / str(cpu))
+            with suppress(OSError):
+                if len(chosen) < count and lock.acquire(exclusive=True):
+                    locks.callback(lock.release)
+                    chosen.append(cpu)
         rest = [cpu for cpu in candidates if cpu not in chosen]
         missing = range(min(count - len(chosen), len(rest)))
         chosen += [rest[(os.getpid() + offset) % len(rest)] for offset in missing]
         yield sorted(chosen)
-
-
-def _lock(path: Path, locks: ExitStack) -> bool:
-    """Try to lock a file until `locks` is closed, and return whether this process got the lock."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return False
-    locks.callback(os.close, file)
-    return True
