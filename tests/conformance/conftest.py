@@ -18,9 +18,8 @@ from toolbox.backends import jupyterhub as jupyterhub_backend
 from toolbox.backends import kubernetes as kubernetes_backend
 from toolbox.backends import local, ssh, tpu_vm
 from toolbox.extensions import discovery, loading, protocols
+from toolbox.hosts.attempt_book import AttemptBook
 from toolbox.jupyterhub import server_attempts
-from toolbox.kubernetes.pods import attempt_clock
-from toolbox.tpu import tpu_attempts
 
 BACKENDS: Final = sorted(discovery.available("backends"))
 
@@ -107,9 +106,8 @@ SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
 
 @pytest.fixture(autouse=True)
 def _no_news_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable the message about a long wait, so that a pod or a TPU that starts late causes no notification."""
-    monkeypatch.setattr(attempt_clock, "_WAITING_SECONDS", float("inf"))
-    monkeypatch.setattr(tpu_attempts.Attempts, "show_waiting", lambda *_: None)
+    """Disable the message about a wait, so that a pod or a TPU that starts late causes no notification."""
+    monkeypatch.setattr(AttemptBook, "show_waiting", lambda *_: None)
     monkeypatch.setattr(server_attempts.ServerAttempts, "show_waiting", lambda *_: None)
     monkeypatch.setattr(tpu_vm, "_SHUTDOWN_SECONDS", 1.0)
 

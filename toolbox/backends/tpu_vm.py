@@ -25,6 +25,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from toolbox.extensions.protocols import Backend
 from toolbox.hosts import group_endings
+from toolbox.hosts.attempt_book import outcome_of_failed_start
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, FilesLost, StepError, ToolboxError, describe
 from toolbox.model.resources import OpenResource
@@ -44,7 +45,7 @@ from toolbox.system.cancellation import CancelScope
 from toolbox.tpu import labelled_tpus, ssh_keys, startup, verification, worker_group, workers
 from toolbox.tpu.api import TpuApi
 from toolbox.tpu.fleet import Fleet, Tpu
-from toolbox.tpu.tpu_attempts import Attempt, Attempts, Machines, is_judged, outcome_of_failed_start
+from toolbox.tpu.tpu_attempts import Machines, TpuAttempt, TpuAttempts, is_judged
 from toolbox.tpu.tpu_description import TpuDescription
 from toolbox.tpu.tpu_request import TpuRequest
 from toolbox.tpu.tpu_states import Location
@@ -157,7 +158,8 @@ class _TpuVm:
         self._starters = ThreadPoolExecutor(_STARTERS, thread_name_prefix="tpu-start")
         self._requests = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="tpu-workers")
         self._requesting = threading.Lock()  # held while the TPU of the run is requested
-        self._attempts = Attempts(context.notify)
+        self._attempts = TpuAttempts(context.notify)
+        self._book = self._attempts.book
         self._refusal = ""  # why no attempt can start on any TPU of the target; empty if one may
 
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
@@ -171,17 +173,17 @@ class _TpuVm:
             self._await_start(attempt)
         except Cancelled:
             self._attempts.cancel(attempt)  # the caller gets no handle, so nothing else ends the workload
-            self._attempts.forget(name)
+            self._book.forget(name)
             raise
         return attempt.handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
         """See `Backend`."""
-        return {handle: self._attempt(handle).status for handle in handles}
+        return {handle: self._book[handle.name].status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`. The files of an attempt are lost if its TPU is lost, or if the workload broke the shell."""
-        attempt = self._attempt(handle)
+        attempt = self._book[handle.name]
         if not attempt.is_started:
             return
         self._look_for_loss(attempt)  # ssh would try for a minute to reach a worker that no longer exists
@@ -201,7 +203,7 @@ class _TpuVm:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`. An attempt that has not started ends at once."""
-        attempt = self._attempt(handle)
+        attempt = self._book[handle.name]
         self._attempts.cancel(attempt)
         group = self._attempts.machines_of(attempt).group
         if attempt.is_started and group is not None:
@@ -209,14 +211,14 @@ class _TpuVm:
 
     def release(self, handle: Handle) -> None:
         """See `Backend`. Deletes the TPU of the cell."""
-        attempt = self._attempts.get(handle.name)
+        attempt = self._book.get(handle.name)
         if attempt is not None and not attempt.status.state.is_over:
             raise StepError(f"{self._context.name}: {handle.name} is in use: its workload is still running")
         if self._target.reuse == "cell":
             self._delete(handle.name)
         else:
             self._release_files(handle)
-        self._attempts.forget(handle.name)
+        self._book.forget(handle.name)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`. An attempt whose TPU is not up yet is in the queue of the target.
@@ -234,21 +236,22 @@ class _TpuVm:
         except Cancelled:
             attempt.is_cancelled = True
             if not attempt.settled.wait(_CANCEL_SECONDS):
-                self._attempts.forget(name)
+                self._book.forget(name)
                 raise
         if attempt.is_absent:
-            self._attempts.forget(name)
+            self._book.forget(name)
             return None
         if tpu.is_up and not attempt.settled.is_set():
             reason = self._attempts.machines_of(attempt).unready or "the workers do not answer"
-            self._attempts.forget(name)
+            self._book.forget(name)
             raise StepError(f"{self._context.name}: {reason}")
         return attempt.handle
 
     def teardown_run(self) -> None:
         """See `Backend`. Deletes the TPU of the run, and the SSH key if no TPU of the run is left."""
-        for attempt in self._attempts.names() if self._target.reuse == "cell" else [""]:
-            self._delete(attempt)
+        names = [attempt.name for attempt in self._book.attempts()] if self._target.reuse == "cell" else [""]
+        for name in names:
+            self._delete(name)
         ssh_keys.remove_unused(self._context.ledger)
 
     def close(self) -> None:
@@ -261,11 +264,6 @@ class _TpuVm:
         for group in groups:
             group.close()
         self._api.close()
-
-    def _attempt(self, handle: Handle) -> Attempt:
-        attempt = self._attempts.get(handle.name)
-        assert attempt is not None, "the attempt was submitted or found"
-        return attempt
 
     # The TPU of an attempt
 
@@ -344,17 +342,17 @@ class _TpuVm:
 
     def _release_files(self, handle: Handle) -> None:
         """Remove the files of an attempt from the TPU of the run, unless they are deleted with the TPU."""
-        attempt = self._attempts.get(handle.name)
+        attempt = self._book.get(handle.name)
         if attempt is None and self.find(_PROBE, handle.name, handle.directory) is None:
             return
-        attempt = self._attempt(handle)
+        attempt = self._book[handle.name]
         machines = self._attempts.machines_of(attempt)
         if attempt.is_started and machines.group is not None and machines.are_usable:
             machines.group.release(handle)
 
     # The start of an attempt
 
-    def _await_start(self, attempt: Attempt) -> None:
+    def _await_start(self, attempt: TpuAttempt) -> None:
         """Wait until the workload has started if its TPU is up. Otherwise, the attempt is in the queue."""
         self._tpu_changed(attempt.tpu)
         if attempt.tpu.is_up:
@@ -363,14 +361,14 @@ class _TpuVm:
     def _tpu_changed(self, tpu: Tpu) -> None:
         """Handle a new state of a TPU. The fleet calls this method, so it does not block."""
         machines = self._attempts.machines(tpu.name)
-        if machines is None or machines.tpu is not tpu or self._attempts.is_closed:
+        if machines is None or machines.tpu is not tpu or self._book.is_closed:
             return
         if tpu.ending is not None:
             self._end_on(machines, tpu.ending)
             return
         if machines.group is None:
             for attempt in self._attempts.on(tpu):
-                self._attempts.show_waiting(attempt, machines.unready or tpu.message)
+                self._book.show_waiting(attempt, machines.unready or tpu.message)
         if tpu.is_up:
             self._prepare_soon(machines)
 
@@ -387,7 +385,7 @@ class _TpuVm:
         if attempts := self._attempts.begin_preparing(machines):
             self._do(partial(self._prepare, machines), *attempts)
 
-    def _do(self, work: Callable[[], None], *attempts: Attempt) -> None:
+    def _do(self, work: Callable[[], None], *attempts: TpuAttempt) -> None:
         """Do work in a thread that the end of the run does not cancel.
 
         Args:
@@ -402,7 +400,7 @@ class _TpuVm:
             except Cancelled:
                 return  # the target is closed
             except Exception as error:
-                if self._attempts.is_closed:  # `close` has ended the threads that the work needs
+                if self._book.is_closed:  # `close` has ended the threads that the work needs
                     return
                 log.exception("%s: an attempt could not be started or ended", self._context.name)
                 for attempt in attempts:
@@ -433,7 +431,7 @@ class _TpuVm:
                 group.close()
             return
         for attempt in self._attempts.on(machines.tpu):
-            self._attempts.show_waiting(attempt, machines.unready)
+            self._book.show_waiting(attempt, machines.unready)
             if attempt.is_waiting and attempt.is_cancelled:
                 machines.unusable = machines.unready  # the workload of an earlier session may be running there
                 self._attempts.conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
@@ -455,7 +453,7 @@ class _TpuVm:
                     self._refusal = f"not started, because {attempt.label} has failed on this target: {outcome.message}"
                 self._attempts.conclude(attempt, outcome)
 
-    def _start(self, machines: Machines, attempt: Attempt) -> None:
+    def _start(self, machines: Machines, attempt: TpuAttempt) -> None:
         assert machines.group is not None, "the workers are ready"
         group, handle = machines.group, attempt.handle
         try:
@@ -488,7 +486,7 @@ class _TpuVm:
 
     def _group_changed(self, name: str) -> None:
         """Handle that an attempt may be over on its workers."""
-        attempt = self._attempts.get(name)
+        attempt = self._book.get(name)
         group = self._attempts.machines_of(attempt).group if attempt is not None else None
         if attempt is None or group is None or not attempt.is_started or attempt.status.state.is_over:
             return
@@ -496,7 +494,7 @@ class _TpuVm:
         if status.state.is_over:
             self._do(partial(self._finish, attempt, status), attempt)
 
-    def _finish(self, attempt: Attempt, status: AttemptStatus) -> None:
+    def _finish(self, attempt: TpuAttempt, status: AttemptStatus) -> None:
         """Decide how an attempt ended. If the attempt failed, ask the API whether its TPU was taken away."""
         outcome = group_endings.outcome_of(status)
         fault = ""
@@ -508,11 +506,11 @@ class _TpuVm:
         if attempt.tpu.ending is not None:
             self._attempts.conclude(attempt, attempt.tpu.ending)
         elif status.state is AttemptState.UNREACHABLE and fault:
-            self._attempts.lose_contact(attempt, f"{status.message}; {fault}")
+            self._book.change(attempt, replace(status, message=f"{status.message}; {fault}"))
         else:
             self._attempts.conclude(attempt, self._explained(attempt, outcome))
 
-    def _explained(self, attempt: Attempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
+    def _explained(self, attempt: TpuAttempt, outcome: WorkloadOutcome) -> WorkloadOutcome:
         """Return the outcome of an attempt whose TPU still exists according to the API."""
         machines = self._attempts.machines_of(attempt)
         if outcome.changed_startup_files:
@@ -525,7 +523,7 @@ class _TpuVm:
             return replace(outcome, message=text, may_remain=False)
         return outcome
 
-    def _look_for_loss(self, attempt: Attempt, seconds: float = 0.0) -> str:
+    def _look_for_loss(self, attempt: TpuAttempt, seconds: float = 0.0) -> str:
         """Ask the API whether the TPU of an attempt was taken away. Return why the API does not answer.
 
         Args:

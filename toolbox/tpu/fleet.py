@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from toolbox.hosts.attempt_book import outcome_of_failed_start
 from toolbox.model import backoff
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
 from toolbox.model.resources import OpenResource, ResourceLedger
-from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
@@ -39,7 +39,6 @@ _LONGEST_PAUSE: Final = 5.0
 _PAUSE_FACTOR: Final = 1.3
 _REQUESTED: Final = Progress(Phase.WAITING, "the TPU is being requested")
 _NO_CAPACITY_YET: Final = Progress(Phase.WAITING, "there is no capacity until other TPUs of the run are deleted")
-_ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
 
 
 @dataclass(slots=True, eq=False)
@@ -389,13 +388,11 @@ class Fleet:
         except TpuLost as error:
             self._end(tpu, EndedBy.EVICTED, str(error))
             return
-        except StepError as error:
-            self._end(tpu, _ENDINGS.get(error.cause, EndedBy.LOST), str(error))
-            return
         except Exception as error:  # without an ending, the cells of the TPU would wait forever
             if not isinstance(error, ToolboxError):  # for example, the ledger cannot be written
                 log.exception("%s: the state of %s could not be handled", self._label, tpu.name)
-            self._end(tpu, EndedBy.LOST, describe(error))
+            outcome = outcome_of_failed_start(error)
+            self._end(tpu, outcome.ended_by, outcome.message)
             return
         self._note(tpu, progress)
 

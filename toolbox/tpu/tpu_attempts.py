@@ -1,21 +1,18 @@
 """The state of attempts on TPUs, and of the TPUs that they use, in one session of a run.
 
-`Attempts` makes every change under one lock, and notifies the run. The backend `tpu_vm` decides what changes.
+`TpuAttempts` makes every change under one lock, and notifies the run. The backend `tpu_vm` decides what changes.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
+from toolbox.hosts.attempt_book import Attempt, AttemptBook
 from toolbox.hosts.host_group import HostGroup
-from toolbox.model.errors import describe, outcome_of
 from toolbox.model.resources import expiry_of
-from toolbox.model.verdicts import Cause
 from toolbox.model.workloads import (
     AttemptState,
     AttemptStatus,
@@ -28,11 +25,9 @@ from toolbox.model.workloads import (
 from toolbox.system.cancellation import CancelScope
 from toolbox.tpu.fleet import Tpu
 
-_ENDINGS: Final = {Cause.CAPACITY: EndedBy.NO_CAPACITY, Cause.CONFIGURATION: EndedBy.NOT_STARTED}
-
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class TpuAttempt(Attempt):
     """An attempt of a cell.
 
     Args:
@@ -43,10 +38,8 @@ class Attempt:
         is_started: whether the group of the TPU has the attempt.
         is_cancelled: whether the run cancelled the attempt.
         submitted: the monotonic time at which this session submitted or adopted the attempt.
-        settled: set when the workload has started, or the attempt is over.
     """
 
-    handle: Handle
     workload: Workload
     tpu: Tpu
     deadline: float
@@ -57,13 +50,11 @@ class Attempt:
     is_starting: bool = False
     is_cancelled: bool = False
     submitted: float = field(default_factory=time.monotonic)
-    status: AttemptStatus = field(default_factory=lambda: AttemptStatus(AttemptState.SUBMITTED))
-    settled: threading.Event = field(default_factory=threading.Event)
 
     @property
     def label(self) -> str:
         """The directories of the cell and of the attempt, for messages."""
-        return "/".join(self.handle.directory.parts[-2:])
+        return "/".join(self.directory.parts[-2:])
 
     @property
     def is_waiting(self) -> bool:
@@ -105,7 +96,7 @@ class Machines:
         return expiry is None or datetime.now(UTC) + longest < expiry
 
 
-class Attempts:
+class TpuAttempts:
     """The attempts of one session on the TPUs of one target, and the workers of these TPUs.
 
     Args:
@@ -113,59 +104,33 @@ class Attempts:
     """
 
     def __init__(self, notify: Callable[[str], None]) -> None:
-        self._notify = notify
-        self._lock = threading.RLock()
-        self._by_name: dict[str, Attempt] = {}
+        self.book: AttemptBook[TpuAttempt] = AttemptBook(notify)
+        self._lock = self.book.lock
         self._machines: dict[str, Machines] = {}  # by the name of the TPU
-        self._is_closed = False
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the target is closed, so that no attempt changes any more."""
-        return self._is_closed
 
     def close(self) -> list[HostGroup]:
         """Refuse further changes, and return the groups to close."""
         with self._lock:
-            self._is_closed = True
+            self.book.close()
             return [machines.group for machines in self._machines.values() if machines.group is not None]
 
     def add(
         self, handle: Handle, workload: Workload, tpu: Tpu, scope: CancelScope, *, may_exist: bool = False
-    ) -> Attempt:
-        """Add an attempt, or return the known attempt with this name.
+    ) -> TpuAttempt:
+        """Add an attempt, or return the attempt with this name.
 
         Args:
             scope: the scope of the target.
             may_exist: whether an earlier session may have started the workload.
         """
+        deadline = time.monotonic() + workload.timeouts.wait
         with self._lock:
-            attempt = self._by_name.get(handle.name)
-            if attempt is None or attempt.tpu is not tpu:
-                deadline = time.monotonic() + workload.timeouts.wait
-                attempt = Attempt(handle, workload, tpu, deadline, CancelScope(scope), may_exist=may_exist)
-                self._by_name[handle.name] = attempt
             self._machines.setdefault(tpu.name, Machines(tpu))
-        return attempt
+            return self.book.add(TpuAttempt(handle, workload, tpu, deadline, CancelScope(scope), may_exist=may_exist))
 
-    def get(self, name: str) -> Attempt | None:
-        """Return the attempt with this name; None if this session does not know it."""
-        return self._by_name.get(name)
-
-    def forget(self, name: str) -> None:
-        """Remove an attempt."""
-        with self._lock:
-            self._by_name.pop(name, None)
-
-    def names(self) -> list[str]:
-        """Return the names of all attempts."""
-        with self._lock:
-            return list(self._by_name)
-
-    def on(self, tpu: Tpu) -> list[Attempt]:
+    def on(self, tpu: Tpu) -> list[TpuAttempt]:
         """Return the attempts that use a TPU."""
-        with self._lock:
-            return [attempt for attempt in self._by_name.values() if attempt.tpu is tpu]
+        return [attempt for attempt in self.book.attempts() if attempt.tpu is tpu]
 
     # The workers of a TPU
 
@@ -173,7 +138,7 @@ class Attempts:
         """Return the workers of the TPU that has this name now; None if there are no such workers."""
         return self._machines.get(name)
 
-    def machines_of(self, attempt: Attempt) -> Machines:
+    def machines_of(self, attempt: TpuAttempt) -> Machines:
         """Return the workers of an attempt's TPU. If the TPU was deleted, another one may have its name."""
         machines = self._machines.get(attempt.tpu.name)
         return machines if machines is not None and machines.tpu is attempt.tpu else Machines(attempt.tpu)
@@ -184,11 +149,11 @@ class Attempts:
             machines = self._machines.pop(name, None)
         return machines.group if machines is not None else None
 
-    def begin_preparing(self, machines: Machines) -> list[Attempt]:
+    def begin_preparing(self, machines: Machines) -> list[TpuAttempt]:
         """Return the attempts on a TPU if one of them waits, and no thread prepares the workers yet."""
         with self._lock:
             attempts = self.on(machines.tpu)
-            if machines.is_preparing or self._is_closed or not any(attempt.is_waiting for attempt in attempts):
+            if machines.is_preparing or self.book.is_closed or not any(attempt.is_waiting for attempt in attempts):
                 return []
             machines.is_preparing = True
             return attempts
@@ -196,22 +161,14 @@ class Attempts:
     def set_group(self, machines: Machines, group: HostGroup) -> bool:
         """Let attempts run in a group, and return True. Return False if the TPU was deleted, or the target closed."""
         with self._lock:
-            if self._is_closed or self._machines.get(machines.tpu.name) is not machines:
+            if self.book.is_closed or self._machines.get(machines.tpu.name) is not machines:
                 return False
             machines.group = group
             return True
 
     # The states of an attempt
 
-    def show_waiting(self, attempt: Attempt, reason: str) -> None:
-        """Show why an attempt waits for its TPU."""
-        with self._lock:
-            if not attempt.is_waiting or attempt.status.message == reason:
-                return
-            attempt.status = AttemptStatus(AttemptState.SUBMITTED, message=reason)
-        self._notify(attempt.handle.name)
-
-    def begin_starting(self, machines: Machines) -> list[Attempt]:
+    def begin_starting(self, machines: Machines) -> list[TpuAttempt]:
         """Return the attempts to start now: those that wait for workers which are ready."""
         with self._lock:
             if machines.group is None:
@@ -221,18 +178,12 @@ class Attempts:
                 attempt.is_starting = True
             return waiting
 
-    def note_start(self, attempt: Attempt) -> None:
+    def note_start(self, attempt: TpuAttempt) -> None:
         """Record that the group has the attempt."""
-        with self._lock:
-            attempt.is_started = True
-            had_message = bool(attempt.status.message)
-            if attempt.status.state is AttemptState.SUBMITTED:
-                attempt.status = attempt.status.become(AttemptState.RUNNING)
-                attempt.settled.set()
-        if had_message:
-            self._notify(attempt.handle.name)
+        attempt.is_started = True
+        self.book.change(attempt, AttemptStatus(AttemptState.RUNNING))
 
-    def cancel(self, attempt: Attempt) -> None:
+    def cancel(self, attempt: TpuAttempt) -> None:
         """Record that the run cancels an attempt. An attempt that waits for its TPU ends at once."""
         with self._lock:
             attempt.is_cancelled = True
@@ -241,34 +192,22 @@ class Attempts:
         if is_waiting:
             self.conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
 
-    def conclude(self, attempt: Attempt, outcome: WorkloadOutcome) -> None:
+    def conclude(self, attempt: TpuAttempt, outcome: WorkloadOutcome) -> None:
         """End an attempt, unless it is over. A cancelled attempt that has not started ends as cancelled."""
         if attempt.is_cancelled and not attempt.is_started:
             outcome = WorkloadOutcome(EndedBy.CANCELLED)
         host = attempt.tpu.name if outcome.ended_by is EndedBy.LOST else outcome.host
         outcome = replace(outcome, host=host, paid_seconds=paid_seconds(attempt, outcome))
-        self._become(attempt, AttemptStatus(AttemptState.ENDED, outcome))
-
-    def lose_contact(self, attempt: Attempt, message: str) -> None:
-        """Record that an attempt can no longer be followed, unless it is over."""
-        self._become(attempt, AttemptStatus(AttemptState.UNREACHABLE, message=message))
-
-    def _become(self, attempt: Attempt, status: AttemptStatus) -> None:
-        with self._lock:
-            if attempt.status.state.is_over or self._is_closed:
-                return
-            attempt.status = attempt.status.become(status.state, status.outcome, status.message)
-        attempt.settled.set()
-        self._notify(attempt.handle.name)
+        self.book.change(attempt, AttemptStatus(AttemptState.ENDED, outcome))
 
 
-def is_judged(attempt: Attempt) -> bool:
+def is_judged(attempt: TpuAttempt) -> bool:
     """Return whether checks would judge the files of an attempt."""
     outcome = attempt.status.outcome
     return outcome is not None and outcome.ended_by in (EndedBy.EXIT, EndedBy.SIGNAL)
 
 
-def paid_seconds(attempt: Attempt, outcome: WorkloadOutcome) -> float:
+def paid_seconds(attempt: TpuAttempt, outcome: WorkloadOutcome) -> float:
     """Return the time for which a TPU cost money because of an attempt: while it was up, also without a workload.
 
     If an earlier session submitted the attempt, only the time of the workload counts before the adoption.
@@ -276,9 +215,3 @@ def paid_seconds(attempt: Attempt, outcome: WorkloadOutcome) -> float:
     if attempt.tpu.up_since is None:
         return outcome.seconds
     return round(max(outcome.seconds, time.monotonic() - max(attempt.tpu.up_since, attempt.submitted)), 3)
-
-
-def outcome_of_failed_start(error: BaseException) -> WorkloadOutcome:
-    """Return the outcome of an attempt that could not be started."""
-    _, cause = outcome_of(error)
-    return WorkloadOutcome(_ENDINGS.get(cause or Cause.INTERNAL, EndedBy.LOST), message=describe(error))

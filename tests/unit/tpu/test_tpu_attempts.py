@@ -14,7 +14,7 @@ from tests.fakes.ledger import OWNER
 from toolbox.model.workloads import AttemptState, EndedBy, Handle, Timeouts, Workload, WorkloadOutcome
 from toolbox.system.cancellation import CancelScope
 from toolbox.tpu.fleet import Tpu
-from toolbox.tpu.tpu_attempts import Attempt, Attempts, Machines
+from toolbox.tpu.tpu_attempts import Machines, TpuAttempt, TpuAttempts
 
 LOST = WorkloadOutcome(EndedBy.LOST)
 
@@ -24,11 +24,11 @@ class Desk:
 
     def __init__(self) -> None:
         self.notified: list[str] = []
-        self.attempts = Attempts(self.notified.append)
+        self.attempts = TpuAttempts(self.notified.append)
         provisioning: Any = SimpleNamespace(request=SimpleNamespace(name="tpu"))
         self.tpu = Tpu(provisioning, 60.0, time.monotonic() + 60)
 
-    def add(self, name: str) -> Attempt:
+    def add(self, name: str) -> TpuAttempt:
         return self.attempts.add(Handle(name, Path(name)), Workload(("true",)), self.tpu, CancelScope())
 
     @property
@@ -43,7 +43,7 @@ def desk() -> Desk:
     return Desk()
 
 
-def ended_by(attempt: Attempt) -> EndedBy | None:
+def ended_by(attempt: TpuAttempt) -> EndedBy | None:
     return attempt.status.outcome.ended_by if attempt.status.outcome is not None else None
 
 
@@ -74,13 +74,6 @@ def test_a_cancelled_attempt_ends_as_cancelled_unless_it_has_started(
     assert attempt.starting.reason is not None
     desk.attempts.conclude(attempt, LOST)
     assert ended_by(attempt) is expected
-
-
-def test_an_attempt_ends_only_once(desk: Desk) -> None:
-    attempt = desk.add("a")
-    desk.attempts.conclude(attempt, WorkloadOutcome(EndedBy.EVICTED))
-    desk.attempts.conclude(attempt, LOST)
-    assert (ended_by(attempt), desk.notified) == (EndedBy.EVICTED, ["a"])
 
 
 def test_only_one_thread_prepares_the_workers_and_only_for_attempts_that_wait(desk: Desk) -> None:
@@ -115,13 +108,6 @@ def test_nothing_changes_after_the_target_is_closed(desk: Desk) -> None:
     assert desk.attempts.begin_preparing(desk.machines) == []
     assert not desk.attempts.set_group(desk.machines, Mock())
     assert (attempt.status.state, desk.notified) == (AttemptState.SUBMITTED, [])
-
-
-def test_the_reason_of_a_wait_is_notified_when_it_changes(desk: Desk) -> None:
-    attempt = desk.add("a")
-    for reason in ("CREATING", "CREATING", "READY"):
-        desk.attempts.show_waiting(attempt, reason)
-    assert (attempt.status.message, desk.notified) == ("READY", ["a", "a"])
 
 
 @pytest.mark.parametrize(("run", "outlasts"), [(60.0, True), (3600.0, False)])
