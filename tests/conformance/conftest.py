@@ -19,7 +19,6 @@ from toolbox.backends import kubernetes as kubernetes_backend
 from toolbox.backends import local, ssh, tpu_vm
 from toolbox.extensions import discovery, loading, protocols
 from toolbox.hosts.attempt_book import AttemptBook
-from toolbox.jupyterhub import server_attempts
 
 BACKENDS: Final = sorted(discovery.available("backends"))
 
@@ -108,7 +107,6 @@ SITES: Final[dict[str, Callable[[Path], AbstractContextManager[Site]]]] = {
 def _no_news_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the message about a wait, so that a pod or a TPU that starts late causes no notification."""
     monkeypatch.setattr(AttemptBook, "show_waiting", lambda *_: None)
-    monkeypatch.setattr(server_attempts.ServerAttempts, "show_waiting", lambda *_: None)
     monkeypatch.setattr(tpu_vm, "_SHUTDOWN_SECONDS", 1.0)
 
 

@@ -329,7 +329,7 @@ def test_a_cell_is_cancelled_while_its_agent_does_not_start(
     bench = cells(startup_script=f"printf '#!/bin/sh\nsleep 600' >{python}; chmod +x {python}", python=python)
     attempt = bench.start("true")
     backend: Any = bench.shared.backend
-    wait_for(lambda: any(each.is_starting for each in backend._attempts._by_name.values()), "the start of the agent")
+    wait_for(lambda: any(each.is_starting for each in backend._book.attempts()), "the start of the agent")
     assert attempt.cancel().ended_by is EndedBy.CANCELLED
     attempt.collect()
     bench.release(attempt)

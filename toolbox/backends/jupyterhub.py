@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.extensions.protocols import Backend
+from toolbox.hosts.attempt_book import Attempt, AttemptBook, outcome_of_failed_start
 from toolbox.hosts.local_machine import LocalMachine
 from toolbox.jupyterhub import (
     hub_tokens,
@@ -31,14 +32,21 @@ from toolbox.jupyterhub import (
 )
 from toolbox.jupyterhub.hub_address import HubUrl, UserName
 from toolbox.jupyterhub.hub_api import HubAccess, HubApi
-from toolbox.jupyterhub.server_attempts import ServerAttempt, ServerAttempts, outcome_of_failed_start
 from toolbox.jupyterhub.server_request import ServerRequest
 from toolbox.model.clusters import Access
 from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
 from toolbox.model.quantities import AnySeconds
 from toolbox.model.resources import OpenResource
 from toolbox.model.secrets import Secret
-from toolbox.model.workloads import AttemptStatus, Handle, TargetContext, Workload
+from toolbox.model.workloads import (
+    AttemptState,
+    AttemptStatus,
+    EndedBy,
+    Handle,
+    TargetContext,
+    Workload,
+    WorkloadOutcome,
+)
 from toolbox.notebook_worker import server_variables
 from toolbox.system import cancellation
 from toolbox.system.cancellation import CancelScope
@@ -159,6 +167,29 @@ class Target(BaseModel):
             return list(labelled_servers.find(api, self.user or hub_verification.user_of_token(api), self.ttl))
 
 
+@dataclass(slots=True, eq=False)
+class _ServerAttempt(Attempt):
+    """An attempt of a cell. When its server is ready, its workload starts on this machine, which then has the status.
+
+    Args:
+        server: the server of the attempt.
+        scope: the scope of the request that starts the workload.
+        is_cancelled: whether the run cancelled the attempt.
+        stop_following: cancels the coroutine that starts the server.
+    """
+
+    workload: Workload
+    server: ServerRequest
+    scope: CancelScope
+    is_cancelled: bool = False
+    stop_following: Callable[[], object] = lambda: None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the workload was started on this machine."""
+        return self.status.state is AttemptState.RUNNING
+
+
 class _JupyterHub:
     """Executes workloads that use servers of a hub. It implements `toolbox.extensions.protocols.Backend`."""
 
@@ -167,7 +198,7 @@ class _JupyterHub:
         self._target = target
         self._api = HubApi(target.access)
         self._machine = LocalMachine(context)
-        self._attempts = ServerAttempts(context.notify)
+        self._book: AttemptBook[_ServerAttempt] = AttemptBook(context.notify)
         self._scope = CancelScope()
         self._asking = threading.Lock()
         self._user = target.user or ""
@@ -175,13 +206,10 @@ class _JupyterHub:
     def submit(self, workload: Workload, name: str, directory: Path) -> Handle:
         """See `Backend`. If the server is not ready soon, the cell stays in the queue of the target."""
         handle = Handle(name, directory)
-        known = self._attempts.get(name)
-        if known is not None and not known.status.state.is_over:
-            return known.handle
-        if self._adopt_workload(workload, handle) is None:
-            server = self._server(workload, name)
-            self._context.ledger.plan(server.resource)
-            self._await_start(self._follow(ServerAttempt(handle, workload, server, CancelScope(self._scope))))
+        if self._book.get(name) is None and not self._adopt_workload(workload, handle):
+            attempt = self._attempt(workload, handle)
+            self._context.ledger.plan(attempt.server.resource)
+            self._await_start(self._follow(attempt))
         return handle
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
@@ -190,53 +218,56 @@ class _JupyterHub:
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
-        if self._attempt(handle).is_started:
+        if self._book[handle.name].is_started:
             self._machine.collect(handle, workload)
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`. If the server is not ready, the attempt ends at once."""
-        attempt = self._attempt(handle)
-        self._attempts.cancel(attempt)
+        attempt = self._book[handle.name]
+        attempt.is_cancelled = True
+        if not attempt.is_started:
+            attempt.stop_following()
+            attempt.scope.cancel("the attempt is cancelled")
+            self._conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
         if attempt.is_started:
             self._machine.cancel(handle)
 
     def release(self, handle: Handle) -> None:
         """See `Backend`. Deletes the server, and returns when it no longer exists."""
-        attempt = self._attempts.get(handle.name)
+        attempt = self._book.get(handle.name)
         if attempt is not None and not self._status(handle).state.is_over:
             raise StepError(f"{self._context.name}: {handle.name} is in use: its workload is still running")
         self._delete(attempt.server if attempt is not None else self._server(Workload(()), handle.name))
         if attempt is not None and attempt.is_started:
             self._machine.release(handle)
-        self._attempts.forget(handle.name)
+        self._book.forget(handle.name)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
         """See `Backend`. If the server exists but its workload does not, the attempt is in the queue of the target."""
         handle = Handle(name, directory)
-        if self._adopt_workload(workload, handle) is not None:
+        if self._adopt_workload(workload, handle):
             return handle
-        server = self._server(workload, name)
-        existing = self._api.run(self._api.servers(server.user, seconds=workload.timeouts.wait)).get(server.name)
+        attempt = self._attempt(workload, handle)
+        servers = self._api.run(self._api.servers(attempt.server.user, seconds=workload.timeouts.wait))
+        existing = servers.get(attempt.server.name)
         if existing is None:
             return None
         server_deletion.check_owner(existing, self._context.ledger.owner)
-        self._follow(ServerAttempt(handle, workload, server, CancelScope(self._scope)))
+        self._follow(attempt)
         return handle
 
     def close(self) -> None:
         """See `Backend`. The servers and the workloads continue to run."""
-        self._attempts.close()
+        self._book.close()
         self._scope.cancel("the target is closed")
         self._machine.close()
         self._api.close()
 
-    def _attempt(self, handle: Handle) -> ServerAttempt:
-        attempt = self._attempts.get(handle.name)
-        assert attempt is not None, "the attempt was submitted or found"
-        return attempt
+    def _attempt(self, workload: Workload, handle: Handle) -> _ServerAttempt:
+        return _ServerAttempt(handle, workload, self._server(workload, handle.name), CancelScope(self._scope))
 
     def _status(self, handle: Handle) -> AttemptStatus:
-        attempt = self._attempt(handle)
+        attempt = self._book[handle.name]
         return self._machine.poll([handle])[handle] if attempt.is_started else attempt.status
 
     # The server of an attempt
@@ -274,49 +305,51 @@ class _JupyterHub:
 
     # The start of an attempt
 
-    def _adopt_workload(self, workload: Workload, handle: Handle) -> ServerAttempt | None:
-        """Adopt the workload of an earlier session; return None if it was never started."""
+    def _adopt_workload(self, workload: Workload, handle: Handle) -> bool:
+        """Adopt the workload of an earlier session, and return True. Return False if it was never started."""
         if self._machine.find(workload, handle.name, handle.directory) is None:
-            return None
-        attempt = ServerAttempt(handle, workload, self._server(workload, handle.name), CancelScope(self._scope))
-        attempt.is_started = True
-        attempt.settled.set()
-        return self._attempts.add(attempt)
+            return False
+        self._book.change(self._book.add(self._attempt(workload, handle)), AttemptStatus(AttemptState.RUNNING))
+        return True
 
-    def _follow(self, attempt: ServerAttempt) -> ServerAttempt:
+    def _follow(self, attempt: _ServerAttempt) -> _ServerAttempt:
         """Start the server of an attempt in the loop of the connection, and its workload when the server is ready."""
-        added = self._attempts.add(attempt)
+        added = self._book.add(attempt)
         if added is attempt:
             attempt.stop_following = self._api.start(self._bring_up(attempt))
         return added
 
-    def _await_start(self, attempt: ServerAttempt) -> None:
+    def _await_start(self, attempt: _ServerAttempt) -> None:
         """Wait a short time for the start of the workload."""
         try:
             cancellation.current().wait(attempt.settled, min(_QUICK_SECONDS, attempt.workload.timeouts.wait))
         except Cancelled:
-            self._attempts.cancel(attempt)  # the caller gets no handle, so nothing else ends the attempt
-            if attempt.is_started:
-                self._machine.cancel(attempt.handle)
-            self._attempts.forget(attempt.handle.name)
+            self.cancel(attempt.handle)  # the caller gets no handle, so nothing else ends the attempt
+            self._book.forget(attempt.name)
             raise
 
-    async def _bring_up(self, attempt: ServerAttempt) -> None:
+    def _conclude(self, attempt: _ServerAttempt, outcome: WorkloadOutcome) -> None:
+        """End an attempt, unless its workload has started."""
+        with self._book.lock:
+            if not attempt.is_started:
+                self._book.change(attempt, AttemptStatus(AttemptState.ENDED, outcome))
+
+    async def _bring_up(self, attempt: _ServerAttempt) -> None:
         server, wait = attempt.server, attempt.workload.timeouts.wait
-        report = partial(self._attempts.show_waiting, attempt)
+        report = partial(self._book.show_waiting, attempt)
         try:
             await server_starts.start(
                 self._api, server.user, server.name, server.spawner_options, seconds=wait, report=report
             )
             await asyncio.to_thread(self._start_workload, attempt)
         except (ToolboxError, Cancelled, OSError) as error:
-            self._attempts.conclude(attempt, outcome_of_failed_start(error))
+            self._conclude(attempt, outcome_of_failed_start(error))
         except Exception as error:  # if it escaped, the run would wait for the attempt forever
-            if not self._attempts.is_closed:
+            if not self._book.is_closed:
                 log.exception("%s: an attempt could not be started", self._context.name)
-            self._attempts.conclude(attempt, outcome_of_failed_start(error))
+            self._conclude(attempt, outcome_of_failed_start(error))
 
-    def _start_workload(self, attempt: ServerAttempt) -> None:
+    def _start_workload(self, attempt: _ServerAttempt) -> None:
         """Start the workload, with the address of its server and the token in its environment."""
         self._context.ledger.mark_created(attempt.server.resource)
         access, env = self._api.access, dict(attempt.workload.env)
@@ -327,7 +360,7 @@ class _JupyterHub:
         workload = replace(attempt.workload, env=env)
         with cancellation.entered(attempt.scope):
             attempt.scope.check()
-            self._machine.submit(workload, attempt.handle.name, attempt.handle.directory)
-        self._attempts.note_start(attempt)
+            self._machine.submit(workload, attempt.name, attempt.directory)
+        self._book.change(attempt, AttemptStatus(AttemptState.RUNNING))
         if attempt.is_cancelled:
             self._machine.cancel(attempt.handle)

@@ -236,11 +236,6 @@ class AttemptStatus:
     outcome: WorkloadOutcome | None = None
     message: str = ""
 
-    def become(self, state: AttemptState, outcome: WorkloadOutcome | None = None, message: str = "") -> AttemptStatus:
-        """Return the status after a change of the state."""
-        assert state in _NEXT_STATES[self.state], f"an attempt cannot become {state}: it is {self.state}"
-        return AttemptStatus(state, outcome, message)
-
 
 @dataclass(frozen=True, slots=True)
 class CollectLimits:

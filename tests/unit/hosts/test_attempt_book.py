@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle
 RUNNING = AttemptStatus(AttemptState.RUNNING)
 PASSED = AttemptStatus(AttemptState.ENDED, WorkloadOutcome(EndedBy.EXIT, 0))
 UNREACHABLE = AttemptStatus(AttemptState.UNREACHABLE, message="no route to host")
-ORDER = [AttemptState.SUBMITTED, AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.ENDING, AttemptState.ENDED]
 
 
 class Book(AttemptBook[Attempt]):
@@ -56,12 +54,6 @@ def test_an_unreachable_attempt_can_be_added_again(book: Book) -> None:
     again = book.add(attempt())
     assert (again is first, book["a"].status.state) == (False, AttemptState.SUBMITTED)
     assert book.change(again, PASSED)
-
-
-@pytest.mark.parametrize(("before", "after"), list(pairwise(ORDER)))
-def test_an_attempt_enters_each_state_in_order_and_does_not_return(before: AttemptState, after: AttemptState) -> None:
-    assert before.may_become(after)
-    assert not after.may_become(before)
 
 
 def test_the_first_end_is_final_and_is_notified_once(book: Book) -> None:
