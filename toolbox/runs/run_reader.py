@@ -86,16 +86,16 @@ def read(directory: Path) -> RunState:
         UsageError: the directory is not a run directory, or its records have the format of another version.
         InfrastructureError: the ledger of the run cannot be read.
     """
-    contents = journal.load(directory)
-    if not contents.entries or not isinstance(contents.entries[0].event, RunStarted):
-        missing = f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
-        raise UsageError(f"{directory} is not the directory of a run: {next(map(str, contents.damage), missing)}")
     request = RunDirectory(directory).read_request()
     if (found := request.get("format", layout.RUN_FORMAT)) != layout.RUN_FORMAT:
         raise UsageError(
             f"the run {directory} has format {abbreviated(found)}, and this version of Topgallant reads format "
             f"{layout.RUN_FORMAT}. Use the version that wrote the run, or a later one"
         )
+    contents = journal.load(directory)
+    if not contents.entries or not isinstance(contents.entries[0].event, RunStarted):
+        missing = f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
+        raise UsageError(f"{directory} is not the directory of a run: {next(map(str, contents.damage), missing)}")
     run = fold(contents.entries, directory.absolute(), _planned_cells(directory))
     is_running = run.finished is None and run.paused is None and journal.is_locked(directory)
     resources = ledger.load(RunDirectory(directory).ledger)
