@@ -195,7 +195,7 @@ def remarkable(directory: Path) -> RunState:
             is_quarantined=is_kept,
             x=x,
         )
-        run.plan[-1]["bounds"] = {"speed": _BOUND if x else [70, None]}
+        run.plan[-1]["bounds"] = {"speed": _BOUND if x else {**_BOUND, "upper": None, "mean": None}}
     return run.write()
 
 

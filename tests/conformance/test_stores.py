@@ -241,7 +241,7 @@ def test_a_series_has_the_values_of_its_runs_in_the_order_of_time(store: Store, 
     assert (series.metric, series.unit, series.direction) == ("time", "s", Direction.LOWER)
 
 
-SLOW = CheckJudged("", "metric", passed=False, message="", metric="time", side=Side.ABOVE)
+SLOW = CheckJudged("", "metric", passed=False, message="", metric="time", side=Side.ABOVE, out_of_range=True)
 ACCEPTED = [
     ([Tried(metrics={"time": 1.0})], 1),
     ([FAILED], 0),

@@ -48,11 +48,11 @@ class Shard:
         directory = Past(cells, "grid", run, started, is_over=self.is_over).write(parent)
         request = json.loads((directory / "run.json").read_text())
         request |= {"presets": [], "phases": None, "cells": None, "shard": [self.number, self.shards]}
-        request |= {"configuration_revision": None, "changes": [], **self.request}
+        request |= {"configuration_revision": None, "changes": [], "position": 1, "resolved": {}, **self.request}
         (directory / "run.json").write_text(json.dumps(request))
         plan = json.loads((directory / "plan.json").read_text())
         plan["cells"] = [{"id": identity(name), "name": name, "settings": {}, "labels": {}} for name in self.cells]
-        plan["total"] = len(self.all_cells)
+        plan |= {"total": len(self.all_cells), "notes": [], "files": {}}
         plan["shards"] = [
             {"id": identity(name), "name": name, "shard": index % self.shards + 1}
             for index, name in enumerate(self.all_cells)

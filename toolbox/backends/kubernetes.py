@@ -236,10 +236,7 @@ class _Kubernetes:
                 fetching.fetch(self._cluster, pod.name, attempt.pod.interpreter, attempt.there, selection, attempt.wait)
                 logs = pod_results.incomplete_logs(attempt, pod)
             if logs and report is not None and not (outcome and outcome.log_fault):
-                message = f"{self._context.name}: the logs of {pod.name} are incomplete: {', '.join(logs)}"
-                if "logs" not in report:
-                    message += f" ({pod_results.OLDER_AGENT})"
-                raise StepError(message)
+                raise StepError(f"{self._context.name}: the logs of {pod.name} are incomplete: {', '.join(logs)}")
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""

@@ -188,8 +188,8 @@ class Record(_Model):
     withheld_count: Bytes
     allowed: Annotated[list[AllowedFile], Field(max_length=MOST_LISTED)]
     allowed_count: Bytes
-    renamed: Annotated[list[RenamedFile], Field(max_length=MOST_LISTED)] = []
-    renamed_count: Bytes = 0
+    renamed: Annotated[list[RenamedFile], Field(max_length=MOST_LISTED)]
+    renamed_count: Bytes
     reports: Annotated[list[Report], Field(max_length=len(REPORTS))]
     count: Bytes
     bytes: Bytes
@@ -249,6 +249,8 @@ def _parsed(model: type[M], content: bytes, name: str) -> M:
         return model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
+        if first["loc"] == ("format",):
+            raise UsageError(f"{_shown(name)} has a format that only a later version of Topgallant reads") from None
         where = truncate(clean(".".join(map(str, first["loc"]))), 100)
         reason = f"{where}: {without_kind(clean(first['msg']))}"
         raise UsageError(f"{_shown(name)} is damaged: {truncate(reason, 300)}") from None

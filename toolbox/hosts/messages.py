@@ -33,7 +33,7 @@ def is_end(message: Message) -> bool:
         message.get("event") == "ended"
         and isinstance(message.get("directory"), str)
         and isinstance(message.get("outcome"), dict | None)
-        and isinstance(message.get("may_remain", False), bool)
+        and isinstance(message.get("may_remain"), bool)
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Final
@@ -98,11 +98,9 @@ def labels(owner: Owner, ttl: float | None = None) -> dict[str, str]:
 
 
 def is_owned(obj: Json, owner: Owner) -> bool:
-    """Return whether the labels of an object are those of an owner. Earlier versions only set the label of the run."""
+    """Return whether the labels of an object are those of an owner."""
     found = _labels_of(obj)
-    if found.get(MANAGED_BY) != MANAGER:
-        return False
-    return owner.owns(found, prefix=PREFIX) or (bool(owner.run) and found.get(RUN_LABEL) == owner.run)
+    return found.get(MANAGED_BY) == MANAGER and owner.owns(found, prefix=PREFIX)
 
 
 def delete(cluster: Cluster, kind: Kind, name: str, owner: Owner) -> None:
@@ -176,13 +174,19 @@ def find(cluster: Cluster) -> Iterator[OpenResource]:
         namespaces = list(objects.listed(Query(NAMESPACE, None, selector)))
     except ApiError:
         namespaces = []  # an account that may not list namespaces has not created any
-    yield from (_found(cluster, CONFIG_MAP, obj) for obj in config_maps if not obj["metadata"].get("ownerReferences"))
-    yield from (_found(cluster, NAMESPACE, obj) for obj in namespaces)
+    yield from _found(cluster, CONFIG_MAP, [obj for obj in config_maps if not obj["metadata"].get("ownerReferences")])
+    yield from _found(cluster, NAMESPACE, namespaces)
 
 
-def _found(cluster: Cluster, kind: Kind, obj: Json) -> OpenResource:
+def _found(cluster: Cluster, kind: Kind, objs: Iterable[Json]) -> Iterator[OpenResource]:
+    for obj in objs:
+        owner = Owner.from_labels(_labels_of(obj), prefix=PREFIX)
+        if owner is not None:
+            yield _open_resource(cluster, kind, obj, owner)
+
+
+def _open_resource(cluster: Cluster, kind: Kind, obj: Json, owner: Owner) -> OpenResource:
     found, metadata = _labels_of(obj), obj["metadata"]
-    owner = Owner.from_labels(found, prefix=PREFIX) or Owner(found.get(RUN_LABEL, ""), "", "", "")
     created = datetime.fromisoformat(str(metadata["creationTimestamp"]))
     expires = resources.expiry_of(found, prefix=PREFIX) or created + timedelta(seconds=TTL)
     described = resource(cluster, kind, str(metadata["name"]), namespace=metadata.get("namespace"))

@@ -107,8 +107,8 @@ class Cell:
             "command": list(self.workload.command),
             "fingerprint": self.fingerprint,
             "bounds": {metric: _bound_json(bound) for metric, bound in self.bounds.items()},
+            "owner": self.owner or None,
             **({"reuse": self.reuse.as_json()} if self.reuse.keys else {}),
-            **({"owner": self.owner} if self.owner else {}),  # plans of earlier versions have no such field
         }
 
 
@@ -180,9 +180,7 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
     file = RunDirectory(directory).plan
     try:
         cells = filesystem.read_json(file)["cells"] if file.exists() else []
-        return {
-            (cell["id"], metric): _bound(bound) for cell in cells for metric, bound in cell.get("bounds", {}).items()
-        }
+        return {(cell["id"], metric): _bound(bound) for cell in cells for metric, bound in cell["bounds"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None
 
@@ -190,19 +188,13 @@ def frozen_bounds(directory: Path) -> dict[tuple[str, str], Bound]:
 def frozen_prices(directory: Path) -> dict[str, Price]:
     """Return the prices that `plan.json` of a run contains, by the name of the target.
 
-    Plans of earlier versions of Topgallant do not say where their prices are from, and are left out.
-
     Raises:
         DamagedFile: `plan.json` cannot be read.
     """
     file = RunDirectory(directory).plan
     try:
         targets = filesystem.read_json(file)["targets"] if file.exists() else {}
-        return {
-            name: Price(_number(target["cost_per_hour"]), str(target["price"]))
-            for name, target in targets.items()
-            if "price" in target
-        }
+        return {name: Price(_number(target["cost_per_hour"]), str(target["price"])) for name, target in targets.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFile(file, describe(error)) from None
 

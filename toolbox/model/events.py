@@ -337,9 +337,7 @@ def case_events(step: str, report: CaseReport) -> list[CasesCounted | CaseFailed
 def only_out_of_range(checks: Iterable[CheckJudged]) -> bool:
     """Return whether a check failed, and each check that failed did so because a value is out of its range."""
     failed = [check for check in checks if check.passed is False]
-    # Check `side` too: the journals of older versions do not contain `out_of_range`.
-    are_out_of_range = [check.out_of_range or check.side is not None for check in failed]
-    return bool(are_out_of_range) and all(are_out_of_range)
+    return bool(failed) and all(check.out_of_range for check in failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,42 +398,6 @@ class ClusterChosen:
     def access(self) -> Access:
         """How to reach the cluster."""
         return Access(self.kubeconfig, self.context, self.namespace)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcePlanned:
-    """A cluster is about to be created for the run.
-
-    Earlier versions wrote this event. Now the ledger of the run contains created clusters.
-
-    Args:
-        step: the step that creates the resource.
-        resource: the name of the resource on the remote side. It is derived from the name of the run, so that a
-            resumed run can find the resource.
-        cluster: the name of the cluster in the configuration.
-        kubeconfig: the path of the kubeconfig, which exists once the cluster exists.
-        removal: the command line that removes the resource.
-    """
-
-    step: str
-    resource: str
-    cluster: str
-    kubeconfig: str
-    removal: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceMade:
-    """A planned cluster was created completely; see `ResourcePlanned`."""
-
-    resource: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceRemoved:
-    """A planned cluster was removed, or was never created; see `ResourcePlanned`."""
-
-    resource: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -588,9 +550,6 @@ JournalEvent = (
     | LeaseAwaited
     | LeaseLost
     | ClusterChosen
-    | ResourcePlanned
-    | ResourceMade
-    | ResourceRemoved
     | SecretLeft
     | FlakyCellsFailed
     | ShardMerged
@@ -607,7 +566,7 @@ _IDENTITIES: Final = frozenset(
     {
         *("run", "project", "directory", "presets", "revision", "seconds"),
         *("step", "key", "fingerprint", "attempt", "target", "path", "file", "cells"),
-        *("check", "glob", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace", "resource"),
+        *("check", "glob", "metric", "unit", "cluster", "member", "kubeconfig", "context", "namespace"),
     }
 )
 # The name of an Ansible task or of a test case may contain a secret. In all other events, `name` is an identity.

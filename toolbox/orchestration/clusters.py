@@ -107,9 +107,6 @@ class Reservation:
     def restore(self, recorder: Recorder) -> None:
         """Restore the clusters that the run had before it was resumed. Call this before `acquire`."""
         self._states = dict(recorder.past.clusters)
-        for name, settings in self._to_create.items():
-            if name in self._states:
-                CreatedCluster(name, settings, recorder).adopt(self._states[name])
 
     def acquire(self, work: Session, top: Step) -> None:
         """Take the leases of the shared clusters, waiting if necessary, and create the other clusters.

@@ -21,7 +21,6 @@ from toolbox.orchestration import cluster_connections, remote_resources, run, se
 from toolbox.resources import cluster as kind
 from toolbox.runs import steps
 from toolbox.runs.recorder import Recorder
-from toolbox.runs.run_state import ClusterState
 from toolbox.system import filesystem, processes
 
 log = logging.getLogger(__name__)
@@ -51,15 +50,6 @@ class CreatedCluster:
     def access(self) -> Access:
         """How to reach the cluster once it exists."""
         return Access(str(self._kubeconfig))
-
-    def adopt(self, state: ClusterState) -> None:
-        """Add to the ledger a cluster that an earlier version of Topgallant created and recorded in the journal."""
-        if state.planned is None or self._entry is not None:
-            return
-        resource = self._resource(self._recorder.root / state.planned.step)
-        self._recorder.ledger.plan(resource)
-        if state.is_made:
-            self._recorder.ledger.mark_created(resource)
 
     def create(self) -> None:
         """Create the cluster if the run does not have it already. A cluster that exists in part is removed first.

@@ -352,6 +352,7 @@ def _write_request(
     results = configuration.block(storing.BLOCK, Results)
     overrides = redactor.redact_nested(request.all_overrides, keep_keys=True)
     run = {
+        "format": layout.RUN_FORMAT,
         "run": directory.name,
         **request.as_json(),
         "project_phases": list(phases),

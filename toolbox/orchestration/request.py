@@ -169,11 +169,11 @@ class _Recorded(BaseModel):
     jobs: _Positive | None
     fail_fast: bool
     max_failures: _Positive | None
-    max_cost: Annotated[float, Field(ge=0)] | None = None
+    max_cost: Annotated[float, Field(ge=0)] | None
     deadline: Annotated[float, Field(gt=0, le=_LONGEST_DEADLINE)] | None
-    resolved: dict[str, Any] = {}
-    position: _Positive = 1
-    in_steps: bool = False
+    resolved: dict[str, Any]
+    position: _Positive
+    in_steps: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,13 +326,9 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
     if new_plan is not None and not changes:
         if not (file := RunDirectory(directory).plan).exists():
             raise UsageError(f"{file} is missing, and the run cannot be resumed without it")
-        # A plan of an earlier version of Topgallant may have no digests of files, no sources of prices, and other words
-        # in its notes.
+        # The notes are for people, and another version may use other words.
         current = {**json.loads(json.dumps(new_plan.as_json(), default=str)), "notes": []}
         original = _written_plan(file)
-        original["targets"] = {
-            name: {**current["targets"].get(name, {}), **target} for name, target in original["targets"].items()
-        }
         _refuse_changed_files(directory, original["files"], current["files"])
         changes = list(_differences(original, current, RunDirectory.plan))
     if changes:
@@ -340,14 +336,13 @@ def refuse_changes(directory: Path, was: Mapping[str, Any], now: Mapping[str, An
 
 
 def _written_plan(file: Path) -> dict[str, Any]:
-    """Return the content of `plan.json`, whose files and targets are mappings."""
+    """Return the content of `plan.json`, whose files are a mapping."""
     try:
-        content = {"files": {}, **filesystem.read_json(file), "notes": []}
+        content = {**filesystem.read_json(file), "notes": []}
     except (OSError, ValueError, TypeError) as error:
         raise DamagedFile(file, describe(error)) from None
-    mappings = [content["files"], content.get("targets")]
-    if not all(isinstance(each, dict) for each in (*mappings, *(mappings[1] or {}).values())):
-        raise DamagedFile(file, "`files` and `targets` must be mappings")
+    if not isinstance(content.get("files"), dict):
+        raise DamagedFile(file, "`files` must be a mapping")
     return content
 
 

@@ -272,14 +272,13 @@ class SinceLastRun:
             tests=[_change(each) for each in content["tests"][:MOST_LISTED]],
             cell_counts={Kind(kind): int(count) for kind, count in content["cell_counts"].items()},
             test_counts={Kind(kind): int(count) for kind, count in content["test_counts"].items()},
-            # Earlier versions have written files without the following fields.
-            known=tuple(_change(each) for each in content.get("known", ())[: 2 * MOST_LISTED]),
-            flaky=tuple(FlakyCell.from_json(each) for each in content.get("flaky", ())[:MOST_LISTED]),
-            metrics=tuple(MetricChange.from_json(each) for each in content.get("metrics", ())[:MOST_LISTED]),
-            flaky_count=int(content.get("flaky_count", 0)),
-            metric_counts={str(word): int(count) for word, count in content.get("metric_counts", {}).items()},
-            lost=tuple(LostMetric.from_json(each) for each in content.get("lost", ())[:MOST_LISTED]),
-            lost_count=int(content.get("lost_count", 0)),
+            known=tuple(_change(each) for each in content["known"][: 2 * MOST_LISTED]),
+            flaky=tuple(FlakyCell.from_json(each) for each in content["flaky"][:MOST_LISTED]),
+            metrics=tuple(MetricChange.from_json(each) for each in content["metrics"][:MOST_LISTED]),
+            flaky_count=int(content["flaky_count"]),
+            metric_counts={str(word): int(count) for word, count in content["metric_counts"].items()},
+            lost=tuple(LostMetric.from_json(each) for each in content["lost"][:MOST_LISTED]),
+            lost_count=int(content["lost_count"]),
         )
 
 

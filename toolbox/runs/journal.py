@@ -26,7 +26,7 @@ from typing import Any, Final, Self, get_args, get_origin
 from toolbox.kit import safe_files
 from toolbox.model import events
 from toolbox.model.errors import InfrastructureError
-from toolbox.model.events import JournalEvent, RunStarted
+from toolbox.model.events import JournalEvent
 from toolbox.model.text import abbreviated
 from toolbox.runs import layout
 from toolbox.runs.layout import RunDirectory
@@ -214,9 +214,8 @@ def read(directory: Path) -> tuple[Entry, ...]:
 def load(directory: Path) -> Contents:
     """Return the contents of the journal of a run; empty if there is no journal.
 
-    A line that a crash tore is incomplete, or contains null bytes where blocks were not written to the disk. Torn lines
-    are at the end, or before a `RunStarted` event if an earlier version of Topgallant, which did not cut them off,
-    resumed the run.
+    Lines that a crash tore are at the end. They are incomplete, or contain null bytes where blocks were not written to
+    the disk.
 
     Raises:
         InfrastructureError: the journal cannot be read.
@@ -240,7 +239,7 @@ def _load(file: Path) -> Contents:
         size += len(line)
         parsed = _parse(line)
         if isinstance(parsed, Entry):
-            damage += [] if isinstance(parsed.event, RunStarted) else torn
+            damage += torn
             torn.clear()
             entries.setdefault(line.rstrip(b"\n"), parsed)
             whole_bytes = size

@@ -181,6 +181,8 @@ def _read_object(file: Path) -> dict[str, Any]:
     return {}
 
 
+RUN_FORMAT: Final = 1
+"""The format of the records in a run directory. A change that makes this version misread a record increments it."""
 _NUMBERS: Final = ".numbers"
 _ALPHABET: Final = string.digits + string.ascii_lowercase  # in the order of the sorted characters
 _DIGEST: Final = 16  # hexadecimal digits at the end of the file name of an owner whose name is not unique

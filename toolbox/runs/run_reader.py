@@ -31,9 +31,6 @@ from toolbox.model.events import (
     MatrixPlanned,
     MetricMeasured,
     NotificationEnded,
-    ResourceMade,
-    ResourcePlanned,
-    ResourceRemoved,
     ResultReused,
     RunFinished,
     RunPaused,
@@ -44,8 +41,9 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
+from toolbox.model.text import abbreviated
 from toolbox.model.verdicts import Verdict
-from toolbox.runs import attribution, failures, journal, ledger, run_verdict
+from toolbox.runs import attribution, failures, journal, layout, ledger, run_verdict
 from toolbox.runs.attribution import Case, Finding
 from toolbox.runs.journal import Entry
 from toolbox.runs.layout import RunDirectory
@@ -67,8 +65,7 @@ _Dated = tuple[_OfStep, datetime, str]  # an event, its time, and the revision o
 _Labelled = tuple[Mapping[str, Any], Mapping[str, str]]
 _NO_CELLS: Final[Mapping[str, _Labelled]] = {}
 _END: Final = ("verdict", "cause", "message", "seconds")
-_OfResource = ResourceMade | ResourceRemoved
-_OfCluster = LeaseAwaited | LeaseLost | ClusterChosen | ResourcePlanned | _OfResource
+_OfCluster = LeaseAwaited | LeaseLost | ClusterChosen
 _OfRun = (
     RunStarted
     | RunFinished
@@ -86,9 +83,15 @@ def read(directory: Path) -> RunState:
     """Return the state of a run.
 
     Raises:
-        UsageError: the directory is not a run directory.
+        UsageError: the directory is not a run directory, or its records have the format of another version.
         InfrastructureError: the ledger of the run cannot be read.
     """
+    request = RunDirectory(directory).read_request()
+    if (found := request.get("format", layout.RUN_FORMAT)) != layout.RUN_FORMAT:
+        raise UsageError(
+            f"the run {directory} has format {abbreviated(found)}, and this version of Topgallant reads format "
+            f"{layout.RUN_FORMAT}. Use the version that wrote the run, or a later one"
+        )
     contents = journal.load(directory)
     if not contents.entries or not isinstance(contents.entries[0].event, RunStarted):
         missing = f"{RunDirectory.journal} is missing, or does not begin with a run_started event"
@@ -98,7 +101,7 @@ def read(directory: Path) -> RunState:
     resources = ledger.load(RunDirectory(directory).ledger)
     return replace(
         run,
-        missing_phases=_missing_phases(run),
+        missing_phases=_missing_phases(run, request),
         damage=(*contents.damage, *resources.damage),
         state=State.RUNNING if is_running else run.state,
         resources=resources.resources,
@@ -172,9 +175,8 @@ def _state_after(events: _Fold) -> State:
     return State.PAUSED if events.paused is not None else State.DEAD
 
 
-def _missing_phases(run: RunState) -> list[str]:
+def _missing_phases(run: RunState, request: Mapping[str, Any]) -> list[str]:
     """Return the phases of a run in steps that have not begun."""
-    request = RunDirectory(run.directory).read_request()
     names = request.get("project_phases")
     if run.finished is not None or not request.get("in_steps") or not isinstance(names, list):
         return []
@@ -212,14 +214,14 @@ class _Fold:
         self.flaky: set[str] = set()
         self.clusters: dict[str, ClusterState] = {}
         self.shards: list[ShardMerged] = []
-        self.resources: dict[str, str] = {}  # the names of clusters, by the names of their resources
 
     def add(self, event: JournalEvent, time: datetime) -> None:
         """Add the next event."""
         if isinstance(event, _OfStep):
             self._add_of_step(event, time)
         elif isinstance(event, _OfCluster):
-            self._add_of_cluster(event)
+            cluster = self.clusters.get(event.cluster) or ClusterState(event.cluster)
+            self.clusters[event.cluster] = _cluster(cluster, event)
         else:
             self._add_of_run(event, time)
         if self.finished is None or self.finished is event:  # removing resources after the end is no run time
@@ -290,13 +292,6 @@ class _Fold:
         if event.kind is not StepKind.CELL:
             self.unfinished[event.step] = None
 
-    def _add_of_cluster(self, event: _OfCluster) -> None:
-        if isinstance(event, ResourcePlanned):
-            self.resources[event.resource] = event.cluster
-        name = self.resources.get(event.resource) if isinstance(event, _OfResource) else event.cluster
-        if name is not None:
-            self.clusters[name] = _cluster(self.clusters.get(name) or ClusterState(name), event)
-
 
 def _is_deletion(event: StepStarted) -> bool:
     return event.kind is StepKind.GROUP and event.name == DELETION and "/" not in event.step
@@ -309,12 +304,6 @@ def _cluster(cluster: ClusterState, event: _OfCluster) -> ClusterState:
             return replace(cluster, trouble=event.message)
         case ClusterChosen():
             return replace(cluster, chosen=event, trouble="")
-        case ResourcePlanned():
-            return replace(cluster, planned=event, is_made=False)
-        case ResourceMade():
-            return replace(cluster, is_made=True)
-        case ResourceRemoved():
-            return replace(cluster, planned=None, is_made=False)
 
 
 def _step(events: Sequence[_Dated], cells: Mapping[str, _Labelled], *, is_undone: bool, is_changed: bool) -> StepState:

@@ -19,7 +19,6 @@ from toolbox.model.events import (
     ClusterChosen,
     ConfigurationChanged,
     MetricMeasured,
-    ResourcePlanned,
     RunFinished,
     RunPaused,
     ShardMerged,
@@ -187,22 +186,14 @@ class ClusterState:
     Args:
         chosen: the cluster that the run took; None until the run has taken one.
         trouble: what the run waits for, or why the run has lost the cluster.
-        planned: how a session of an earlier version planned to create the cluster; None if there was no such session,
-            or if it has removed the cluster. Now the ledger contains created clusters.
-        is_made: whether the creation of the planned cluster is complete.
     """
 
     name: str
     chosen: ClusterChosen | None = None
     trouble: str = ""
-    planned: ResourcePlanned | None = None
-    is_made: bool = False
 
     def __str__(self) -> str:
-        """Return how to reach and remove the cluster, or what the run waits for."""
-        if self.planned is not None:
-            reach = f"export KUBECONFIG={self.planned.kubeconfig}" if self.is_made else "not completely created"
-            return f"{self.planned.resource} ({reach}); to remove it: {self.planned.removal}"
+        """Return how to reach the cluster, or what the run waits for."""
         if self.trouble or self.chosen is None:
             return self.trouble
         parts = {"kubeconfig": self.chosen.kubeconfig, "context": self.chosen.context}

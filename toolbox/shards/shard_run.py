@@ -56,11 +56,11 @@ class Request(_Model):
     phases: list[Text] | None
     cells: Text | None
     shard: tuple[ShardNumber, ShardNumber]
-    position: int = 1
+    position: int
     revision: Text | None
     configuration_revision: Text | None
     changes: list[Change]
-    resolved: dict[str, Any] = {}
+    resolved: dict[str, Any]
 
     @model_validator(mode="after")
     def _has_shard(self) -> Request:
@@ -96,9 +96,9 @@ class Plan(_Model):
     """The plan of a shard: its own cells, and the names of the cells of all shards."""
 
     total: int = Field(ge=0)
-    notes: list[Text] = []
-    targets: dict[str, dict[str, Any]] = {}
-    files: dict[str, Text] = {}
+    notes: list[Text]
+    targets: dict[str, dict[str, Any]]
+    files: dict[str, Text]
     shards: Annotated[list[PlannedCell], Field(max_length=_MOST_CELLS)] = []
     cells: list[dict[str, Any]]
 

@@ -108,14 +108,14 @@ def test_a_cell_of_several_slices_is_found_again_and_followed_to_its_end(
 LOGS: Final = {"stdout": [7, 1], "stderr": [0, 0]}
 
 
-def holding(*, is_over: bool = False, logs: dict[str, Any] | None = LOGS) -> dict[str, Any]:
+def holding(*, is_over: bool = False) -> dict[str, Any]:
     """Return a pod whose workload has ended and whose logs are in the container `files`.
 
     With `is_over`, the container `files` has ended too, with exit code 1.
     """
     whole = pod(0, 0)
     outcome = WorkloadOutcome(EndedBy.EXIT, 0).as_json()
-    message = json.dumps({**outcome, **({"logs": logs} if logs else {}), "left": 0})
+    message = json.dumps({**outcome, "logs": LOGS, "left": 0})
     of_workload = {"name": "workload", "state": {"terminated": {"exitCode": 0, "message": message}}}
     of_files = {"name": "files", "state": {"terminated": {"exitCode": 1}} if is_over else {"running": {}}}
     spec = {"nodeName": "n", "containers": [{**CONTAINER, "env": []}, {"name": "files"}]}
@@ -148,19 +148,16 @@ def test_logs_that_can_no_longer_be_fetched_are_an_error(
         backend.collect(handle, ONE)
 
 
-@pytest.mark.parametrize("logs", [LOGS, None])
 def test_a_log_that_the_workload_deleted_is_an_error(
-    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str], logs: dict[str, Any] | None
+    server: ApiServer, backend: Backend, tmp_path: Path, notified: Queue[str]
 ) -> None:
-    """The same holds for an agent of an earlier version, which reports no checksums."""
-
     def send(talk: Conversation) -> None:
         for piece in (archive({}), b""):
             talk.hear()
             talk.send(1, b"%08d" % len(piece) + piece)
         talk.end()
 
-    ended = holding(logs=logs)
+    ended = holding()
     spec = {"template": {"spec": {"containers": [CONTAINER]}}}
     server.answers("GET", f"{JOBS}/{JOB}", {"metadata": {"name": JOB, "uid": "u"}, "spec": spec})
     server.answers("GET", PODS, {"metadata": {"resourceVersion": "1"}, "items": [ended]})
@@ -168,7 +165,7 @@ def test_a_log_that_the_workload_deleted_is_an_error(
     handle = backend.find(ONE, NAME, tmp_path)
     assert handle is not None
     assert notified.get(timeout=20) == NAME
-    with pytest.raises(StepError, match="are incomplete: stdout" if logs else "an older agent reported no checksums"):
+    with pytest.raises(StepError, match="are incomplete: stdout"):
         backend.collect(handle, ONE)
 
 

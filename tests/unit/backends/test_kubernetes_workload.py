@@ -52,8 +52,8 @@ def test_other_backends_ignore_the_field(tmp_path: Path) -> None:
         ({"image": "b:2", "resources": {"gpu": None}}, "7266d867661a"),
     ],
 )
-def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path: Path, pod: Any, fingerprint: str) -> None:
-    """These fingerprints are from an earlier version, in which all workloads had the field `pod`."""
+def test_the_fingerprints_of_cells_stay_the_same(tmp_path: Path, pod: Any, fingerprint: str) -> None:
+    """A resumed run would execute cells with other fingerprints again."""
     assert planned(tmp_path, pod).fingerprint == fingerprint
 
 

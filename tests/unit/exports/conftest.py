@@ -73,6 +73,8 @@ def record_of(files: FileList, *, run: str = RUN, project: str = "small", **chan
         "is_complete": True,
         "withheld": [],
         "withheld_count": 0,
+        "renamed": [],
+        "renamed_count": 0,
         "allowed": [],
         "allowed_count": 0,
         "reports": [],

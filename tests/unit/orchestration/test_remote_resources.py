@@ -17,8 +17,6 @@ from toolbox.model.events import (
     AttemptSubmitted,
     JournalEvent,
     Note,
-    ResourceMade,
-    ResourcePlanned,
     RunStarted,
     StepFinished,
     StepKind,
@@ -363,26 +361,6 @@ def test_a_run_resumed_on_another_machine_removes_its_incomplete_cluster_with_it
     file.write_text(file.read_text().replace("destroy >>lines", "evil >>lines"))
     state, code = project.resume(state.directory)
     assert (code, lines(project), state.resources) == (0, ["destroy", "create", "destroy"], ())
-
-
-@pytest.mark.parametrize("is_made", [False, True])
-def test_a_cluster_in_the_journal_of_an_earlier_version_is_put_on_the_ledger(project: Project, is_made: bool) -> None:
-    state, _ = project.run("def test():\n    if not Path('go').exists(): raise Interrupted(2)", clusters())
-    (project.root / "lines").unlink()
-    (project.root / "go").touch()
-    RunDirectory(state.directory).ledger.unlink()
-    name = f"sut-{state.run}"
-    kubeconfig = project.root / "state" / "topgallant" / "clusters" / name / "kubeconfig"
-    kubeconfig.parent.mkdir()
-    kubeconfig.write_text(KUBECONFIG)
-    with Journal(state.directory) as journal:
-        journal.append(ResourcePlanned("000__acquire_clusters/000__create_sut", name, "sut", str(kubeconfig), "rm it"))
-        if is_made:
-            journal.append(ResourceMade(name))
-    state, code = project.resume(state.directory)
-    assert (code, message(state), state.resources) == (0, "", ())
-    assert lines(project) == (["destroy"] if is_made else ["destroy", "create", "destroy"])
-    assert not kubeconfig.exists()
 
 
 def top_with(entries: list[Resource], root: Path) -> Step:

@@ -178,30 +178,8 @@ def test_the_notes_of_a_plan_may_change(tmp_path: Path, planned: Planned) -> Non
     block: dict[str, Any] = {"axes": {"x": ["a"]}}
     planned(block).write(tmp_path)
     frozen = json.loads((tmp_path / "plan.json").read_text())
-    (tmp_path / "plan.json").write_text(json.dumps({**frozen, "notes": ["as an earlier version says it"]}))
+    (tmp_path / "plan.json").write_text(json.dumps({**frozen, "notes": ["other words"]}))
     request.refuse_changes(tmp_path, {}, {}, planned(block))
-
-
-def test_a_plan_of_an_earlier_version_without_files_is_accepted(tmp_path: Path, planned: Planned) -> None:
-    block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
-    planned(block).write(tmp_path)
-    kept = json.loads((tmp_path / "plan.json").read_text())
-    del kept["files"]
-    (tmp_path / "plan.json").write_text(json.dumps(kept))
-    request.refuse_changes(tmp_path, {}, {}, planned(block))
-
-
-def test_a_plan_of_an_earlier_version_without_the_sources_of_prices_is_accepted(
-    tmp_path: Path, planned: Planned
-) -> None:
-    block: dict[str, Any] = {"axes": {"x": ["a"]}, "workload": {"command": ["a"]}}
-    planned(block).write(tmp_path)
-    kept = json.loads((tmp_path / "plan.json").read_text())
-    for target in kept["targets"].values():
-        del target["price"], target["shares_price"]
-    (tmp_path / "plan.json").write_text(json.dumps(kept))
-    request.refuse_changes(tmp_path, {}, {}, planned(block))
-    assert plan.frozen_prices(tmp_path) == {}
 
 
 def test_the_prices_of_a_run_are_read_from_its_plan(tmp_path: Path, planned: Planned) -> None:

@@ -17,7 +17,7 @@ from toolbox.results.charges import Charge, Purpose, shares
 from toolbox.runs.run_state import CellAttempt, StepState
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
-SLOW = CheckJudged("", "bounds", passed=False, message="", metric="time", side=Side.ABOVE)
+SLOW = CheckJudged("", "bounds", passed=False, message="", metric="time", side=Side.ABOVE, out_of_range=True)
 
 
 def attempt(number: int = 1, *, begin: float = 0, seconds: float | None = 300, **fields: Any) -> CellAttempt:

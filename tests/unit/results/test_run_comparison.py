@@ -244,13 +244,6 @@ def test_every_change_of_a_metric_has_texts(change: MetricChange) -> None:
     assert change.percent == "" or change.percent.endswith(" %")
 
 
-def test_a_file_of_an_earlier_version_is_a_comparison_without_findings() -> None:
-    content = empty().as_json()
-    for name in ("known", "flaky", "metrics", "flaky_count", "metric_counts"):
-        del content[name]
-    assert SinceLastRun.from_json(content) == empty()
-
-
 def test_the_reason_is_in_the_file(tmp_path: Path) -> None:
     since_last_run.write(tmp_path, NotCompared("x" * 1000))
     assert since_last_run.find(tmp_path) == NotCompared("x" * 497 + "...")

@@ -139,11 +139,8 @@ def test_a_resumed_run_cuts_off_the_torn_tail(tmp_path: Path, torn: bytes) -> No
 
 
 @pytest.mark.parametrize("torn", TORN)
-def test_a_torn_line_before_run_started_is_not_damage(tmp_path: Path, torn: bytes) -> None:
-    file = write(tmp_path, *EVENTS[1:], EVENTS[0])
-    insert(file, torn, len(EVENTS))
-    assert journal.load(tmp_path).damage == ()
-    insert(file, torn, 3)
+def test_a_torn_line_in_the_middle_is_damage(tmp_path: Path, torn: bytes) -> None:
+    insert(write(tmp_path, *EVENTS), torn, 3)
     assert [damage.line for damage in journal.load(tmp_path).damage] == [3]
 
 

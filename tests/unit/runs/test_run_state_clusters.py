@@ -7,14 +7,10 @@ from toolbox.model.events import (
     JournalEvent,
     LeaseAwaited,
     LeaseLost,
-    ResourceMade,
-    ResourcePlanned,
-    ResourceRemoved,
 )
 
 WAITED = LeaseAwaited("sut", "waiting for ann")
 CHOSEN = ClusterChosen("sut", "a", "/k", "c")
-PLANNED = ResourcePlanned("000__create", "sut-1", "sut", "/k", "env X=1 remove it")
 
 
 def cluster_text(*events: JournalEvent) -> str:
@@ -37,22 +33,6 @@ def test_a_second_wait_replaces_the_chosen_cluster() -> None:
 def test_a_lost_lease_is_shown_until_the_cluster_is_chosen_again() -> None:
     assert cluster_text(CHOSEN, LeaseLost("sut", "lost to bob")) == "lost to bob"
     assert cluster_text(CHOSEN, LeaseLost("sut", "lost to bob"), CHOSEN) == "a of its pool (kubeconfig /k, context c)"
-
-
-def test_an_existing_resource_is_shown_with_kubeconfig_and_removal() -> None:
-    assert cluster_text(PLANNED) == "sut-1 (not completely created); to remove it: env X=1 remove it"
-    assert cluster_text(PLANNED, ResourceMade("sut-1"), ClusterChosen("sut", kubeconfig="/k")) == (
-        "sut-1 (export KUBECONFIG=/k); to remove it: env X=1 remove it"
-    )
-
-
-def test_a_removed_resource_is_not_shown() -> None:
-    state = folded([PLANNED, ResourceMade("sut-1"), ResourceRemoved("sut-1")]).clusters["sut"]
-    assert (state.planned, state.is_made, str(state)) == (None, False, "")
-
-
-def test_events_of_an_unplanned_resource_are_ignored() -> None:
-    assert folded([ResourceMade("sut-1")]).clusters == {}
 
 
 def test_a_chosen_cluster_can_be_accessed() -> None:

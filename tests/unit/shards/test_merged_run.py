@@ -69,7 +69,8 @@ def test_each_cell_is_in_the_merged_run_once(tmp_path: Path) -> None:
 def test_a_retest_repeats_the_cells_of_a_lost_shard(tmp_path: Path) -> None:
     run = merge(tmp_path, Shard(1), Shard(3))
     passed = {cell.identity for cell in run.cells}
-    flags = {**dict.fromkeys(("phases", "cells", "jobs", "max_failures", "deadline")), "fail_fast": False}
+    limits = dict.fromkeys(("phases", "cells", "jobs", "max_failures", "max_cost", "deadline"))
+    flags = {**limits, "fail_fast": False, "in_steps": False}
     change(
         RunDirectory(run.directory).request, lambda content: content.update(flags, override_files=[], overrides_text="")
     )

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from toolbox.agent import log_transfer
 from toolbox.kit.attempt_files import STREAMS
@@ -18,8 +17,6 @@ from toolbox.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
-
-OLDER_AGENT: Final = "an older agent reported no checksums of its logs"
 
 
 def incomplete_logs(attempt: PodAttempt, pod: PodView) -> tuple[str, ...]:
@@ -93,7 +90,6 @@ def _with_logs(
     for pod in pods:
         if pod.report and not pod.holds_files and incomplete_logs(attempt, pod):
             why = "its pod was deleted" if pod.is_deleted else "they were not fetched in time"
-            why = why if "logs" in pod.report else OLDER_AGENT
             text = f"{why}; what was copied while the workload ran may lack lines"
             return dataclasses.replace(outcome, log_fault=outcome.log_fault or text)
     if outcome.ended_by not in {EndedBy.NOT_STARTED, EndedBy.LOST}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,11 +92,12 @@ def _number(metric: MetricMeasured, planned: Any) -> Number:
 
 
 def _bound(planned: Any) -> Bound | None:
-    """Return a bound of the plan, which is a mapping, or a pair in plans of earlier versions; None if it is neither."""
+    """Return a bound of the plan; None if it is not the mapping that `Cell.as_json` writes."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        fields = planned if isinstance(planned, Mapping) else dict(zip(("lower", "upper"), planned, strict=True))
-        unit, samples, limits = fields.get("unit"), fields.get("samples"), (fields["lower"], fields["upper"])
-        lower, upper, mean = (None if each is None else float(each) for each in (*limits, fields.get("mean")))
+        unit, samples = planned["unit"], planned["samples"]
+        lower, upper, mean = (
+            None if planned[name] is None else float(planned[name]) for name in ("lower", "upper", "mean")
+        )
         samples = samples if samples is None else int(samples)
         return Bound(lower, upper, mean, samples, Method.MANUAL, unit if unit is None else str(unit))
     return None

@@ -241,12 +241,6 @@ def test_an_object_without_the_label_of_the_run_is_not_deleted(provided: RunReso
     assert provided.name in kept.objects
 
 
-def test_the_owner_object_of_an_earlier_version_is_deleted(provided: RunResources, kept: StoredObjects) -> None:
-    kept.put(MAPS, provided.name, labels=provided.labels)
-    provided.teardown_run()
-    assert kept.objects == {}
-
-
 def test_deleted_objects_are_created_again_after_forget(provided: RunResources, kept: StoredObjects) -> None:
     before = dict(provided.owner(5))
     provided.secret_env({"T": Secret("a")}, 5)

@@ -109,6 +109,9 @@ class Past:
             host="here",
             accelerator="none",
             cost=ended.cost,
+            out_of_range=False,
+            reuse_key="",
+            reused_from="",
         )
         verdicts = ended.attempts or (() if ended.cost is None else (ended.verdict,))
         for number, verdict in enumerate(verdicts, 1):
@@ -125,6 +128,8 @@ class Past:
                 accelerator="none",
                 revision="",
                 deviates=False,
+                out_of_range=False,
+                image="",
                 purpose="first" if number == 1 else "retry",
                 cost=None if ended.cost is None else ended.cost / len(verdicts),
             )
@@ -136,7 +141,7 @@ class Past:
             self._add(CASE_RESULTS, **row, message=message, text="")
         for metric, value in ended.metrics.items():
             row = {"series_id": self._metric(cell, metric), "run_id": run, "value": value, "fault": ""}
-            self._add(SAMPLES, **row, accepted=True, noisy=ended.noisy)
+            self._add(SAMPLES, **row, accepted=True, noisy=ended.noisy, confirmed=False)
 
     def _cell(self, project: str, name: str) -> int:
         if (project, name) not in self._cells:
