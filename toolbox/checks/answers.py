@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.extensions.protocols import Comparator
 from toolbox.inference import answer_records, judging, suites
-from toolbox.inference.answer_records import AnswerRecord, AnswersFault
+from toolbox.inference.answer_records import AnswerRecord
 from toolbox.inference.suites import Expectation, Expectations, SentCases
 from toolbox.inference_client import worker_results
 from toolbox.model.cases import FAIL_ON, CaseOutcome, CaseReport, CaseResult
@@ -26,7 +26,7 @@ from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, first_of, truncate
 from toolbox.model.verdicts import Cause
 from toolbox.runs import junit_files
-from toolbox.runs.evidence_files import RelativeFile
+from toolbox.runs.evidence_files import RecordFault, RelativeFile
 
 RESULTS: Final = "answers.junit.xml"
 """The file of the results in the directory of the attempt."""
@@ -76,7 +76,7 @@ class Check(BaseModel):
                 suites.read(evidence, self.expectations, Expectations),
             )
             answers.read(directory, self.answers, is_partial=is_partial)
-        except (ValueError, AnswersFault) as error:
+        except ValueError as error:
             return Judgement(False, truncate(str(error)), "", getattr(error, "line", None))
         results = list(answers.results(is_partial=is_partial))
         if not results:
@@ -91,7 +91,7 @@ class Check(BaseModel):
         remarks = sum(bool(result.message) for result in results if result.outcome is CaseOutcome.PASSED)
         return self._judgement(report, answers.faults, remarks)
 
-    def _judgement(self, report: CaseReport, faults: list[AnswersFault], remarks: int) -> Judgement:
+    def _judgement(self, report: CaseReport, faults: list[RecordFault], remarks: int) -> Judgement:
         if report.failed:
             named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MOST_NAMED]]
             more = report.failed - len(named)
@@ -125,26 +125,26 @@ class _Answers:
                 self._sent[case.name, True] = expected.expectations[case.name]
         self._comparators: dict[str, list[Comparator]] = {}
         self._results: dict[_Key, CaseResult] = {}
-        self.faults: list[AnswersFault] = []
+        self.faults: list[RecordFault] = []
 
     def read(self, directory: Path, file: str, *, is_partial: bool) -> None:
         """Judge all answers of a file.
 
         Raises:
-            AnswersFault: the file cannot be read.
+            RecordFault: the file cannot be read.
         """
         if not self._sent:  # all cases were skipped
             return
         try:
             for number, answer in enumerate(answer_records.read(directory, file), start=1):
-                if isinstance(answer, AnswersFault):
+                if isinstance(answer, RecordFault):
                     self.faults.append(answer)
                 elif (answer.case, answer.stream) not in self._sent:
                     name = truncate(repr(answer.case))
-                    self.faults.append(AnswersFault(f"{file}:{number} answers {name}, which was not sent", number))
+                    self.faults.append(RecordFault(f"{file}:{number} answers {name}, which was not sent", number))
                 else:
                     self._add((answer.case, answer.stream), answer)
-        except AnswersFault as fault:
+        except RecordFault as fault:
             if is_partial:
                 return
             if not self._results:

@@ -26,9 +26,8 @@ from toolbox.model.verdicts import Cause
 from toolbox.notebook_worker.notebook_results import TestKind, TestResult
 from toolbox.notebooks import requested_tests, result_cases, result_records
 from toolbox.notebooks.requested_tests import RequestedTest
-from toolbox.notebooks.result_records import ResultsFault
 from toolbox.runs import junit_files
-from toolbox.runs.evidence_files import RelativeFile
+from toolbox.runs.evidence_files import RecordFault, RelativeFile
 
 RESULTS: Final = "notebooks.junit.xml"
 """The file of the results in the directory of the attempt."""
@@ -104,7 +103,7 @@ def _end_of_worker(directory: Path) -> str:
     """Return the reason that the worker reported for ending early; empty if there is none."""
     try:
         return result_cases.one_line(result_records.read_report(directory).fault)
-    except ResultsFault:
+    except RecordFault:
         return ""
 
 
@@ -120,23 +119,23 @@ class _Results:
         self._cases: dict[_Key, CaseResult] = {}
         self._causes: dict[_Key, Cause | None] = {}
         self._tests: dict[_Key, _Key | None] = {}  # the requested test of each case; None for an environment
-        self.faults: list[ResultsFault] = []
+        self.faults: list[RecordFault] = []
 
     def read(self, directory: Path, file: str, *, is_partial: bool) -> None:
         """Read all results of a file.
 
         Raises:
-            ResultsFault: the file cannot be read.
+            RecordFault: the file cannot be read.
         """
         try:
             for number, result in enumerate(result_records.read(directory, file), start=1):
-                if isinstance(result, ResultsFault):
+                if isinstance(result, RecordFault):
                     self.faults.append(result)
                 elif not self._add(result):
                     title = truncate(repr(result.title))
                     text = f"{file}:{number} is the result of {title}, which the settings do not name"
-                    self.faults.append(ResultsFault(text, number))
-        except ResultsFault as fault:
+                    self.faults.append(RecordFault(text, number))
+        except RecordFault as fault:
             if is_partial:
                 return
             if not self._cases:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from toolbox.extensions import loading
 from toolbox.extensions.protocols import COMPARATORS
 from toolbox.inference import answer_records, judging, suites
-from toolbox.inference.answer_records import AnswerRecord, AnswersFault
+from toolbox.inference.answer_records import AnswerRecord
 from toolbox.inference.case_files import Comparators
 from toolbox.inference.suites import Expectations
 from toolbox.inference_client import worker_results
@@ -25,7 +25,7 @@ from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.text import counted, truncate
 from toolbox.model.verdicts import Cause
 from toolbox.runs import junit_files
-from toolbox.runs.evidence_files import RelativeFile
+from toolbox.runs.evidence_files import RecordFault, RelativeFile
 
 RESULTS: Final = "same_answers.junit.xml"
 """The file of the results in the directory of the attempt."""
@@ -97,7 +97,7 @@ class Check(BaseModel):
     def _records(self, directory: Path) -> Iterator[AnswerRecord]:
         """Yield the answers of a cell. Lines that are not answers are left to the check `answers`."""
         for record in answer_records.read(directory, self.answers):
-            if not isinstance(record, AnswersFault):
+            if not isinstance(record, RecordFault):
                 yield record
 
     def _results(

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolbox.inference.wire_models import Byte
 from toolbox.model import generations
-from toolbox.model.foreign_text import clean
 from toolbox.model.generations import (
     COUNTS_AND_REASONS,
     MESSAGE_TEXTS,
@@ -26,8 +25,7 @@ from toolbox.model.generations import (
     Token,
     ToolCall,
 )
-from toolbox.model.text import truncate, without_kind
-from toolbox.runs.evidence_files import readable
+from toolbox.runs.evidence_files import RecordFault, complete_lines, first_fault
 
 LONGEST_TEXT: Final = 200_000  # characters of a generated text, which some comparators compare in quadratic time
 LARGEST_FILE: Final = 1 << 30  # bytes
@@ -48,18 +46,6 @@ Word = Annotated[str, Field(max_length=_LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Offset = Annotated[list[Count], Field(min_length=2, max_length=2)]
 Bytes = Annotated[list[Byte], Field(max_length=_MOST_BYTES)]
-
-
-class AnswersFault(ValueError):
-    """A line of the file cannot be read.
-
-    Args:
-        line: the number of the line, from 1; None if the whole file cannot be read.
-    """
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.line = line
 
 
 class _Record(BaseModel):
@@ -195,45 +181,22 @@ class AnswerRecord(_Record):
     refusals: Count = 0
 
 
-def read(directory: Path, file: str) -> Iterator[AnswerRecord | AnswersFault]:
+def read(directory: Path, file: str) -> Iterator[AnswerRecord | RecordFault]:
     """Yield the record of each line of a file, or why the line is not a record.
 
-    The last line is skipped if it does not end with a line break, because the worker died while it wrote the line.
-
     Raises:
-        AnswersFault: the file is missing, empty or too large.
+        RecordFault: the file is missing, empty or too large.
     """
-    try:
-        with readable(directory, file) as path, path.open("rb") as lines:
-            if (size := path.stat().st_size) > LARGEST_FILE:
-                raise AnswersFault(f"{file} has {size} bytes, more than {LARGEST_FILE}")
-            if not size:
-                raise AnswersFault(f"{file} is empty: no case was answered")
-            for number in range(1, MOST_ANSWERS + 2):
-                if not (line := lines.readline(LONGEST_LINE + 1)):
-                    return
-                if number > MOST_ANSWERS:
-                    raise AnswersFault(f"{file} has more than {MOST_ANSWERS} lines")
-                if len(line) > LONGEST_LINE:
-                    raise AnswersFault(f"{file}:{number} has more than {LONGEST_LINE} bytes", number)
-                if line.endswith(b"\n"):
-                    yield _record(line, file, number)
-    except ValueError as error:
-        raise error if isinstance(error, AnswersFault) else AnswersFault(str(error)) from None
+    limits = {"largest": LARGEST_FILE, "longest": LONGEST_LINE, "most": MOST_ANSWERS}
+    for number, line in complete_lines(directory, file, **limits, nothing="no case was answered"):
+        yield _record(line, file, number)
 
 
-def _record(line: bytes, file: str, number: int) -> AnswerRecord | AnswersFault:
+def _record(line: bytes, file: str, number: int) -> AnswerRecord | RecordFault:
     try:
         return AnswerRecord.model_validate_json(line)
     except ValidationError as error:
-        return AnswersFault(f"{file}:{number} is not an answer: {first_fault(error)}", number)
-
-
-def first_fault(error: ValidationError) -> str:
-    """Return the first fault of data that a server or a target has written, with its place, as one line."""
-    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    at = ".".join(map(str, fault["loc"]))
-    return " ".join(truncate(clean(f"{at}: {without_kind(fault['msg'])}".removeprefix(": "))).split())
+        return RecordFault(f"{file}:{number} is not an answer: {first_fault(error)}", number)
 
 
 def as_json(generation: Generation) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.inference import answer_records, case_files, local_worker
-from toolbox.inference.answer_records import AnswerRecord, AnswersFault
+from toolbox.inference.answer_records import AnswerRecord
 from toolbox.inference.local_worker import RunningServer, WorkerEnd
 from toolbox.inference.recorded_cases import CaseFile, Recorded
 from toolbox.inference.recorded_responses import Keys
@@ -16,6 +16,7 @@ from toolbox.inference_client import worker_results
 from toolbox.model.errors import StepError, ToolboxError, UsageError
 from toolbox.model.foreign_text import printable
 from toolbox.model.text import counted, first_of, truncate
+from toolbox.runs.evidence_files import RecordFault
 from toolbox.runs.layout import AttemptDirectory
 from toolbox.system import environ, extras, filesystem, redaction
 
@@ -86,11 +87,11 @@ def _read(directory: Path) -> tuple[list[AnswerRecord], list[str]]:
     faults: list[str] = []
     try:
         for answer in answer_records.read(directory, worker_results.ANSWERS):
-            if isinstance(answer, AnswersFault):
+            if isinstance(answer, RecordFault):
                 faults.append(str(answer))
             else:
                 answers.append(answer)
-    except AnswersFault as fault:
+    except RecordFault as fault:
         faults.append(str(fault))
     return answers, faults
 

@@ -20,7 +20,7 @@ from toolbox.inference.answer_records import AnswerRecord, ChunkRecord, Generati
 from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.suites import Expectation
 from toolbox.inference.wire_models import TokenizedBatch
-from toolbox.inference_client.answer_format import OPENAI_KINDS
+from toolbox.inference_client.answer_format import NOT_FINISHED, OPENAI_KINDS
 from toolbox.model.cases import CaseOutcome, CaseResult
 from toolbox.model.generations import (
     Generation,
@@ -36,8 +36,7 @@ _LONGEST_MESSAGE: Final = 300
 _LONGEST_FAULT: Final = 4000
 _ARRIVED: Final = 200  # characters of a stream that did not end
 _CODE_OF_STATUS: Final = re.compile(r"HTTP [0-9]{3}")
-_NOT_FINISHED: Final = "NOT_FINISHED"
-_UNFINISHED: Final = (None, _NOT_FINISHED, "CANCELLED", "ERROR")
+_UNFINISHED: Final = (None, NOT_FINISHED, "CANCELLED", "ERROR")
 _COMPARES_NOTHING: Final = "nothing was compared: the case has no `response`; the answer is complete"
 _SKIP_CHECK: Final = "skip_check: the output is not compared; the answer is complete"
 
@@ -324,7 +323,7 @@ def _faults_of_chunks(chunks: Sequence[ChunkRecord], whole: GenerationRecord, *,
     total = whole.generated_token_count
     if counts and total is not None and (counts[-1] != total if is_complete else counts[-1] > total):
         yield f"the stream ends with {counts[-1]} generated tokens, but the whole has {total}"
-    ends = [number for number, chunk in enumerate(chunks, start=1) if chunk.stop_reason not in (None, _NOT_FINISHED)]
+    ends = [number for number, chunk in enumerate(chunks, start=1) if chunk.stop_reason not in (None, NOT_FINISHED)]
     if not ends and is_complete:
         yield "no chunk of the stream has a stop reason"
     elif len(ends) > 1:

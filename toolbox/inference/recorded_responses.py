@@ -9,11 +9,13 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from toolbox.inference import model_descriptions
-from toolbox.inference.answer_records import AnswerRecord, ErrorRecord, first_fault
+from toolbox.inference.answer_records import AnswerRecord, ErrorRecord
 from toolbox.inference.case_files import Case
 from toolbox.inference.model_descriptions import DESCRIPTIONS
 from toolbox.inference.wire_models import OpenAiResponse
+from toolbox.inference_client.answer_format import NOT_FINISHED
 from toolbox.model.generations import ServerError
+from toolbox.runs.evidence_files import first_fault
 
 Keys = Literal["camelCase", "snake_case"]
 UNDETERMINED: Final = "the output is random: give the case a `seed`, `temperature: 0`, `skip_check: true` or `compare`"
@@ -21,7 +23,7 @@ _OF_INPUT: Final = ("inputTokenCount", "inputTokens")  # what is expected of a r
 # Protobuf leaves out zeros and empty texts, but a field that is missing in a case is not compared.
 _TEXT_DEFAULTS: Final[Mapping[str, Any]] = {"generatedTokenCount": 0, "inputTokenCount": 0, "text": ""}
 _TOKEN_DEFAULTS: Final[Mapping[str, Any]] = {"tokenCount": 0}
-_UNREPEATABLE: Final = frozenset({None, "NOT_FINISHED", "CANCELLED", "ERROR", "TIME_LIMIT"})
+_UNREPEATABLE: Final = frozenset({None, NOT_FINISHED, "CANCELLED", "ERROR", "TIME_LIMIT"})
 # Errors that say something about the server or the key, and nothing about the request.
 _SERVER_CODES: Final = frozenset(
     {"INTERNAL", "UNKNOWN", "DATA_LOSS", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "PERMISSION_DENIED"}

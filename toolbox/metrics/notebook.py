@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from toolbox.model.text import truncate
 from toolbox.notebook_worker.notebook_results import CellRecord, TestKind, TestOutcome, TestResult
 from toolbox.notebooks import result_records
-from toolbox.notebooks.result_records import ResultsFault
-from toolbox.runs.evidence_files import RelativeFile, readable
+from toolbox.runs.evidence_files import RecordFault, RelativeFile, readable
 
 Figure = Literal["seconds", "cpu_seconds", "peak_memory_bytes"]
 _MOST_FILES: Final = 4  # that are kept in memory, because several cells may be judged at once
@@ -113,7 +112,7 @@ def _parsed(directory: Path, file: str, _version: tuple[int, ...]) -> _Results:
         for result in result_records.read(directory, file):
             if isinstance(result, TestResult) and result.kind is TestKind.NOTEBOOK:
                 results.notebooks.setdefault(result.name, []).append(result)
-    except ResultsFault as fault:
+    except RecordFault as fault:
         return _Results(fault=str(fault))
     for name, found in results.notebooks.items():
         for cell in (cell for result in found if result.notebook is not None for cell in result.notebook.cells):

@@ -110,7 +110,7 @@ def results_of(root: Path, step: StepState, withheld: frozenset[str]) -> list[Te
 def _results(attempt: Path) -> Iterator[TestResult]:
     from toolbox.notebooks import result_records  # slow to import
 
-    with suppress(result_records.ResultsFault):  # the check `notebooks` reports the fault
+    with suppress(ValueError):  # the check `notebooks` reports the fault
         yield from (each for each in result_records.read(attempt) if isinstance(each, TestResult))
 
 

@@ -14,11 +14,9 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import truncate, without_kind
 from toolbox.notebook_worker import notebook_results
 from toolbox.notebook_worker.notebook_results import NotebookRecord, TestKind, TestOutcome, TestResult, WorkerReport
-from toolbox.runs.evidence_files import readable
+from toolbox.runs.evidence_files import RecordFault, complete_lines, first_fault, readable
 
 RESULTS_FILE: Final = f"files/{notebook_results.RESULTS}"
 REPORT_FILE: Final = f"files/{notebook_results.REPORT}"
@@ -32,36 +30,23 @@ _RESULT: Final = TypeAdapter(TestResult)
 _REPORT: Final = TypeAdapter(WorkerReport)
 
 
-class ResultsFault(ValueError):
-    """A line of a file, or a whole file, cannot be read.
-
-    Args:
-        line: the number of the line, from 1; None if the whole file cannot be read.
-    """
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.line = line
-
-
-def read(directory: Path, file: str = RESULTS_FILE) -> Iterator[TestResult | ResultsFault]:
+def read(directory: Path, file: str = RESULTS_FILE) -> Iterator[TestResult | RecordFault]:
     """Yield the result of each line of a file, or why the line is not a result.
-
-    The last line is skipped if it has no line break at its end: the worker died while it wrote this line.
 
     Args:
         directory: the directory of the attempt.
 
     Raises:
-        ResultsFault: the file is missing, empty or too large, or has too many lines that are not results.
+        RecordFault: the file is missing, empty or too large, or has too many lines that are not results.
     """
     faults = 0
-    for number, line in _lines(directory, file):
+    limits = {"largest": LARGEST_FILE, "longest": LONGEST_LINE, "most": MOST_RESULTS}
+    for number, line in complete_lines(directory, file, **limits, nothing="no test has ended"):
         result = _parsed(line, file, number)
-        faults += isinstance(result, ResultsFault)
+        faults += isinstance(result, RecordFault)
         yield result
         if faults == MOST_FAULTS:
-            raise ResultsFault(f"{file} has {MOST_FAULTS} lines that are not results: the rest is not read", number)
+            raise RecordFault(f"{file} has {MOST_FAULTS} lines that are not results: the rest is not read", number)
 
 
 def read_report(directory: Path, file: str = REPORT_FILE) -> WorkerReport:
@@ -71,49 +56,28 @@ def read_report(directory: Path, file: str = REPORT_FILE) -> WorkerReport:
         directory: the directory of the attempt.
 
     Raises:
-        ResultsFault: the file is missing, too large, or not a report.
+        RecordFault: the file is missing, too large, or not a report.
     """
     try:
         with readable(directory, file) as path, path.open("rb") as stream:
             content = stream.read(_LARGEST_REPORT + 1)
     except ValueError as error:
-        raise ResultsFault(str(error)) from None
+        raise RecordFault(str(error)) from None
     if len(content) > _LARGEST_REPORT:
-        raise ResultsFault(f"{file} has more than {_LARGEST_REPORT} bytes")
+        raise RecordFault(f"{file} has more than {_LARGEST_REPORT} bytes")
     try:
         return _REPORT.validate_json(content)
     except ValidationError as error:
-        raise ResultsFault(f"{file} is not a report of the worker: {_reason(error)}") from None
+        raise RecordFault(f"{file} is not a report of the worker: {first_fault(error)}") from None
 
 
-def _lines(directory: Path, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the complete lines of a file with their numbers."""
-    try:
-        with readable(directory, file) as path, path.open("rb") as lines:
-            if (size := path.stat().st_size) > LARGEST_FILE:
-                raise ResultsFault(f"{file} has {size} bytes, more than {LARGEST_FILE}")
-            if not size:
-                raise ResultsFault(f"{file} is empty: no test has ended")
-            for number in range(1, MOST_RESULTS + 2):
-                if not (line := lines.readline(LONGEST_LINE + 1)):
-                    return
-                if number > MOST_RESULTS:
-                    raise ResultsFault(f"{file} has more than {MOST_RESULTS} lines")
-                if len(line) > LONGEST_LINE:
-                    raise ResultsFault(f"{file}:{number} has more than {LONGEST_LINE} bytes", number)
-                if line.endswith(b"\n"):
-                    yield number, line
-    except ValueError as error:
-        raise error if isinstance(error, ResultsFault) else ResultsFault(str(error)) from None
-
-
-def _parsed(line: bytes, file: str, number: int) -> TestResult | ResultsFault:
+def _parsed(line: bytes, file: str, number: int) -> TestResult | RecordFault:
     try:
         result = _RESULT.validate_json(line)
         reason = _contradiction(result)
     except ValidationError as error:
-        reason = _reason(error)
-    return ResultsFault(f"{file}:{number} is not a result: {reason}", number) if reason else result
+        reason = first_fault(error)
+    return RecordFault(f"{file}:{number} is not a result: {reason}", number) if reason else result
 
 
 def _contradiction(result: TestResult) -> str:
@@ -133,10 +97,3 @@ def _contradiction(result: TestResult) -> str:
 
 def _is_file_name(name: str) -> bool:
     return name not in {".", ".."} and "/" not in name and "\\" not in name and name.isprintable()
-
-
-def _reason(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    at = ".".join(map(str, fault["loc"]))
-    reason = clean(f"{at}: {without_kind(fault['msg'])}".removeprefix(": "))
-    return truncate(" ".join(reason.split()))

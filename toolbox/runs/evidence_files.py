@@ -14,16 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated, Final, TextIO
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from toolbox.kit import safe_files
-from toolbox.model.text import truncate
+from toolbox.model.foreign_text import clean
+from toolbox.model.text import truncate, without_kind
 
 PIECE: Final = 1 << 16  # characters: a longer line is searched in pieces of this length
 LONGEST_MATCH: Final = 1 << 12  # characters: in a line of several pieces, a longer match may be cut
 _EXCERPT = 100  # characters
 _TAIL_BYTES = 2048
 _LONGEST_DOCUMENT: Final = 1 << 28  # bytes: JSON, YAML and profiles are read into memory as a whole
+
+
+class RecordFault(ValueError):
+    """A line of a file of records, or the whole file, cannot be read.
+
+    Args:
+        line: the number of the line, from 1; None if the whole file cannot be read.
+    """
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 def _stays_inside(name: str) -> str:
@@ -112,6 +125,48 @@ def read_document(path: Path, file: str) -> bytes:
     if content is None or len(content) > _LONGEST_DOCUMENT:
         raise ValueError(f"{file} has more than {_LONGEST_DOCUMENT} bytes")
     return content
+
+
+def complete_lines(
+    directory: Path, file: str, *, largest: int, longest: int, most: int, nothing: str
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their numbers, from 1.
+
+    The last line is skipped if it has no line break at its end: the program died while it wrote this line.
+
+    Args:
+        largest: the highest size of the file in bytes.
+        longest: the highest size of a line in bytes.
+        most: the highest number of lines.
+        nothing: what it means that the file is empty.
+
+    Raises:
+        RecordFault: the file is missing, empty or too large, or a line is too long.
+    """
+    try:
+        with readable(directory, file) as path, path.open("rb") as lines:
+            if (size := path.stat().st_size) > largest:
+                raise RecordFault(f"{file} has {size} bytes, more than {largest}")
+            if not size:
+                raise RecordFault(f"{file} is empty: {nothing}")
+            for number in range(1, most + 2):
+                if not (line := lines.readline(longest + 1)):
+                    return
+                if number > most:
+                    raise RecordFault(f"{file} has more than {most} lines")
+                if len(line) > longest:
+                    raise RecordFault(f"{file}:{number} has more than {longest} bytes", number)
+                if line.endswith(b"\n"):
+                    yield number, line
+    except ValueError as error:
+        raise error if isinstance(error, RecordFault) else RecordFault(str(error)) from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault of data that a server or a target has written, with its place, as one line."""
+    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    at = ".".join(map(str, fault["loc"]))
+    return truncate(" ".join(clean(f"{at}: {without_kind(fault['msg'])}".removeprefix(": ")).split()))
 
 
 def matching(directory: Path, glob: str) -> list[Path]:

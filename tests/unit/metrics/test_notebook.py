@@ -13,7 +13,7 @@ from tests.unit.notebooks.worker_files import cell, failed_notebook, result, wri
 from toolbox.metrics.notebook import Source
 from toolbox.notebook_worker.notebook_results import CellRecord, NotebookRecord, TestKind, TestOutcome, TestResult
 from toolbox.notebooks import result_records
-from toolbox.notebooks.result_records import ResultsFault
+from toolbox.runs.evidence_files import RecordFault
 
 CELLS = (
     cell(1, id="load", seconds=0.5, cpu_seconds=0.4, peak_memory_bytes=100),
@@ -62,7 +62,7 @@ def test_the_metrics_of_an_attempt_parse_the_results_once(tmp_path: Path, monkey
     parsed: list[Path] = []
     original = result_records.read
 
-    def counted(directory: Path, file: str) -> Iterator[TestResult | ResultsFault]:
+    def counted(directory: Path, file: str) -> Iterator[TestResult | RecordFault]:
         parsed.append(directory)
         return original(directory, file)
 

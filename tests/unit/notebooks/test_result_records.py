@@ -11,19 +11,19 @@ import pytest
 from tests.unit.notebooks.worker_files import cell, failed_notebook, result, write_report, write_results
 from toolbox.notebook_worker.notebook_results import Fault, NotebookRecord, TestKind, TestOutcome, TestResult
 from toolbox.notebooks import result_records
-from toolbox.notebooks.result_records import ResultsFault
+from toolbox.runs.evidence_files import RecordFault
 
 LONG = "x" * 256
 
 
-def read(directory: Path) -> list[TestResult | ResultsFault]:
+def read(directory: Path) -> list[TestResult | RecordFault]:
     return list(result_records.read(directory))
 
 
 def only_fault(directory: Path, line: dict[str, Any] | str) -> str:
     write_results(directory, line)
     (found,) = read(directory)
-    assert isinstance(found, ResultsFault), found
+    assert isinstance(found, RecordFault), found
     assert found.line == 1
     assert str(found).isprintable()
     assert len(str(found)) < 300
@@ -51,7 +51,7 @@ def test_the_torn_last_line_of_a_dead_worker_is_no_result(tmp_path: Path) -> Non
 def test_a_line_that_is_not_a_result_does_not_hide_the_next_lines(tmp_path: Path) -> None:
     write_results(tmp_path, "not json\n", result())
     fault, good = read(tmp_path)
-    assert isinstance(fault, ResultsFault)
+    assert isinstance(fault, RecordFault)
     assert isinstance(good, TestResult)
 
 
@@ -132,27 +132,27 @@ def test_a_file_of_many_lines_is_read_up_to_a_limit(tmp_path: Path) -> None:
     write_results(tmp_path, (json.dumps(result()) + "\n") * 10_001)
     results = result_records.read(tmp_path)
     assert [isinstance(next(results), TestResult) for _ in range(10_000)] == [True] * 10_000
-    with pytest.raises(ResultsFault, match="has more than 10000 lines"):
+    with pytest.raises(RecordFault, match="has more than 10000 lines"):
         next(results)
 
 
 def test_a_file_of_nonsense_is_read_up_to_a_limit(tmp_path: Path) -> None:
     write_results(tmp_path, "x\n" * 1_000_000)
-    with pytest.raises(ResultsFault, match="has 100 lines that are not results"):
+    with pytest.raises(RecordFault, match="has 100 lines that are not results"):
         read(tmp_path)
 
 
 def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(result_records, "LONGEST_LINE", 1000)
     write_results(tmp_path, "x" * 1001)
-    with pytest.raises(ResultsFault, match=r"results\.jsonl:1 has more than 1000 bytes"):
+    with pytest.raises(RecordFault, match=r"results\.jsonl:1 has more than 1000 bytes"):
         read(tmp_path)
 
 
 def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(result_records, "LARGEST_FILE", 10)
     write_results(tmp_path, result())
-    with pytest.raises(ResultsFault, match="more than 10"):
+    with pytest.raises(RecordFault, match="more than 10"):
         read(tmp_path)
 
 
@@ -160,7 +160,7 @@ def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_missing_or_empty_file_says_that_nothing_ended(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         write_results(tmp_path, content)
-    with pytest.raises(ResultsFault, match=r"does not exist|is empty: no test has ended"):
+    with pytest.raises(RecordFault, match=r"does not exist|is empty: no test has ended"):
         read(tmp_path)
 
 
@@ -177,11 +177,11 @@ def test_the_report_of_the_worker_is_read(tmp_path: Path) -> None:
 def test_a_broken_report_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files/notebook_worker.json").write_text(content)
-    with pytest.raises(ResultsFault, match=r"notebook_worker\.json is not a report of the worker"):
+    with pytest.raises(RecordFault, match=r"notebook_worker\.json is not a report of the worker"):
         result_records.read_report(tmp_path)
 
 
 def test_a_large_report_is_refused(tmp_path: Path) -> None:
     write_report(tmp_path, fault="x" * 2**20)
-    with pytest.raises(ResultsFault, match="more than 1048576 bytes"):
+    with pytest.raises(RecordFault, match="more than 1048576 bytes"):
         result_records.read_report(tmp_path)
