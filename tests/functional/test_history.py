@@ -99,18 +99,6 @@ def test_manual_bounds_win_over_those_of_earlier_runs(grid: Grid) -> None:
     outcome = grid.run()
     assert outcome.exit_code == 1, str(outcome)
     assert "time is 1.05 s, above [-, 1.02]" in outcome.stdout
-    assert "generated file" not in outcome.stderr
-
-
-def test_manual_bounds_in_the_generated_file_are_used_with_a_warning(grid: Grid) -> None:
-    measuring(grid, 1.3, 1.3)
-    file = grid.root / "config/bounds/grid.yaml"
-    file.write_text(text := file.read_text().replace('"unit": "s",', '"unit": "s", "locked": true,'))
-    outcome = grid.run()
-    assert outcome.exit_code == 1, str(outcome)
-    (line,) = [line for line in outcome.stderr.splitlines() if "bounds/grid.yaml:" in line]
-    assert "manual bounds in the generated file are still used; `results update_bounds grid` moves" in line
-    assert [(path.name, path.read_text()) for path in file.parent.iterdir()] == [("grid.yaml", text)]
 
 
 def test_bounds_of_a_cell_with_other_settings_are_not_applied(grid: Grid) -> None:
