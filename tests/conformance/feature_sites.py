@@ -1,0 +1,30 @@
+"""The sites of the features, which the suites find in `tests/features/NAME/conformance/sites.py`.
+
+Such a module has a mapping for each kind of extension that needs a site, by the name of the extension: `BACKENDS` with
+`Site` and `RESOURCES` with `ResourceSite`. A function `prepare(patch)` prepares each test of a backend.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+_ROOT: Final = Path(__file__).parents[2]
+_MODULES: Final = [
+    importlib.import_module(".".join(file.relative_to(_ROOT).with_suffix("").parts))
+    for file in sorted(_ROOT.glob("tests/features/*/conformance/sites.py"))
+]
+
+
+def of(kind: str) -> dict[str, Any]:
+    """Return functions that open the sites of all features for a kind of extension, by the name of the extension."""
+    return {name: opened for module in _MODULES for name, opened in getattr(module, kind, {}).items()}
+
+
+def prepare(patch: pytest.MonkeyPatch) -> None:
+    """Prepare a test of a backend as each feature needs it."""
+    for module in _MODULES:
+        getattr(module, "prepare", lambda _: None)(patch)
