@@ -1,7 +1,8 @@
 """The sites of the features, which the suites find in `tests/features/NAME/conformance/sites.py`.
 
 Such a module has a mapping for each kind of extension that needs a site, by the name of the extension: `BACKENDS` with
-`Site` and `RESOURCES` with `ResourceSite`. A function `prepare(patch)` prepares each test of a backend.
+functions that open a `Site`, `RESOURCES` with functions that open a `ResourceSite`. `SENT_PACKAGES` contains each
+`SentPackage`. A function `prepare(patch)` prepares each test of a backend.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _MODULES: Final = [
 
 
 def of(kind: str) -> dict[str, Any]:
-    """Return functions that open the sites of all features for a kind of extension, by the name of the extension."""
-    return {name: opened for module in _MODULES for name, opened in getattr(module, kind, {}).items()}
+    """Return what all features have in their mappings with this name."""
+    return {name: value for module in _MODULES for name, value in getattr(module, kind, {}).items()}
 
 
 def prepare(patch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from tests.conformance.hubs import HubSite
 from tests.conformance.resource_sites import ResourceSite
+from tests.conformance.sent_packages import SentPackage
 from tests.conformance.sites import Site
 from tests.servers import jupyterhub
+from toolbox import notebook_worker
 from toolbox.backends import jupyterhub as jupyterhub_backend
 from toolbox.jupyterhub import hub_tokens, server_attempts, server_request
 from toolbox.jupyterhub.hub_replies import LABELS
@@ -39,8 +41,15 @@ def _servers(directory: Path) -> Iterator[ResourceSite]:  # noqa: ARG001  # the 
         yield ResourceSite(create, lambda: list(hub.servers()))
 
 
+_LIBRARIES: Final = ("jupyter_client", "jupyter_core", "nbclient", "nbformat", "papermill", "pynvml", "tornado", "zmq")
+_OF_RUNTIMES: Final = ("python_check_harness.py", "server_programs.py", "use_sampler.py")
 BACKENDS: Final = {"jupyterhub": _hub}
 RESOURCES: Final = {"jupyterhub_server": _servers}
+SENT_PACKAGES: Final = {
+    "notebook_worker": SentPackage(
+        notebook_worker, (3, 10), frozenset(_LIBRARIES), is_program=True, older_modules=frozenset(_OF_RUNTIMES)
+    )
+}
 
 
 def prepare(patch: pytest.MonkeyPatch) -> None:
