@@ -43,8 +43,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the definition, and include the results, although git ignores them."""
         del version
-        compile_proto(PROTO)
-        build_data["artifacts"] += ["generation_pb2.py", "generation_pb2.pyi"]
+        if PROTO.exists():  # the feature inference may be left out
+            compile_proto(PROTO)
+            build_data["artifacts"] += ["generation_pb2.py", "generation_pb2.pyi"]
 
 
 def compile_proto(proto: Path) -> None:

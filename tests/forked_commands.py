@@ -9,7 +9,7 @@ this module, unless `TOPGALLANT_TEST_FORKS` is 0. Shell scripts use it by `tests
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import io
 import os
 import pkgutil
@@ -40,16 +40,16 @@ _START_VARIABLES: Final = re.compile(r"PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSS
 # What many command lines import. Other libraries of extras, such as the client of Kubernetes, are not among them.
 _MODULES: Final = ("toolbox.cli", "fire", "alembic.command", "sqlalchemy.dialects.sqlite", "github", "gitlab")
 _PACKAGES: Final = (
-    "backends",
-    "checks",
-    "ci",
-    "commands",
-    "forges",
-    "matrix",
-    "metrics",
-    "orchestration",
-    "reports",
-    "results",
+    "toolbox.backends",
+    "toolbox.checks",
+    "toolbox.ci",
+    "toolbox.commands",
+    "toolbox.forges",
+    "toolbox.matrix",
+    "toolbox.metrics",
+    "toolbox.orchestration",
+    "toolbox.reports",
+    "toolbox.results",
 )
 
 
@@ -164,7 +164,9 @@ def _reopened(stream: TextIO) -> TextIO:
 def _preload() -> None:
     for name in _MODULES:
         importlib.import_module(name)
-    for package in (f"toolbox.{name}" for name in _PACKAGES):
+    for package in _PACKAGES:
+        if importlib.util.find_spec(package.rpartition(".")[0]) is None or importlib.util.find_spec(package) is None:
+            continue  # a feature may be left out
         path = importlib.import_module(package).__path__
         for found in pkgutil.walk_packages(path, f"{package}."):
             if ".migrations" not in found.name:  # only Alembic can import these

@@ -26,6 +26,7 @@ from typing import Any, Final
 import yaml
 
 from toolbox import cli
+from toolbox.interface import registry
 
 # Names of a run directory; `*` stands for the directory of a step or an attempt.
 TARGETS: Final = (
@@ -178,7 +179,8 @@ def commands(run: Path, folder: Path) -> Iterator[list[str]]:
     yield ["results", "merge", str(run), f"--artifact_dir={folder / 'merged'}"]
     yield ["results", "import", str(run), f"--database={folder / 'results.sqlite'}"]
     yield ["results", "show", f"--database={folder / 'results.sqlite'}"]
-    yield ["ci", "export", str(folder / "exports"), f"--run_dir={run}"]
+    if "ci" in registry.group_files():  # a feature, which may be left out
+        yield ["ci", "export", str(folder / "exports"), f"--run_dir={run}"]
     yield ["project", "resume", str(run)]
 
 

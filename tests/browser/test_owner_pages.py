@@ -10,7 +10,6 @@ import pytest
 from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE, Run
 from toolbox.model.verdicts import Verdict
-from toolbox.notebook_worker import notebook_results
 from toolbox.reports import run_page
 from toolbox.runs.layout import RunDirectory
 
@@ -36,7 +35,7 @@ def page_of(directory: Path, owner: str = "ada", name: str = "") -> Path:
             machine=f"machine-{number % 4}",
         )
         run.plan[-1]["owner"] = owner
-        executed = attempt / "files" / notebook_results.EXECUTED
+        executed = attempt / "files/executed"  # of a feature, to which the page links
         executed.mkdir(parents=True)
         for notebook in ("energy", "fit"):
             (executed / f"{notebook}.ipynb").write_text("{")

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.browser.conftest import Visit
-from tests.browser.runs import HOSTILE, Run, failing, hostile, loaded, remarkable, suite
+from tests.browser.runs import HOSTILE, Run, failing, hostile, remarkable, suite
 from tests.functional.grid import ORCHESTRATION
 from toolbox.model.verdicts import Verdict
 from toolbox.reports import run_page
@@ -64,7 +64,7 @@ def chips(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("make", [failing, hostile, loaded, many, remarkable])
+@pytest.mark.parametrize("make", [failing, hostile, many, remarkable])
 def test_every_page_opens_without_errors_and_fits_the_screen(
     visit: Visit, tmp_path: Path, make: Callable[[Path], RunState], size: str, scheme: str
 ) -> None:

@@ -79,6 +79,9 @@ class Site:
         server: server through which the target is reached, or None.
         refusal: part of the error message when the server is stopped.
         quick: short timeout in seconds, within which a workload still starts on the target.
+        takes_only_utf8: whether the target refuses arguments with other bytes.
+        forwards_whole_lines: whether an incomplete line of a log arrives only with the collected log.
+        starts_later: whether the workload starts later than its submission ends.
         ledgers: the ledger of each run, by the name of the run.
     """
 
@@ -88,6 +91,9 @@ class Site:
     server: Server | None = None
     refusal: str = ""
     quick: float = 1.0
+    takes_only_utf8: bool = False
+    forwards_whole_lines: bool = False
+    starts_later: bool = False
     ledgers: dict[str, MemoryLedger] = field(default_factory=dict, repr=False)
 
     def ledger(self, run: str) -> MemoryLedger:

@@ -48,7 +48,7 @@ def test_each_log_has_its_own_limit(bench: Bench) -> None:
 
 def test_an_incomplete_line_is_in_the_log_at_once(bench: Bench, tmp_path: Path) -> None:
     attempt = bench.start("sh", "-c", f"printf 'password: '; touch {tmp_path}/printed; sleep 600")
-    if bench.site.name == "kubernetes":  # a kubelet forwards only whole lines; the collected log has the text
+    if bench.site.forwards_whole_lines:
         wait_for((tmp_path / "printed").exists, "the text without an end of line")
     else:
         attempt.printed("password: ")
@@ -147,7 +147,7 @@ def test_the_outcome_is_known_although_the_disk_is_full(crowded: Bench) -> None:
 def test_a_full_disk_is_reported_and_can_be_emptied(crowded: Bench, small_disk: Path) -> None:
     filler = small_disk / "filler"
     subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
-    if crowded.site.name in ("jupyterhub", "kubernetes"):  # the workload starts later than its submission ends
+    if crowded.site.starts_later:
         outcome = crowded.start("true").wait()
         assert outcome.ended_by in (EndedBy.LOST, EndedBy.NOT_STARTED)
         assert "No space left on device" in outcome.message

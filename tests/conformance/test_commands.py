@@ -17,7 +17,6 @@ import pytest
 import yaml
 from jinja2 import meta
 
-from toolbox.ansible import modules
 from toolbox.interface import helptext, options, registry, signature
 from toolbox.interface.registry import Command
 from toolbox.interface.signature import Help
@@ -27,7 +26,6 @@ GROUPS = {name: registry.group(name) for name in registry.group_files()}
 COMMANDS = {command.signature.name: command for group in GROUPS.values() for command in group.commands.values()}
 WITH_ROLE = {name: command for name, command in COMMANDS.items() if command.role}
 ROLES = {path.name: path for path in places.entries("roles", "*") if path.is_dir()}
-CLUSTER_MODULES = {path.stem for path in Path(modules.__file__).parent.glob("[!_]*.py")}
 _OF_EACH_ROLE = (registry.HOSTS, registry.LOGIN_TIMEOUT)
 _LOCALS = ast.dump(ast.parse("locals()", mode="eval").body)
 
@@ -37,18 +35,18 @@ each_group = pytest.mark.parametrize("name", GROUPS)
 each_role = pytest.mark.parametrize("name", ROLES)
 
 
-class _Unsafe(yaml.SafeLoader):
+class UnsafeLoader(yaml.SafeLoader):
     """Reads values with Ansible's own tags as plain values."""
 
 
-_Unsafe.add_multi_constructor("!", lambda loader, _tag, node: loader.construct_scalar(node))
+UnsafeLoader.add_multi_constructor("!", lambda loader, _tag, node: loader.construct_scalar(node))
 
 
 def variables(role: Path) -> set[str]:
     """Return the names of the variables that the YAML files of a role read, in templates and in conditions."""
     names: set[str] = set()
     for file in sorted(role.rglob("*.yml")):
-        for text in texts(yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe)):
+        for text in texts(yaml.load(file.read_text(encoding="utf-8"), Loader=UnsafeLoader)):
             names |= undeclared(text)
     for file in sorted(role.rglob("templates/**/*")):
         if file.is_file():
@@ -282,25 +280,16 @@ def tasks(value: Any) -> Iterator[dict[str, Any]]:
 @each_role
 def test_a_role_starts_programs_without_a_shell_and_leaves_their_arguments_alone(name: str) -> None:
     for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
-        for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe)):
+        for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=UnsafeLoader)):
             assert not {"shell", "raw", "script"} & {key.rpartition(".")[2] for key in task}, task
             command = task.get("ansible.builtin.command")
             assert command is None or ("argv" in command and command["expand_argument_vars"] is False), task
 
 
 @each_role
-def test_a_role_passes_the_cluster_to_each_module_for_clusters(name: str) -> None:
-    access = {option: f"{{{{ {name}_{option} | default(omit, true) }}}}" for option in ("kubeconfig", "context")}
-    for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
-        for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe)):
-            for module in CLUSTER_MODULES & task.keys():
-                assert task[module].items() >= access.items(), task
-
-
-@each_role
 def test_the_tasks_of_a_role_are_named_for_a_reader(name: str) -> None:
     for file in sorted((ROLES[name] / "tasks").glob("*.yml")):
-        for task in yaml.load(file.read_text(encoding="utf-8"), Loader=_Unsafe):
+        for task in yaml.load(file.read_text(encoding="utf-8"), Loader=UnsafeLoader):
             assert re.match(r"[A-Z]\w+", task["name"]), task
 
 
@@ -368,5 +357,5 @@ def test_the_variables_of_a_role_are_found() -> None:
     assert texts([{"when": "a_b > 0", "name": "x {{ y }}"}]) == ["{{ a_b > 0 }}", "x {{ y }}"]
     assert COMMANDS
     assert WITH_ROLE
-    assert shared_helps(COMMANDS["cluster wait_ready"]).keys() == {"timeout", "kubeconfig", "context"}
+    assert any(map(shared_helps, COMMANDS.values()))
     assert variables(ROLES["host_capture_state"]) > {"host_capture_state_packages", "artifact_extra_logs_dir"}

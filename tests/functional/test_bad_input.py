@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.functional.grid import Grid
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 from toolbox.testing import Outcome, Workspace
 
@@ -177,16 +174,6 @@ COMMAND_LINES = {
     "negative number of jobs": (["project", "resume", "x", "--jobs=-1"], "--jobs must be a number above 0, not -1"),
     "no failures at all": (["project", "run", "small", "--max_failures=0"], "--max_failures must be a number above 0"),
     "shard of very many": (["project", "plan", "small", f"--shard=1/{'9' * 5000}"], "is not a shard"),
-    "timeout that is not a number": (["cluster", "wait_ready", "--timeout=nan"], "--timeout must be a finite number"),
-    "lease without a length": (["cluster", "take_lease", "x", "--ttl=0"], "--ttl must be a number above 0"),
-    "duration in words": (
-        ["kubernetes", "fetch_logs", "--since=yesterday"],
-        "--since must be a duration, in seconds or",
-    ),
-    "export that is kept for seconds": (
-        ["ci", "export", "--output=x", "--keep=30"],
-        "--keep must be a number of at least",
-    ),
     "unknown format": (["project", "list", "--format=xml"], "--format must be one of text, json"),
     "no jobs at all": (["project", "run", "small", "--jobs=0"], "--jobs must be a number above 0"),
     "jobs in words": (["project", "run", "small", "--jobs=many"], "--jobs must be "),
@@ -211,19 +198,6 @@ COMMAND_LINES = {
         ["from_config", "host", "capture_state", "--project=small", "--extra=[1]"],
         "--extra must be ",
     ),
-    "manifests that do not exist": (["cluster", "apply", "nofile.yaml"], "--manifests: "),
-    "manifests of another kind": (["cluster", "apply", "config/small.yaml"], "config/small.yaml: a manifest has no `"),
-    "kubeconfig that does not exist": (["cluster", "wait_ready", "--kubeconfig=nofile"], "nofile does not exist"),
-    "credentials that do not exist": (
-        ["cluster", "prepare_namespace", "x", "--image_pull_secret=pull", "--docker_config_file=nofile"],
-        "--docker_config_file: ",
-    ),
-    "comment with an unknown command": (["ci", "parse", "--text=/tset small"], "did you mean /test?"),
-    "comment with an unknown project": (["ci", "run", "--text=/test smal"], "did you mean small?"),
-    "comment with an unknown preset": (["ci", "run", "--text=/test small lod"], "did you mean loud?"),
-    "comment with an unknown path": (["ci", "run", "--text=/test small\n/var greting: x"], "did you mean greeting?"),
-    "comment with an unknown phase": (["ci", "run", "--text=/test small\n/skip tests"], "did you mean test?"),
-    "comment without a command": (["ci", "run", "--text=looks good to me"], "does not request a run"),
 }
 
 
@@ -242,13 +216,6 @@ def test_all_wrong_arguments_are_named_at_once(small: Workspace) -> None:
         "unknown argument --carachters",
     ):
         assert part in outcome.stderr
-
-
-def test_a_node_pool_of_gke_needs_gcloud(small: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    argv = ("cluster", "set_scale", "--kind=gke", "--name=pool", "--cluster=c", "--replicas=1")
-    outcome = refuse(small, *argv, env={"PATH": str(tmp_path / "empty")})
-    assert "needs the program gcloud, which is not installed on this machine" in outcome.stderr
 
 
 def test_a_role_whose_program_is_missing_on_this_machine_ends_with_2(small: Workspace) -> None:
@@ -384,15 +351,6 @@ def test_a_faulty_override_is_named_without_a_line_of_the_file(workspace: Worksp
     outcome = refuse(workspace, *SHOW, "--overrides={secrets.env: 5}")
     assert "--overrides: `secrets.env` must be a valid list, not 5" in outcome.stderr
     assert "bad.yaml:" not in outcome.stderr
-
-
-def test_a_target_on_a_cluster_that_is_misspelt_starts_nothing(grid: Grid) -> None:
-    create = {"command": "touch made", "destroy": "true"}
-    target = {"backend": "kubernetes", "cluster": "sutt", "pod": {"image": "any"}}
-    grid.configure("a", target="there", blocks={"clusters": {"sut": {"create": create}}, "targets": {"there": target}})
-    outcome = refuse(grid.workspace, "project", "run", "grid")
-    assert "no cluster `sutt` in the block `clusters`: did you mean sut?" in outcome.stderr
-    assert (grid.phases, (grid.root / "made").exists()) == ([], False)
 
 
 def test_a_bad_block_is_named_with_its_line_by_a_command_that_reads_only_this_block(small: Workspace) -> None:

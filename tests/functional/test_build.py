@@ -13,8 +13,6 @@ import pytest
 
 from toolbox.system import places
 
-MESSAGES = "toolbox/inference_client/fmaas/generation_pb2.py"
-
 
 def build(target: str, source: Path, directory: Path) -> Path:
     """Build a distribution without access to the network, and return its file."""
@@ -31,27 +29,18 @@ def source(tmp_path: Path) -> Path:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.glob("topgallant-*")
     (source / ".gitignore").unlink(missing_ok=True)
-    (source / "config/inference.local.yaml").write_text("secrets: 1")
+    (source / "config/training_e2e.local.yaml").write_text("secrets: 1")
     return source
-
-
-def test_a_wheel_contains_the_generated_messages(source: Path, tmp_path: Path) -> None:
-    assert not (source / MESSAGES).exists()
-    with zipfile.ZipFile(build("wheel", source, tmp_path / "wheel")) as wheel:
-        assert {MESSAGES, f"{MESSAGES}i"} <= set(wheel.namelist())
-        assert wheel.read(MESSAGES) == (places.builtin_root() / MESSAGES).read_bytes()
 
 
 def test_a_wheel_contains_the_bundled_files_but_no_local_changes(source: Path, tmp_path: Path) -> None:
     bundled = {
-        "config/inference.yaml",
+        "config/training_e2e.yaml",
         "roles/host_capture_state/tasks/main.yml",
-        "projects/inference/orchestration.py",
-        # docs/notebooks.md says to copy these files from an installed package into a workspace
-        "projects/notebooks/orchestration.py",
-        "projects/notebooks/contracts/runtimes.py",
-        "config/notebooks.yaml",
-        "command_args/notebooks.yaml.j2",
+        # docs/notebooks.md says to copy such files from an installed package into a workspace
+        "projects/training_e2e/orchestration.py",
+        "projects/training_e2e/contracts/training.py",
+        "command_args/training_e2e.yaml.j2",
     }
     with zipfile.ZipFile(build("wheel", source, tmp_path / "wheel")) as wheel:
         names = wheel.namelist()

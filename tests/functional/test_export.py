@@ -215,3 +215,9 @@ def test_an_unreachable_store_is_an_error_of_infrastructure(ran: Workspace) -> N
     outcome = ran.run("ci", "export", "s3://exports/x", env=environment | {"AWS_MAX_ATTEMPTS": "1"})
     assert outcome.exit_code == 3, str(outcome)
     assert "s3://exports/x/index.html cannot be read" in outcome.stderr
+
+
+def test_an_export_is_kept_for_an_hour_at_least(workspace: Workspace) -> None:
+    outcome = workspace.run("ci", "export", "--output=x", "--keep=30")
+    assert outcome.exit_code == 2
+    assert "--keep must be a number of at least" in outcome.stderr

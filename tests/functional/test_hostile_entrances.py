@@ -16,18 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.functional.test_hostile_text import FILES, flow
 from tests.hostile_texts import texts
-from toolbox.ci import comment_runs, slash
-from toolbox.ci.comment_runs import Settings
 from toolbox.hosts import archives
-from toolbox.kubernetes.pods import description, manifests
 from toolbox.model.addresses import Address
-from toolbox.model.errors import UsageError
 from toolbox.model.workloads import CollectLimits
-from toolbox.orchestration import request
 from toolbox.reports.forge import github
 from toolbox.runs import run_reader
 from toolbox.testing import Outcome, Workspace
@@ -118,40 +112,6 @@ def test_hostile_names_of_hosts_are_refused(watched: Watched) -> None:
     assert [host for host in accepted if not plain.fullmatch(host) or ".." in host] == []
 
 
-def comments(text: str) -> Iterator[str]:
-    """Yield comments that contain a text at each position of the grammar."""
-    yield from (text, f"/{text}", f"/test {text}", f"/test hostile {text}", f"/test hostile\n/skip {text}")
-    for value in (f"/var text: {text}", f"/var text:\n  {text}", f"/var {text}: x", f"/var text: {json.dumps(text)}"):
-        yield f"/test hostile\n{value}"
-
-
-def test_comments_change_only_the_field_that_the_project_lists(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = {"text": "", "ci": {"overridable": ["text"]}, "matrix": {"workload": {"command": ["true"]}}}
-    watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
-    monkeypatch.chdir(watched.workspace.directory)
-    understood = 0
-    for comment in (comment for text in watched.texts for comment in comments(text)):
-        with suppress(UsageError):
-            for run in comment_runs.of(slash.parse(comment, ["hostile"]), Settings()):
-                _, configuration = request.configure(run.request)
-                assert configuration.get("matrix") == config["matrix"]
-                assert repr(configuration.get("text")) == repr(run.request.overrides.get("text", ""))
-                understood += bool(run.request.overrides)
-    assert understood > len(watched.texts) // 2
-
-
-def test_hostile_comments_on_the_command_line_are_harmless(watched: Watched) -> None:
-    config = {"text": "", "texts": [], "ci": {"overridable": ["texts"]}}
-    watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
-    some = [text for text in values(watched.texts) if len(text) < 400 and "${{" not in text]
-    parts = [some[begin : begin + 40] for begin in range(0, len(some), 40)]
-    for part in parts:
-        watched.run("ci", "parse", f"--text=/test hostile\n/var texts: {json.dumps(part)}")
-        watched.run("ci", "parse", "--text=" + "\n".join(f"/{text}" for text in part))
-
-
 class Page(HTMLParser):
     """A parser that collects the parts of a page that a browser would execute."""
 
@@ -233,14 +193,3 @@ def test_hostile_members_of_an_archive_stay_in_the_directory(watched: Watched) -
     assert [path for path in inside if not path.resolve().is_relative_to(there)] == []
     assert {path.name for path in there.iterdir()} <= {"files", "exit_code"}
     shutil.rmtree(there)  # its files have names like those that an executed text would create
-
-
-def test_hostile_texts_in_descriptions_of_pods_are_refused(watched: Watched) -> None:
-    plain = re.compile(r"[-A-Za-z0-9_./]*")
-    for text in watched.texts:
-        for fields in ({"labels": {"a": text}}, {"labels": {text: "a"}}, {"service_account": text}, {"queue": text}):
-            with suppress(ValueError):
-                pod = description.parse({"image": "i"}, fields)
-                shown = [*pod.labels, *pod.labels.values(), pod.service_account or "", pod.queue or ""]
-                assert [each for each in shown if not plain.fullmatch(each)] == []
-        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", manifests.job_name(text, text))

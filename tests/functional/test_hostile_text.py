@@ -279,8 +279,6 @@ def steered(text: str) -> list[str]:
         ["project", "status", STEERING],
         ["machine", "write", f"--{STEERING}=1"],
         ["from_config", "machine", "write", f"--config_file={STEERING}"],
-        ["ci", "run", f"--text=/test {STEERING}"],
-        ["ci", "parse", f"--text=/{STEERING}"],
         ["--debug", "config", "show", STEERING],
     ],
     ids=lambda argv: " ".join(argv).encode("unicode_escape").decode()[:40],
@@ -352,17 +350,3 @@ def test_a_value_error_in_a_body_is_wrong_usage(hostile: Workspace) -> None:
     assert outcome.exit_code == 2
     assert outcome.stderr == "error: disk label: --text=wrong is not a label\n"
     assert list(hostile.artifacts.glob("toolbox/*")) == []
-
-
-@pytest.mark.parametrize("name", ["--flags-file=x", "a,b=c", "A", "a b", ""])
-def test_an_invalid_name_of_a_node_pool_is_refused(hostile: Workspace, name: str) -> None:
-    outcome = hostile.run("cluster", "set_scale", "--kind=gke", f"--name={name}", "--replicas=1", "--cluster=c")
-    assert outcome.exit_code == 2
-    assert "use only lower-case letters, digits, `.` and `-`" in outcome.stderr
-    assert list(hostile.artifacts.glob("toolbox/*")) == []
-
-
-def test_an_image_pull_secret_without_a_docker_config_is_wrong_usage(hostile: Workspace) -> None:
-    outcome = hostile.run("cluster", "prepare_namespace", "x", "--image_pull_secret=pull")
-    assert outcome.exit_code == 2
-    assert "--docker_config_file or as --docker_config" in outcome.stderr

@@ -65,12 +65,6 @@ def test_the_name_of_the_job_may_select_a_cluster(ruled: Workspace, job: str) ->
     assert presets(ruled) == ["light"]
 
 
-def test_the_api_server_selects_a_platform(ruled: Workspace, tmp_path: Path) -> None:
-    kubeconfig = kubeconfig_of(tmp_path, "https://API.metal.lab:6443")
-    run(ruled, KUBECONFIG=str(kubeconfig))
-    assert presets(ruled) == ["metal"]
-
-
 def test_without_a_matching_rule_nothing_is_selected(ruled: Workspace, tmp_path: Path) -> None:
     run(ruled, JOB_NAME="other", KUBECONFIG=str(tmp_path / "none"))
     assert presets(ruled) == []
@@ -82,20 +76,24 @@ def test_flags_win_over_rules_and_come_before_the_presets_of_the_caller(ruled: W
     assert RunDirectory(ruled.runs()[-1]).read_request()["overrides"] == {"matrix.target": "local"}
 
 
-def test_the_host_selects_a_platform(ruled: Workspace) -> None:
-    text = (ruled.directory / "config/small.yaml").read_text()
+def by_host(workspace: Workspace) -> None:
+    """Select the preset `metal` by the name of this machine."""
+    file = workspace.directory / "config/small.yaml"
     rule = f"when: {{host: {json.dumps(socket.gethostname()[:-1] + '?')}}}"
-    (ruled.directory / "config/small.yaml").write_text(text.replace('when: {api_server: "https://api.metal.*"}', rule))
+    file.write_text(file.read_text().replace('when: {api_server: "https://api.metal.*"}', rule))
+
+
+def test_the_host_selects_a_platform(ruled: Workspace) -> None:
+    by_host(ruled)
     run(ruled)
     assert presets(ruled) == ["metal"]
 
 
-def test_rules_that_contradict_one_another_are_an_error(ruled: Workspace, tmp_path: Path) -> None:
-    kubeconfig = kubeconfig_of(tmp_path, "https://api.metal.lab:6443")
-    env = {"KUBECONFIG": str(kubeconfig), "JOB_NAME": "x-light"}
-    outcome = ruled.run("project", "run", "small", env=env)
+def test_rules_that_contradict_one_another_are_an_error(ruled: Workspace) -> None:
+    by_host(ruled)
+    outcome = ruled.run("project", "run", "small", env={"JOB_NAME": "x-light"})
     assert outcome.exit_code == 2, str(outcome)
-    assert "the rules of several clusters match: `light` (job x-light) and `metal` (api server " in outcome.stderr
+    assert "the rules of several clusters match: `light` (job x-light) and `metal` (host " in outcome.stderr
     assert "select one of them with --cluster=NAME" in outcome.stderr
     assert ruled.runs() == []
 
@@ -146,18 +144,3 @@ def test_a_wrong_reference_in_the_rules_is_reported_like_other_faults(ruled: Wor
         "error: a fault in the configuration:\n  config/small.yaml:9: `ci.jobs.nightly.target`: dangling reference"
     )
     assert outcome.stderr.startswith(expected)
-
-
-def kubeconfig_of(directory: Path, server: str) -> Path:
-    """Write a kubeconfig for an API server that gets no request."""
-    file = directory / "kubeconfig"
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "lab",
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "ann"}}],
-        "clusters": [{"name": "lab", "cluster": {"server": server}}],
-        "users": [{"name": "ann", "user": {"token": "t"}}],
-    }
-    file.write_text(json.dumps(content))
-    return file

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 def checkout(tmp_path: Path) -> Path:
     """Return a directory with the files by which `make` decides what to install."""
     for name in ("Makefile", "pyproject.toml", "hatch_build.py", PROTO):
+        if not (ROOT / name).exists():  # the feature inference is left out
+            continue
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -75,7 +77,7 @@ def test_the_demo_needs_nothing_more_after_the_tests(checkout: Path) -> None:
     assert installed(checkout, "demo", "demo-inference", "demo-notebooks", "test", "lint") == []
 
 
-@pytest.mark.parametrize("source", ["pyproject.toml", PROTO])
+@pytest.mark.parametrize("source", ["pyproject.toml", "hatch_build.py"])
 def test_a_change_of_what_an_installation_reads_is_installed(checkout: Path, source: str) -> None:
     finish(checkout, ".installed", ".installed-dev")
     later = (checkout / ".venv/.installed").stat().st_mtime + 10

@@ -76,21 +76,6 @@ def test_three_shards_become_one_run_that_passes(six: Grid) -> None:
     assert not list(merged.parent.glob(".*"))
 
 
-def test_a_merge_of_exports_gives_files_their_names_back(six: Grid, tmp_path: Path) -> None:
-    exports = []
-    for number in (1, 2):
-        directory, _ = run_shard(six, number, shards=2)
-        (file,) = directory.glob("001__test/000__*/attempt-1/files")
-        (file / "trace 12:30:01.json").write_text(f"of shard {number}")
-        out = tmp_path / f"shard-{number}"
-        assert six.workspace.run("ci", "export", str(out), f"--run_dir={directory}").exit_code == 0
-        exports.append(out)
-    merged = Path(merge(six, *exports).json["directory"])
-    found = {file.read_text() for file in merged.rglob("trace 12:30:01.json")}
-    assert found == {"of shard 1", "of shard 2"}
-    assert not list(merged.rglob("*%3A*"))
-
-
 def test_every_command_reads_a_merged_run(six: Grid) -> None:
     six.mark("fail-e")
     merged = Path(merge(six, *(run_shard(six, number)[0] for number in (1, 2, 3))).json["directory"])

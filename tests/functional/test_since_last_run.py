@@ -188,24 +188,6 @@ def recorded_verdict(directory: Path) -> str:
     return str(json.loads((directory / "summary.json").read_text())["verdict"])
 
 
-def test_a_report_without_the_store_says_what_is_new_known_and_fixed(
-    recorded: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded.mark("fail-a", "fail-b").run()
-    recorded.unmark("fail-a")
-    monkeypatch.setenv("TOPGALLANT_RESULTS_BASELINE", "false")
-    outcome = recorded.mark("fail-c").run()
-    assert "against the baseline: 1 cell failing as before" in outcome.stdout.splitlines(), str(outcome)
-    exported = tmp_path / "exported"
-    assert recorded.workspace.run("ci", "export", str(exported), f"--run_dir={newest(recorded)}").exit_code == 0
-    (recorded.root / "team.sqlite").unlink()
-    (run,) = exported.glob("*/*/journal.jsonl")
-    report = recorded.workspace.run("results", "report", str(run.parent), "--kind=github").stdout
-    assert "<td>new failure</td><td><code>x=c</code></td><td><code>passed → failed (product)</code></td>" in report
-    assert "<td>known failure</td><td><code>x=b</code></td>" in report
-    assert "<td>fixed</td><td><code>x=a</code></td><td><code>failed (product) → passed</code></td>" in report
-
-
 @pytest.mark.parametrize(
     ("blocks", "reason"),
     [

@@ -1,4 +1,4 @@
-"""Fixtures that several files of live tests share."""
+"""The fixture of a machine over SSH, which several files of live tests share."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.live.cluster_tools import OURS, Tools
-from tests.servers import kubernetes, openssh
-from toolbox.testing import Workspace
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[kubernetes.Cluster]:
-    """Yield the cluster that the environment names."""
-    with kubernetes.for_tests() as found:
-        yield found
+from tests.features.kubernetes.live.conftest import cluster as cluster  # noqa: PLC0414  # until the tests move
+from tests.features.kubernetes.live.conftest import namespace as namespace  # noqa: PLC0414
+from tests.features.kubernetes.live.conftest import tools as tools  # noqa: PLC0414
+from tests.servers import openssh
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +17,3 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openssh.Server]
     """Yield a machine over SSH, whose PATH begins with the Python of the tests, which has numpy."""
     with openssh.serving(tmp_path_factory.mktemp("server")) as running:
         yield running
-
-
-@pytest.fixture
-def namespace(cluster: kubernetes.Cluster) -> Iterator[str]:
-    """Yield a namespace with the label of namespaces that Topgallant has created."""
-    with cluster.namespace() as name:
-        cluster.core.patch_namespace(name, {"metadata": {"labels": OURS}})
-        yield name
-
-
-@pytest.fixture
-def tools(workspace: Workspace, cluster: kubernetes.Cluster) -> Tools:
-    """Return a command line for the cluster."""
-    return Tools(workspace, cluster.kubeconfig)

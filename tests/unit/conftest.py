@@ -1,34 +1,19 @@
-"""Fixtures for the unit tests of several packages: a fake API server, a connection to it, and Python in a process."""
+"""The fixture of Python in a process, which the unit tests of several packages use."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.fakes import api_server
-from tests.fakes.api_server import ApiServer
-from toolbox.kubernetes.api.connection import Cluster
-from toolbox.model.clusters import Access
+from tests.features.kubernetes.unit.conftest import _cluster as _cluster  # noqa: PLC0414  # until the tests move
+from tests.features.kubernetes.unit.conftest import _server as _server  # noqa: PLC0414
 
 Script = Callable[..., str]
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(name="server")
-def _server(tmp_path: Path) -> Iterator[ApiServer]:
-    with api_server.serving(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(name="cluster")
-def _cluster(server: ApiServer) -> Iterator[Cluster]:
-    found = Cluster(Access(str(server.kubeconfig)), label="sut")
-    yield found
-    found.close()
 
 
 @pytest.fixture(name="script")

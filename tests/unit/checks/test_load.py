@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.fakes.load_results import results, step, times
+from tests.unit.checks.conftest import Judge
+from tests.unit.checks.conftest import judge as judge  # noqa: PLC0414  # re-exports the fixture
 from toolbox.checks import load
 from toolbox.model.evidence import Evidence, Judgement
 from toolbox.model.verdicts import Cause
-
-from .conftest import Judge
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ def test_a_check_implements_the_protocols_of_its_fields() -> None:
 
 def test_a_target_implements_only_what_applies_to_it() -> None:
     kinds = (MachineTarget, SelectiveTarget, VerifiableTarget)
-    targets = {name: loading.load(protocols.BACKENDS, name)() for name in ("local", "ssh", "kubernetes")}
+    targets = {name: loading.load(protocols.BACKENDS, name)() for name in ("local", "ssh")}
     found = {name: [isinstance(target, kind) for kind in kinds] for name, target in targets.items()}
-    assert found == {"local": [True, False, False], "ssh": [True, False, False], "kubernetes": [False, True, True]}
+    assert found == {"local": [True, False, False], "ssh": [True, False, False]}
 
 
 def test_an_extension_that_lacks_a_member_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.features.ci.unit.servers import github_schema
 from tests.servers import github
-from tests.unit.servers import github_schema
 from toolbox.github import check_runs, repository_tree
 from toolbox.github.github_api import GitHubApi
 from toolbox.model.errors import InfrastructureError, RefusedRequest

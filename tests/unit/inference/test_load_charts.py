@@ -11,8 +11,9 @@ from typing import Any
 import lxml.html
 import pytest
 
-from tests.browser.runs import Run, loaded, write_load
+from tests.browser.runs import Run
 from tests.fakes.load_results import results, step, times
+from tests.fakes.load_runs import loaded, write_load
 from toolbox.inference import load_charts
 from toolbox.inference.load_charts import LoadChart
 from toolbox.model.events import MetricMeasured

@@ -114,11 +114,11 @@ def test_a_workspace_file_extends_a_built_in_group(team: Path) -> None:
 
 def test_a_workspace_command_replaces_a_built_in_command(team: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    (team / "commands" / "ci.py").write_text(GOOD.replace("Good", "Ci").replace("thing", "parse"))
-    assert registry.command("ci", "parse").call(count=2) == "goodgood"
-    assert "run" in registry.group("ci").commands
-    shipped = registry.group_files()["ci"][0]
-    assert caplog.messages[0] == f"{team}/commands/ci.py replaces the command `ci parse` of {shipped}"
+    (team / "commands" / "config.py").write_text(GOOD.replace("Good", "Config").replace("thing", "get"))
+    assert registry.command("config", "get").call(count=2) == "goodgood"
+    assert "show" in registry.group("config").commands
+    shipped = registry.group_files()["config"][0]
+    assert caplog.messages[0] == f"{team}/commands/config.py replaces the command `config get` of {shipped}"
 
 
 def test_replacing_a_command_of_a_project_is_logged(team: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.notifiers.test_slack import NOTIFICATION
 from toolbox.model.errors import ConfigurationError
+from toolbox.model.notifications import Notification, NotificationKind, Series
+from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import notifying
 from toolbox.results.notification_states import Due
+
+NOTIFICATION = Notification("r-1-failure", NotificationKind.FAILURE, Series("project"), "r-1", Verdict.FAILED)
 
 
 def delivery(notify: Any) -> Any:

@@ -1,10 +1,9 @@
-"""Each owner of cells has a page with these cells, which links into the report and to executed notebooks."""
+"""Each owner of cells has a page with these cells, which links into the report."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
-from urllib.parse import unquote
 
 import lxml.html
 import pytest
@@ -13,7 +12,6 @@ from lxml.etree import _Element as Element
 from tests.browser.runs import HOSTILE, Run
 from tests.fakes.history import START
 from toolbox.model.verdicts import Verdict
-from toolbox.notebook_worker import notebook_results
 from toolbox.reports import run_page
 from toolbox.results import since_last_run
 from toolbox.results.since_last_run import Kind, SinceLastRun, VerdictChange
@@ -96,25 +94,6 @@ def test_what_newly_fails_is_first(run: Run) -> None:
     ]
     assert items[1].endswith("Tests that newly fail: n.one")
     assert "Newly failing2 since the run r0 of 2026-03-01 02:00 UTC" in text(page)
-
-
-def test_a_failure_links_to_its_executed_notebooks(run: Run) -> None:
-    attempt = owned(run, "ada", Verdict.FAILED, x="a")
-    executed = attempt / "files" / notebook_results.EXECUTED
-    executed.mkdir(parents=True)
-    for name in ("fit.ipynb", "javascript:alert(1).ipynb", "no_notebook.txt"):
-        (executed / name).write_text("{")
-    (executed / "secret.ipynb").symlink_to("/etc/passwd")
-    summary = run.write(Verdict.FAILED)
-    run_page.write(summary)
-    (page,) = pages(run).values()
-    links = [link for link in hrefs(page) if "report.html" not in link]
-    assert len(links) == 2
-    folder = RunDirectory(run.directory).owners
-    for link in links:
-        assert link.startswith("../000__test/")
-        assert (folder / unquote(link)).resolve().is_relative_to(run.directory)
-        assert (folder / unquote(link)).is_file()
 
 
 def test_the_report_links_to_the_pages(run: Run) -> None:

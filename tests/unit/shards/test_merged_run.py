@@ -16,7 +16,6 @@ import pytest
 
 from tests.fakes.history import Tried
 from tests.fakes.shards import CELLS, Shard, failed
-from toolbox.ci import earlier_runs
 from toolbox.model.errors import UsageError
 from toolbox.model.verdicts import Cause, ExitCode, Verdict
 from toolbox.runs import layout, run_reader
@@ -64,21 +63,6 @@ def test_each_cell_is_in_the_merged_run_once(tmp_path: Path) -> None:
     assert verdicts(run) == dict.fromkeys(CELLS, "passed")
     assert (end(run), run.planned_cells, run.damage) == (("passed", None, 0), 6, ())
     assert [cell["name"] for cell in RunDirectory(run.directory).read_plan()["cells"]] == list(CELLS)
-
-
-def test_a_retest_repeats_the_cells_of_a_lost_shard(tmp_path: Path) -> None:
-    run = merge(tmp_path, Shard(1), Shard(3))
-    passed = {cell.identity for cell in run.cells}
-    limits = dict.fromkeys(("phases", "cells", "jobs", "max_failures", "max_cost", "deadline"))
-    flags = {**limits, "fail_fast": False, "in_steps": False}
-    change(
-        RunDirectory(run.directory).request, lambda content: content.update(flags, override_files=[], overrides_text="")
-    )
-    past = earlier_runs.of(run)
-    assert past is not None
-    assert past.cells is not None
-    assert len(past.cells) == 2
-    assert not passed & set(past.cells)
 
 
 def test_steps_keep_their_files_and_get_numbers_of_their_own(tmp_path: Path) -> None:

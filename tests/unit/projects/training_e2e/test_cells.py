@@ -22,8 +22,6 @@ PRESETS: list[Sequence[str]] = [
     ("nightly",),
     ("ssh",),
     ("smoke", "ssh"),
-    ("smoke", "kubernetes"),
-    ("gke_tpu_multislice",),
 ]
 each_preset = pytest.mark.parametrize("presets", PRESETS, ids=lambda names: ",".join(names) or "none")
 

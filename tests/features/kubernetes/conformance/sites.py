@@ -1,0 +1,90 @@
+"""The sites of the conformance suites: a real cluster for the backend, and fake servers for the remote resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.pods import Pods
+from tests.conformance.resource_sites import ResourceSite
+from tests.conformance.sites import Site
+from tests.fakes import api_server
+from tests.fakes.stored_objects import StoredObjects
+from tests.servers import api_proxy, kubernetes
+from toolbox.backends import kubernetes as kubernetes_backend
+from toolbox.kubernetes import owned_objects
+from toolbox.kubernetes.api.connection import Cluster
+from toolbox.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
+from toolbox.model.clusters import Access
+from toolbox.model.resources import Owner, Resource
+from toolbox.runs import steps
+from toolbox.runs.recorder import Recorder
+from toolbox.runs.steps import Step
+from toolbox.system.redaction import Redactor
+
+
+@contextmanager
+def _pods(directory: Path) -> Iterator[Site]:
+    with (
+        kubernetes.for_tests() as cluster,
+        cluster.namespace() as namespace,
+        api_proxy.Proxy(cluster.kubeconfig, directory) as proxy,
+    ):
+        pod = cluster.pod_python(
+            directory.parent
+        )  # and the directories of the tests, whose files control the workloads
+        target = kubernetes_backend.Target(kubeconfig=str(proxy.kubeconfig), namespace=namespace, pod=pod)
+        yield Pods(
+            "kubernetes",
+            target,
+            server=proxy,
+            refusal="Connection refused",
+            quick=10.0,
+            takes_only_utf8=True,
+            forwards_whole_lines=True,
+            starts_later=True,
+            proxy=proxy,
+            cluster=cluster,
+            namespace=namespace,
+        )
+
+
+@contextmanager
+def _objects(directory: Path, kind: Kind) -> Iterator[ResourceSite]:
+    with (
+        api_server.serving(directory) as server,
+        closing(Cluster(Access(str(server.kubeconfig)))) as cluster,
+    ):
+        path = kind.path(api_server.NAMESPACE)
+        stored = StoredObjects(server, path)
+
+        def create(owner: Owner) -> Resource:
+            stored.put(path, "it", labels=owned_objects.labels(owner, owned_objects.TTL))
+            return owned_objects.resource(cluster, kind, "it")
+
+        yield ResourceSite(create, lambda: list(stored.objects))
+
+
+@contextmanager
+def _clusters(directory: Path) -> Iterator[ResourceSite]:
+    """Yield a site whose cluster is a file."""
+    it = directory / "it"
+
+    def create(owner: Owner) -> Resource:  # noqa: ARG001  # a cluster has no labels
+        it.touch()
+        arguments, folder = ["rm", "-f", str(it)], str(directory)
+        fields = {"directory": folder, "created_by": folder, "kubeconfig": f"{folder}/kubeconfig"}
+        return Resource("cluster", "it", {"arguments": arguments, "variables": {}, **fields}, 60, f"rm {it}")
+
+    with steps.entered(Step(directory, Recorder(directory, Redactor()), "top")):
+        yield ResourceSite(create, lambda: ["it"] if it.exists() else [], is_labelled=False)
+
+
+BACKENDS: Final = {"kubernetes": _pods}
+RESOURCES: Final = {
+    "cluster": _clusters,
+    "kubernetes_namespace": lambda directory: _objects(directory, NAMESPACE),
+    "kubernetes_owner": lambda directory: _objects(directory, CONFIG_MAP),
+}
