@@ -16,7 +16,7 @@ from tests.conformance.sites import Site
 from tests.servers import jupyterhub
 from toolbox import notebook_worker
 from toolbox.backends import jupyterhub as jupyterhub_backend
-from toolbox.jupyterhub import hub_tokens, server_attempts, server_request
+from toolbox.jupyterhub import hub_tokens, server_request
 from toolbox.jupyterhub.hub_replies import LABELS
 from toolbox.model.resources import Owner, Resource
 
@@ -50,8 +50,3 @@ SENT_PACKAGES: Final = {
         notebook_worker, (3, 10), frozenset(_LIBRARIES), is_program=True, older_modules=frozenset(_OF_RUNTIMES)
     )
 }
-
-
-def prepare(patch: pytest.MonkeyPatch) -> None:
-    """Disable the message about a long wait, so that a server that starts late causes no notification."""
-    patch.setattr(server_attempts.ServerAttempts, "show_waiting", lambda *_: None)
