@@ -14,7 +14,7 @@ TEST_WORKERS ?= $(shell expr 2 \* $$(nproc))
 OLDER_ANSIBLE := 2.17 2.18
 ANSIBLE_TESTS := tests/functional/test_ansible_versions.py tests/functional/test_warm_ssh.py::test_modules_are_executed_in_forks
 # What an installation reads: the dependencies, and a definition that it compiles.
-SOURCES := pyproject.toml hatch_build.py $(wildcard toolbox/inference_client/fmaas/generation.proto)
+SOURCES := pyproject.toml hatch_build.py $(wildcard toolbox/features/inference/client/fmaas/generation.proto)
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

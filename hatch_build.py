@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROTO = Path(__file__).parent / "toolbox/inference_client/fmaas/generation.proto"
+PROTO = Path(__file__).parent / "toolbox/features/inference/client/fmaas/generation.proto"
 
 MODULE = '''"""The messages of {proto}, from which hatch_build.py generates this file."""
 

@@ -17,7 +17,7 @@ if _PYTHON.exists() and Path(sys.prefix) != _VENV and "TOPGALLANT_NO_VENV" not i
 sys.path[:0] = [str(_HERE)]
 
 try:
-    from toolbox.cli import main
+    from toolbox.cli.main import main
 except ModuleNotFoundError as error:
     sys.exit(f"error: the Python package {error.name} is not installed here: run `make setup` in {_HERE}")
 

@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.unit.results.nightly import with_history  # importable because of `sys.path` above
+from tests.unit.records.results.nightly import with_history  # importable because of `sys.path` above
 
 NIGHTS: Final = 30
 LEVEL: Final = 22.0

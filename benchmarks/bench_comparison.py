@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from toolbox.model.bounds import Direction
-from toolbox.results.comparison import Change, compare
-from toolbox.results.series import RunReference, Series
+from toolbox.ground.model.bounds import Direction
+from toolbox.records.results.comparison import Change, compare
+from toolbox.records.results.series import RunReference, Series
 
 BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 HISTORY: Final = 30

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from toolbox.model.bounds import Method
-from toolbox.results import bounds_formulas
+from toolbox.ground.model.bounds import Method
+from toolbox.records.results import bounds_formulas
 
 MEAN, SPREAD = 1.0, 0.05
 ROUNDS, DRAWS = 20, 50_000

@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 
 from measure import compare  # noqa: E402
 
-from tests.servers.reference_server import WORKLOADS, ReferenceServer, serving  # noqa: E402
+from tests.features.inference.servers.reference_server import WORKLOADS, ReferenceServer, serving  # noqa: E402
 
 sys.path[:0] = map(str, WORKLOADS)
 
@@ -35,7 +35,7 @@ from reference_server.batching import Batch, Job  # noqa: E402
 from reference_server.generation import Limits, Options  # noqa: E402
 from reference_server.model import Model  # noqa: E402
 from reference_server.vocabulary import Vocabulary  # noqa: E402
-from toolbox.inference_client.fmaas import generation_pb2 as fmaas  # noqa: E402
+from toolbox.features.inference.client.fmaas import generation_pb2 as fmaas  # noqa: E402
 
 ROUNDS, LIMIT = 9, 2.0
 TEXTS, PROMPT, LENGTH = 8, 32, 200

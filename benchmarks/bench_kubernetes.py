@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from costs import of_run
 
-from tests.servers import http_proxy, kubernetes  # importable because of `sys.path` above
-from toolbox.kubernetes.pods.views import ATTEMPT_LABEL
+from tests.features.kubernetes.servers import http_proxy, kubernetes  # importable because of `sys.path` above
+from toolbox.features.kubernetes.pods.views import ATTEMPT_LABEL
 from toolbox.testing import Workspace
 
 JOBS, CELLS, FEW = 200, 2000, 200
@@ -130,7 +130,7 @@ def use_official_client(kubeconfig: str, namespace: str, jobs: str) -> None:
 
 
 def _agent(name: str) -> str:
-    from toolbox.kubernetes.pods import run_resources
+    from toolbox.features.kubernetes.pods import run_resources
 
     data = {"agent.zip": base64.b64encode(run_resources.agent_program()).decode()}
     return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": data})

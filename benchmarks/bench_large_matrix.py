@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 from measure import compare
 
+from toolbox.ground.model.events import RunFinished, StepKind
+from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.matrix.axes import expand
 from toolbox.matrix.specification import MatrixBlock
-from toolbox.model.events import RunFinished, StepKind
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.records.runs.attribution import MOST_AXES, Case, attribute
+from toolbox.records.runs.run_state import RunState, State, StepState
 from toolbox.reports.forge import github
-from toolbox.runs.attribution import MOST_AXES, Case, attribute
-from toolbox.runs.run_state import RunState, State, StepState
 
 _ROUNDS: Final = 5
 _NOISE: Final = 0.1  # the share of cells that fail without a cause

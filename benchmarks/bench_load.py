@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import psutil  # noqa: E402
 
-from tests.servers.reference_server import ReferenceServer, serving, write_checkpoint  # noqa: E402
+from tests.features.inference.servers.reference_server import ReferenceServer, serving, write_checkpoint  # noqa: E402
 
 ROUNDS, SECONDS, WARM_UP = 3, 8.0, 2.0
 CONCURRENCIES = (1, 16)
@@ -133,7 +133,7 @@ def ours(server: ReferenceServer, concurrency: int) -> Figures:
         settings = {"server": {"url": server.url}, "load": {"steps": [step]}}
         Path(directory, "cases.json").write_text(json.dumps({"cases": [case]}))
         Path(directory, "settings.json").write_text(json.dumps(settings))
-        command = [sys.executable, "-m", "toolbox.inference_client", "settings.json"]
+        command = [sys.executable, "-m", "toolbox.features.inference.client", "settings.json"]
         path = str(Path(__file__).parents[1])
         cpu = Run(command, Path(directory), os.environ | {"PYTHONPATH": path}, "begins").cpu()
         (result,) = json.loads(Path(directory, "load.json").read_text())["steps"]

@@ -21,12 +21,12 @@ import numpy as np
 from sqlalchemy import Connection, Table, insert, text
 
 from tests.servers import postgres
+from toolbox.records.results import bounds_file, bounds_formulas, changes, queries, tables
+from toolbox.records.results.bounds_parser import Entry
+from toolbox.records.results.queries import Filter
+from toolbox.records.results.series import Series
+from toolbox.records.results.store import Store
 from toolbox.reports.site import dashboard
-from toolbox.results import bounds_file, bounds_formulas, changes, queries, tables
-from toolbox.results.bounds_parser import Entry
-from toolbox.results.queries import Filter
-from toolbox.results.series import Series
-from toolbox.results.store import Store
 
 SAMPLES, PROJECTS, CELLS, METRICS = 1_000_000, 5, 25, 4
 BOUNDS_SECONDS, CHANGES_SECONDS, DASHBOARD_SECONDS, PAGE_BYTES = 2, 15, 30, 2_000_000

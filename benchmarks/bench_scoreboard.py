@@ -31,11 +31,13 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.servers import kubernetes, openssh, tpu  # importable because of `sys.path` above
-from toolbox.model.events import AttemptEnded
-from toolbox.model.verdicts import Verdict
-from toolbox.runs import journal
-from toolbox.system import processes
+from tests.features.kubernetes.servers import kubernetes  # importable because of `sys.path` above
+from tests.features.tpu.servers import tpu  # importable because of `sys.path` above
+from tests.servers import openssh  # importable because of `sys.path` above
+from toolbox.ground.model.events import AttemptEnded
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import processes
+from toolbox.records.runs import journal
 from toolbox.testing import Running, Workspace
 
 ROUNDS: Final = 25

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from measure import compare, seconds
 
-from toolbox.exports import secret_scan
-from toolbox.exports.secret_scan import Scanner
+from toolbox.records.exports import secret_scan
+from toolbox.records.exports.secret_scan import Scanner
 
 _MIB = 1 << 20
 _SECRETS = [f"s3cret/value number {index:02d}" for index in range(5)]

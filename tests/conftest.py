@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests import forked_commands
 from tests.leftovers import Leftovers
 from toolbox import testing
-from toolbox.system import environ
+from toolbox.ground.system import environ
 from toolbox.testing import Workspace
 
 settings.register_profile("untimed", deadline=None)  # examples are slow on a busy machine

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import IO, Final, TextIO
 
 from toolbox import testing
-from toolbox.kit import fork_server
-from toolbox.kit.process_tree import MARK
-from toolbox.system import environ, places
-from toolbox.system.fork_servers import ForkedProcess, ForkServer
+from toolbox.ground.kit import fork_server
+from toolbox.ground.kit.process_tree import MARK
+from toolbox.ground.system import environ, places
+from toolbox.ground.system.fork_servers import ForkedProcess, ForkServer
 
 start_program: Final = testing._start  # conftest.py replaces it
 SWITCH: Final = "TOPGALLANT_TEST_FORKS"
@@ -38,18 +38,18 @@ SCRIPT: Final = shlex.join(_PROGRAM)
 """The start of a shell command that starts Topgallant as a program. Its arguments follow."""
 _START_VARIABLES: Final = re.compile(r"PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|NO_COLOR$|TERM$")
 # What many command lines import. Other libraries of extras, such as the client of Kubernetes, are not among them.
-_MODULES: Final = ("toolbox.cli", "fire", "alembic.command", "sqlalchemy.dialects.sqlite", "github", "gitlab")
+_MODULES: Final = ("toolbox.cli.main", "fire", "alembic.command", "sqlalchemy.dialects.sqlite", "github", "gitlab")
 _PACKAGES: Final = (
-    "toolbox.backends",
-    "toolbox.checks",
-    "toolbox.ci",
-    "toolbox.commands",
-    "toolbox.forges",
+    "toolbox.targets.backends",
+    "toolbox.judges.checks",
+    "toolbox.features.ci",
+    "toolbox.cli.commands",
+    "toolbox.features.ci.forges",
     "toolbox.matrix",
-    "toolbox.metrics",
+    "toolbox.judges.metrics",
     "toolbox.orchestration",
     "toolbox.reports",
-    "toolbox.results",
+    "toolbox.records.results",
 )
 
 
@@ -143,7 +143,7 @@ def main() -> None:
     fork.begin(MARK)
     sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
     sys.argv = list(fork.message["args"])
-    from toolbox import cli
+    from toolbox.cli import main as cli
 
     sys.exit(cli.main())
 

@@ -16,7 +16,7 @@ _PROGRAM = str(_ROOT / "run_toolbox.py")
 
 sys.path.insert(0, str(_ROOT))  # Python is started with `-I -S`, which is quicker
 
-from toolbox.system.fork_connections import Connection, Refused  # noqa: E402
+from toolbox.ground.system.fork_connections import Connection, Refused  # noqa: E402
 
 
 def main() -> None:

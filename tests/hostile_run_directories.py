@@ -25,8 +25,8 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox import cli
-from toolbox.interface import registry
+from toolbox.cli import main as cli
+from toolbox.ground.interface import registry
 
 # Names of a run directory; `*` stands for the directory of a step or an attempt.
 TARGETS: Final = (

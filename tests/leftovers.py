@@ -19,7 +19,7 @@ from typing import Final
 import psutil
 import pytest
 
-from toolbox.kit.process_tree import MARK
+from toolbox.ground.kit.process_tree import MARK
 
 VARIABLE: Final = "PYTEST_SESSION_OF_TOPGALLANT"
 _TEST: Final = "PYTEST_CURRENT_TEST"

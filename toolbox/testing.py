@@ -39,9 +39,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from toolbox.runs import layout
-from toolbox.runs.layout import RunDirectory
-from toolbox.system import environ, places, processes
+from toolbox.ground.system import environ, places, processes
+from toolbox.records.runs import layout
+from toolbox.records.runs.layout import RunDirectory
 
 TIMEOUT_SECONDS: Final = 120.0
 # Prefixes of environment variables that are not passed on, because they would make results depend on the machine.

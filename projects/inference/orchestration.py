@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from toolbox.config.configuration import Configuration
-from toolbox.inference import cells
+from toolbox.features.inference import cells
 from toolbox.orchestration import config, matrix, run
 
 

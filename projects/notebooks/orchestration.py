@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from toolbox.config.configuration import Configuration
-from toolbox.notebooks import combinations
+from toolbox.features.notebooks import combinations
 from toolbox.orchestration import config, matrix, run
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolbox.config.configuration import Configuration
+from toolbox.ground.system import git
 from toolbox.orchestration import config, matrix, run
-from toolbox.system import git
 
 
 def resolve(configuration: Configuration) -> Mapping[str, object]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from toolbox.model.cases import FAIL_ON
-from toolbox.model.events import (
+from toolbox.ground.model.cases import FAIL_ON
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     CheckJudged,
@@ -23,11 +23,11 @@ from toolbox.model.events import (
     StepStarted,
     case_events,
 )
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import junit_files, layout, run_reader
-from toolbox.runs.journal import Journal
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.records.runs import junit_files, layout, run_reader
+from toolbox.records.runs.journal import Journal
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 
 PHASE = "000__test"
 # A text that would be executed or displayed as something else if a page did not escape it.

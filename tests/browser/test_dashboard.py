@@ -13,9 +13,9 @@ from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE
 from tests.browser.test_report import LEVELS, OUTSIDE, OVERFLOW, SIZES, UNNAMED
 from tests.unit.reports.site.history import NOW, Ended, Past, wobbling
-from toolbox.model.bounds import Bound, Method
+from toolbox.ground.model.bounds import Bound, Method
+from toolbox.records.results.queries import Filter
 from toolbox.reports.site import dashboard
-from toolbox.results.queries import Filter
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

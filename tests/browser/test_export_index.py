@@ -8,8 +8,8 @@ import pytest
 
 from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE
-from tests.unit.exports.conftest import record_of
-from toolbox.exports.manifest import FileList
+from tests.unit.records.exports.conftest import record_of
+from toolbox.records.exports.manifest import FileList
 from toolbox.reports.exports import export_index
 
 pytestmark = pytest.mark.live

@@ -9,9 +9,9 @@ import pytest
 
 from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE, Run
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.layout import RunDirectory
 from toolbox.reports import run_page
-from toolbox.runs.layout import RunDirectory
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,9 +13,9 @@ import pytest
 from tests.browser.conftest import Visit
 from tests.browser.runs import HOSTILE, Run, failing, hostile, remarkable, suite
 from tests.functional.grid import ORCHESTRATION
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.run_state import RunState
 from toolbox.reports import run_page
-from toolbox.runs.run_state import RunState
 from toolbox.testing import Workspace
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from tests.conformance import feature_sites
 from tests.conformance.sites import Bench, Orchestrator, Site
 from tests.servers import openssh
-from toolbox.backends import local, ssh
-from toolbox.extensions import discovery, loading, protocols
-from toolbox.hosts.attempt_book import AttemptBook
+from toolbox.ground.extensions import discovery, loading, protocols
+from toolbox.targets.attempt_book import AttemptBook
+from toolbox.targets.backends import local, ssh
 
 BACKENDS: Final = sorted(discovery.available("backends"))
 

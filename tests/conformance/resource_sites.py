@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolbox.model.resources import Owner, Resource
+from toolbox.ground.model.resources import Owner, Resource
 
 
 @dataclass(frozen=True, slots=True)

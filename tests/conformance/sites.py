@@ -21,16 +21,9 @@ from typing import Any, Final, Protocol
 import psutil
 
 from tests.fakes.ledger import OWNER, MemoryLedger
-from toolbox.extensions.protocols import Backend
-from toolbox.model.workloads import (
-    AttemptStatus,
-    Handle,
-    TargetContext,
-    Timeouts,
-    Workload,
-    WorkloadOutcome,
-)
-from toolbox.system import processes
+from toolbox.ground.extensions.protocols import Backend
+from toolbox.ground.model.workloads import AttemptStatus, Handle, TargetContext, Timeouts, Workload, WorkloadOutcome
+from toolbox.ground.system import processes
 
 RUN: Final = "conformance"
 TIMEOUT: Final = 120.0  # seconds; most waits are far shorter, unless the machine is busy
@@ -174,7 +167,7 @@ class Orchestrator:
     """An orchestrator that runs workloads at a site and receives notifications of their ends.
 
     Args:
-        mark: mark of the processes that connect to the target; see `toolbox.system.processes`.
+        mark: mark of the processes that connect to the target; see `toolbox.ground.system.processes`.
         run: name of the run. Orchestrators with the same run find each other's attempts.
     """
 

@@ -12,11 +12,11 @@ import pytest
 
 from tests.conformance.conftest import BACKENDS, SITES
 from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for, workload
-from toolbox.extensions.protocols import teardown_of
-from toolbox.hosts import staging
-from toolbox.model.errors import StepError
-from toolbox.model.secrets import Secret
-from toolbox.model.workloads import AttemptState, EndedBy
+from toolbox.ground.extensions.protocols import teardown_of
+from toolbox.ground.model.errors import StepError
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.workloads import AttemptState, EndedBy
+from toolbox.targets import staging
 
 
 def test_every_backend_has_a_site() -> None:

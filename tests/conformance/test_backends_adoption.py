@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.sites import Attempt, Bench, Orchestrator, wait_for, workload
-from toolbox.model.errors import StepError
-from toolbox.model.workloads import AttemptState, EndedBy
+from toolbox.ground.model.errors import StepError
+from toolbox.ground.model.workloads import AttemptState, EndedBy
 
 # Prints numbered lines on both streams until a file exists.
 COUNT = """

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from tests.conformance.sites import Attempt, Bench, wait_for
-from toolbox.model.errors import StepError
-from toolbox.model.workloads import EndedBy
+from toolbox.ground.model.errors import StepError
+from toolbox.ground.model.workloads import EndedBy
 
 # Child processes leave their session or their parent, or ignore signals. Each prints `up`, and waits.
 FAMILY = """

@@ -14,9 +14,9 @@ import pytest
 
 from tests.conformance.sites import Attempt, Bench, Orchestrator, Site, wait_for
 from tests.servers import small_disks
-from toolbox.model.errors import StepError
-from toolbox.model.verdicts import Cause
-from toolbox.model.workloads import EndedBy
+from toolbox.ground.model.errors import StepError
+from toolbox.ground.model.verdicts import Cause
+from toolbox.ground.model.workloads import EndedBy
 
 TAIL = 1 << 16
 BURN = "while :; do :; done"

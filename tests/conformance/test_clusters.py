@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from toolbox.extensions import discovery, loading
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.extensions import discovery, loading
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError
 from toolbox.orchestration.cluster_connections import CLUSTERS
 
 each_cluster = pytest.mark.parametrize("name", discovery.available(CLUSTERS.folder))

@@ -17,10 +17,10 @@ import pytest
 import yaml
 from jinja2 import meta
 
-from toolbox.interface import helptext, options, registry, signature
-from toolbox.interface.registry import Command
-from toolbox.interface.signature import Help
-from toolbox.system import places
+from toolbox.ground.interface import helptext, options, registry, signature
+from toolbox.ground.interface.registry import Command
+from toolbox.ground.interface.signature import Help
+from toolbox.ground.system import places
 
 GROUPS = {name: registry.group(name) for name in registry.group_files()}
 COMMANDS = {command.signature.name: command for group in GROUPS.values() for command in group.commands.values()}

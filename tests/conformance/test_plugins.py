@@ -13,18 +13,18 @@ import pytest
 from pydantic import BaseModel, RootModel, ValidationError
 
 from toolbox.config import contract, paths
-from toolbox.extensions import discovery, loading
-from toolbox.extensions.protocols import CHECKS, COMPARATORS, METRICS, ExtendingTarget, Kind
+from toolbox.ground.extensions import discovery, loading
+from toolbox.ground.extensions.protocols import CHECKS, COMPARATORS, METRICS, ExtendingTarget, Kind
+from toolbox.ground.model.events import RunFinished, StepKind
+from toolbox.ground.model.evidence import Evidence, Judgement, Metric, Reference
+from toolbox.ground.model.generations import Generation, Mismatch, ServerError, Token
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import modules, places
 from toolbox.matrix.workload_block import WorkloadBlock
-from toolbox.model.events import RunFinished, StepKind
-from toolbox.model.evidence import Evidence, Judgement, Metric, Reference
-from toolbox.model.generations import Generation, Mismatch, ServerError, Token
-from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import projects
+from toolbox.records.runs.run_state import CellAttempt, RunState, State, StepState
 from toolbox.reports import REPORTS, _web_page
 from toolbox.reports.page.sections import PAGE_SECTIONS, PageCell
-from toolbox.runs.run_state import CellAttempt, RunState, State, StepState
-from toolbox.system import modules, places
 
 
 def load(kind: Kind[Any], name: str) -> Any:

@@ -9,9 +9,9 @@ import pytest
 from toolbox.config import document, presets
 from toolbox.config.command_args import SET_AT_RUNTIME, Template
 from toolbox.config.configuration import Configuration, Request
-from toolbox.interface import registry, signature
+from toolbox.ground.interface import registry, signature
+from toolbox.ground.system import places
 from toolbox.orchestration import from_config, projects
-from toolbox.system import places
 
 PROJECTS = {name: projects.find(name) for name in places.projects()}
 

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from tests.conformance import feature_sites
 from tests.conformance.resource_sites import ResourceSite
-from toolbox.extensions import discovery, loading
-from toolbox.extensions.protocols import RESOURCES, RemoteResource
-from toolbox.model.errors import ToolboxError
-from toolbox.model.resources import Owner, Resource
-from toolbox.runs import ledger
+from toolbox.ground.extensions import discovery, loading
+from toolbox.ground.extensions.protocols import RESOURCES, RemoteResource
+from toolbox.ground.model.errors import ToolboxError
+from toolbox.ground.model.resources import Owner, Resource
+from toolbox.records.runs import ledger
 
 OWNER = Owner("20261121-011343-x7k2", "project", "ann", "laptop")
 OTHER = Owner("20261121-011343-aaaa", "project", "ann", "laptop")

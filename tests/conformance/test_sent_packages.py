@@ -13,7 +13,8 @@ import pytest
 
 from tests.conformance import feature_sites
 from tests.conformance.sent_packages import SentPackage
-from toolbox import agent, kit
+from toolbox.ground import kit
+from toolbox.targets import agent
 
 PACKAGES: Final[list[SentPackage]] = [
     SentPackage(agent, (3, 8)),

@@ -19,12 +19,12 @@ from sqlalchemy import func, select, text
 from tests.fakes.history import START, Past, Tried, identity
 from tests.fakes.shards import CELLS, Shard
 from tests.servers import postgres
-from toolbox.model.bounds import Direction, Side
-from toolbox.model.errors import UsageError
-from toolbox.model.events import CheckJudged
-from toolbox.model.notifications import NotificationKind, Series
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.results import (
+from toolbox.ground.model.bounds import Direction, Side
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.events import CheckJudged
+from toolbox.ground.model.notifications import NotificationKind, Series
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.records.results import (
     case_recording,
     earlier_results,
     earlier_times,
@@ -33,11 +33,11 @@ from toolbox.results import (
     recording,
     tables,
 )
-from toolbox.results.notification_states import Due
-from toolbox.results.queries import Filter
-from toolbox.results.records import AttemptRow, EarlierTime, MetricValue
-from toolbox.results.store import Store, StoreError
-from toolbox.shards import merged_run, shard_run
+from toolbox.records.results.notification_states import Due
+from toolbox.records.results.queries import Filter
+from toolbox.records.results.records import AttemptRow, EarlierTime, MetricValue
+from toolbox.records.results.store import Store, StoreError
+from toolbox.records.shards import merged_run, shard_run
 
 KINDS: Final = ("sqlite", "postgresql")
 SMALL, LARGE = "model=small,batch=8", "model=large,batch=8"

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.errors import StepError
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import (
+from toolbox.ground.model.errors import StepError
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import (
     AttemptState,
     AttemptStatus,
     EndedBy,
@@ -27,7 +26,8 @@ from toolbox.model.workloads import (
     Workload,
     WorkloadOutcome,
 )
-from toolbox.system import filesystem
+from toolbox.ground.system import filesystem
+from toolbox.matrix.targets import PlannedTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class _Description:
 
 @dataclass(frozen=True, slots=True)
 class FakeBackend:
-    """A backend that executes nothing. Its methods are those of `toolbox.extensions.protocols.Backend`."""
+    """A backend that executes nothing. Its methods are those of `toolbox.ground.extensions.protocols.Backend`."""
 
     machines: Machines
     context: TargetContext

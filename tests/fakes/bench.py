@@ -8,22 +8,30 @@ from typing import Any, Final
 
 from tests.fakes.backend import Machines
 from tests.fakes.ledger import MemoryLedger
+from toolbox.ground.model.events import (
+    AttemptEnded,
+    AttemptSubmitted,
+    CheckJudged,
+    Event,
+    Note,
+    StepFinished,
+    StepKind,
+)
+from toolbox.ground.model.workloads import TargetContext
+from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix import expected_costs
 from toolbox.matrix.budget import Budget
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options, Scheduler
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.events import AttemptEnded, AttemptSubmitted, CheckJudged, Event, Note, StepFinished, StepKind
-from toolbox.model.workloads import TargetContext
 from toolbox.orchestration import spending
-from toolbox.results.records import EarlierTime
-from toolbox.runs import journal, run_reader, steps
-from toolbox.runs.journal import Journal
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Listener, Recorder
-from toolbox.runs.run_state import RunState
-from toolbox.runs.steps import Step
-from toolbox.system.redaction import Redactor
+from toolbox.records.results.records import EarlierTime
+from toolbox.records.runs import journal, run_reader, steps
+from toolbox.records.runs.journal import Journal
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Listener, Recorder
+from toolbox.records.runs.run_state import RunState
+from toolbox.records.runs.steps import Step
 
 AT_ONCE: Final = {"backoff": {"first": 0.001, "most": 0.001}}
 ONE_BY_ONE: Final = Options(jobs=1)

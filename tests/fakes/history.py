@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from toolbox.model.bounds import Direction
-from toolbox.model.cases import FAIL_ON
-from toolbox.model.events import (
+from toolbox.ground.model.bounds import Direction
+from toolbox.ground.model.cases import FAIL_ON
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     CheckJudged,
@@ -28,11 +28,11 @@ from toolbox.model.events import (
     StepStarted,
     case_events,
 )
-from toolbox.model.verdicts import Cause, Verdict, exit_code, worst
-from toolbox.runs import junit_files, run_reader
-from toolbox.runs.journal import Entry
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
+from toolbox.ground.model.verdicts import Cause, Verdict, exit_code, worst
+from toolbox.records.runs import junit_files, run_reader
+from toolbox.records.runs.journal import Entry
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 
 START = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from toolbox.model.resources import OpenResource, Owner, Resource
+from toolbox.ground.model.resources import OpenResource, Owner, Resource
 
 OWNER = Owner("run-1", "project", "user", "host")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from toolbox.leases.leases import Claim, Record, StoredRecord, now
-from toolbox.model.errors import StepError
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.errors import StepError
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.records.leases.leases import Claim, Record, StoredRecord, now
 
 
 class FakeLock:

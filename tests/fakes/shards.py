@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.history import START, Past, Tried, identity
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
 
 CELLS = ("x=a", "x=b", "x=c", "x=d", "x=e", "x=f")
 

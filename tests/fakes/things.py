@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from toolbox.model.resources import Resource
+from toolbox.ground.model.resources import Resource
 
 KIND: Final = '''
 """Things, which are files."""
@@ -22,8 +22,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from toolbox.model.errors import InfrastructureError
-from toolbox.system import cancellation
+from toolbox.ground.model.errors import InfrastructureError
+from toolbox.ground.system import cancellation
 
 
 class Resource(BaseModel):
@@ -61,7 +61,7 @@ class Resource(BaseModel):
 MAKE: Final = '''
 import json, os, signal
 from pathlib import Path
-from toolbox.model.resources import Resource
+from toolbox.ground.model.resources import Resource
 from toolbox.orchestration import session
 
 def make(name, keep=False, labels=None, complete=True, kill="", **deletion):

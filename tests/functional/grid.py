@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.system import processes
+from toolbox.ground.system import processes
 from toolbox.testing import Outcome, Running, Workspace
 
 ORCHESTRATION = '''

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.system import places
+from toolbox.ground.system import places
 from toolbox.testing import Workspace
 
 RELATIVE = {
@@ -158,7 +158,7 @@ def test_chdir_in_an_orchestration_keeps_commands_checks_and_files(workspace: Wo
     check = """
         from pydantic import BaseModel
 
-        from toolbox.model.evidence import Judgement
+        from toolbox.ground.model.evidence import Judgement
 
 
         class Check(BaseModel):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.system import places
+from toolbox.ground.system import places
 
 
 def build(target: str, source: Path, directory: Path) -> Path:
@@ -59,6 +59,6 @@ def test_an_editable_installation_uses_the_files_of_the_checkout(source: Path, t
     with zipfile.ZipFile(build("wheel:editable", source, tmp_path / "wheel")) as wheel:
         assert not [name for name in wheel.namelist() if name.startswith("toolbox/")]
         wheel.extractall(packages)
-    program = "from toolbox.system import places; print(places.builtin_root())"
+    program = "from toolbox.ground.system import places; print(places.builtin_root())"
     found = subprocess.check_output([tmp_path / "venv/bin/python", "-c", program], text=True, cwd=tmp_path)
     assert found == f"{source}\n"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.runs.layout import RunDirectory
+from toolbox.records.runs.layout import RunDirectory
 from toolbox.testing import Outcome, Workspace
 
 DATA = Path(__file__).parents[1] / "data"

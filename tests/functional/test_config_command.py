@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.system import places
+from toolbox.ground.system import places
 from toolbox.testing import Workspace
 
 TOPSAIL = """

@@ -12,7 +12,7 @@ DERIVE = '''
 
     def derive(configuration):
         """Return the axis `n`: the numbers up to `count`."""
-        from toolbox.model.errors import ConfigurationError
+        from toolbox.ground.model.errors import ConfigurationError
 
         if configuration.get("count") > 3:
             raise ConfigurationError(f"{configuration.location('count')}: `count` is too large")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.system import environ, places
+from toolbox.ground.system import environ, places
 from toolbox.testing import Workspace
 
 ROOT = places.builtin_root()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from toolbox.interface import registry
+from toolbox.ground.interface import registry
 from toolbox.testing import Workspace
 
 CHECKOUT = Path(__file__).parents[2]

@@ -19,11 +19,11 @@ import pytest
 
 from tests.functional.test_hostile_text import FILES, flow
 from tests.hostile_texts import texts
-from toolbox.hosts import archives
-from toolbox.model.addresses import Address
-from toolbox.model.workloads import CollectLimits
+from toolbox.ground.model.addresses import Address
+from toolbox.ground.model.workloads import CollectLimits
+from toolbox.records.runs import run_reader
 from toolbox.reports.forge import github
-from toolbox.runs import run_reader
+from toolbox.targets import archives
 from toolbox.testing import Outcome, Workspace
 
 # Characters that control a terminal or change the direction of text. Line feed and tab are harmless.

@@ -13,7 +13,7 @@ import pytest
 
 from tests.functional.grid import Grid, wait
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
-from toolbox.system import processes
+from toolbox.ground.system import processes
 from toolbox.testing import Running, Workspace
 
 # One process stays a child, and one leaves its parent and its session.
@@ -230,7 +230,7 @@ STUCK = """
 
     from pydantic import ConfigDict
 
-    from toolbox.backends import local
+    from toolbox.targets.backends import local
 
 
     class Target(local.Target):

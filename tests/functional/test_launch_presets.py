@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.runs.layout import RunDirectory
+from toolbox.records.runs.layout import RunDirectory
 from toolbox.testing import Outcome, Workspace
 
 RULES = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.system import processes
+from toolbox.ground.system import processes
 from toolbox.testing import Workspace
 
 COMMAND = """

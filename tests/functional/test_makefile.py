@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.system import environ, places
+from toolbox.ground.system import environ, places
 
 ROOT = places.builtin_root()
-PROTO = "toolbox/inference_client/fmaas/generation.proto"
+PROTO = "toolbox/features/inference/client/fmaas/generation.proto"
 CORE, DEV = "--editable .", "--editable '.[dev]'"
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

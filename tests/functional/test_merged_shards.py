@@ -13,7 +13,7 @@ import pytest
 
 from tests.functional.grid import Grid
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
-from toolbox.runs import layout
+from toolbox.records.runs import layout
 from toolbox.testing import Outcome
 
 CELLS = "abcdef"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.system import places
+from toolbox.ground.system import places
 from toolbox.testing import Workspace
 
 STORE = "results: {database: postgresql://nowhere.invalid/db}\n"

@@ -24,15 +24,15 @@ import pytest
 from tests.fakes import disk, disk_recorder
 from tests.fakes.disk import State
 from tests.functional.grid import ORCHESTRATION
-from toolbox.hosts import bootstrap
-from toolbox.model.errors import UsageError
-from toolbox.model.events import AttemptEnded, RunStarted, StepFinished
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.events import AttemptEnded, RunStarted, StepFinished
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import processes
+from toolbox.ground.system.redaction import Redactor
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs import journal, run_reader
-from toolbox.system import processes
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import journal, run_reader
+from toolbox.targets import bootstrap
 from toolbox.testing import Workspace
 
 PARTS: Final = 4  # into which the states are divided; the recorded calls are the same in every process

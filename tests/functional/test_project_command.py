@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.commands import project
-from toolbox.system import places
+from toolbox.cli.commands import project
+from toolbox.ground.system import places
 from toolbox.testing import Outcome, Workspace
 
 LATENCY = {

@@ -59,7 +59,7 @@ def test_an_error_while_values_are_determined_starts_nothing(workspace: Workspac
 
     def resolve(configuration):
         """Refuse."""
-        from toolbox.model.errors import ConfigurationError
+        from toolbox.ground.model.errors import ConfigurationError
 
         raise ConfigurationError("the repository has no such branch")
 ''',

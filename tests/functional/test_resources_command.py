@@ -13,18 +13,18 @@ import pytest
 
 from tests.fakes import things
 from tests.functional.grid import wait
-from toolbox.model.resources import Owner, Resource
-from toolbox.runs import ledger, ledger_seal
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.ledger import Ledger
-from toolbox.system import processes
+from toolbox.ground.model.resources import Owner, Resource
+from toolbox.ground.system import processes
+from toolbox.records.runs import ledger, ledger_seal
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.ledger import Ledger
 from toolbox.testing import Outcome, Workspace
 
 ORCHESTRATION = f'''
 """Creates things."""
 {things.MAKE}
 import time
-from toolbox.model.errors import CheckFailed
+from toolbox.ground.model.errors import CheckFailed
 from toolbox.orchestration import config
 
 def prepare():
@@ -47,9 +47,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from toolbox.model import resources
-from toolbox.model.errors import InfrastructureError
-from toolbox.model.resources import OpenResource, Owner, Resource
+from toolbox.ground.model import resources
+from toolbox.ground.model.errors import InfrastructureError
+from toolbox.ground.model.resources import OpenResource, Owner, Resource
 
 
 class Target(BaseModel):

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.fakes.history import START, Past, Tried
-from toolbox.model.bounds import Side
-from toolbox.model.events import CheckJudged
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.bounds import Side
+from toolbox.ground.model.events import CheckJudged
+from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.testing import Outcome, Workspace
 
 SMALL, LARGE = "model=small,batch=8", "model=large,batch=8"

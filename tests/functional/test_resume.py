@@ -15,7 +15,7 @@ import pytest
 from tests.functional.grid import WORKLOAD, Grid, wait
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 from tests.servers import small_disks
-from toolbox.system import processes
+from toolbox.ground.system import processes
 from toolbox.testing import Outcome, Workspace
 
 

@@ -15,7 +15,7 @@ from toolbox.testing import Outcome, Workspace
 ORCHESTRATION = '''
     """Writes what it does."""
     from pathlib import Path
-    from toolbox.model.errors import CheckFailed
+    from toolbox.ground.model.errors import CheckFailed
     from toolbox.orchestration import config, env, run
 
 

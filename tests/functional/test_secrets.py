@@ -44,7 +44,7 @@ FILES = {
         """Vaults."""
         from typing import Any
 
-        from toolbox.model.secrets import Secret
+        from toolbox.ground.model.secrets import Secret
         from toolbox.ansible.roles import role
 
 
@@ -299,7 +299,7 @@ TELLING = """
     '''Raises errors that contain a secret.'''
     import threading
 
-    from toolbox.model.secrets import Secret
+    from toolbox.ground.model.secrets import Secret
 
 
     class Teller:

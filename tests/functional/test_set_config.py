@@ -9,7 +9,7 @@ from toolbox.testing import Workspace
 
 ORCHESTRATION = '''
     """Changes the configuration around a matrix."""
-    from toolbox.model.errors import ConfigurationError
+    from toolbox.ground.model.errors import ConfigurationError
     from toolbox.orchestration import config, matrix
 
 

@@ -1,4 +1,5 @@
-"""Runs that share a machine by a lock file. `tests/live/test_cluster_runs.py` tests runs that share a cluster."""
+"""Runs that share a machine by a lock file. `tests/features/kubernetes/live/test_cluster_runs.py` tests runs that share
+a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.functional.grid import wait
 from tests.functional.team import Team
-from toolbox.system import processes
+from toolbox.ground.system import processes
 
 
 def team_on(directory: Path, lock_file: Path, **lease: Any) -> Team:

@@ -14,8 +14,8 @@ from sqlalchemy import func, select
 
 from tests.fakes.history import START, Past, Tried
 from tests.functional.grid import wait
-from toolbox.results import recording, tables
-from toolbox.results.store import Store
+from toolbox.records.results import recording, tables
+from toolbox.records.results.store import Store
 
 WRITERS: Final = 20
 RUNS: Final = 5  # per writer
@@ -26,8 +26,8 @@ TIMEOUT_SECONDS: Final = 120.0
 WRITER: Final = """
 import sys, time
 from pathlib import Path
-from toolbox.results import recording, tables
-from toolbox.results.store import Store
+from toolbox.records.results import recording, tables
+from toolbox.records.results.store import Store
 
 store, go, middle, *runs = map(Path, sys.argv[1:])
 if middle.name == "stop":

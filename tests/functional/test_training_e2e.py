@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.functional.grid import wait
-from toolbox.system import processes
+from toolbox.ground.system import processes
 from toolbox.testing import Workspace
 
 ONE_CELL = "--cells=model=tiny,batch=8,*32"

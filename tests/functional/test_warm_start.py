@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible.module_utils import basic
 
-from toolbox.system import places
+from toolbox.ground.system import places
 from toolbox.testing import Workspace
 
 FILES = {

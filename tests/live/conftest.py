@@ -6,9 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.features.kubernetes.live.conftest import cluster as cluster  # noqa: PLC0414  # until the tests move
-from tests.features.kubernetes.live.conftest import namespace as namespace  # noqa: PLC0414
-from tests.features.kubernetes.live.conftest import tools as tools  # noqa: PLC0414
 from tests.servers import openssh
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.sites import Bench, Orchestrator, Site
 from tests.servers import openssh
-from toolbox.backends import ssh
+from toolbox.targets.backends import ssh
 from toolbox.testing import Workspace
 
 pytestmark = pytest.mark.live

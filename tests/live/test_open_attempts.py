@@ -13,7 +13,7 @@ import pytest
 
 from tests.functional.grid import Grid
 from tests.servers import openssh
-from toolbox.system import processes
+from toolbox.ground.system import processes
 from toolbox.testing import Outcome, Workspace
 
 pytestmark = pytest.mark.live

@@ -18,10 +18,10 @@ import pytest
 
 from tests.conformance.sites import Bench, Orchestrator, Site, wait_for
 from tests.servers import openssh
-from toolbox.backends import ssh
-from toolbox.model.errors import StepError
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import EndedBy
+from toolbox.ground.model.errors import StepError
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import EndedBy
+from toolbox.targets.backends import ssh
 
 pytestmark = pytest.mark.live
 

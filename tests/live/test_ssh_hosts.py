@@ -113,7 +113,7 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
         {
             "commands/vault.py": '''
                 """Vaults."""
-                from toolbox.model.secrets import Secret
+                from toolbox.ground.model.secrets import Secret
                 from toolbox.ansible.roles import role
 
 

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.kubernetes.unit.conftest import _cluster as _cluster  # noqa: PLC0414  # until the tests move
-from tests.features.kubernetes.unit.conftest import _server as _server  # noqa: PLC0414
-
 Script = Callable[..., str]
 ROOT = Path(__file__).parents[2]
 

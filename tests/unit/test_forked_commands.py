@@ -14,7 +14,7 @@ import pytest
 
 from tests import forked_commands
 from toolbox import testing
-from toolbox.system import environ
+from toolbox.ground.system import environ
 from toolbox.testing import Running, Workspace
 
 STATE = '''

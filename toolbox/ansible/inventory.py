@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toolbox.ansible.unsafe_yaml import untrusted
-from toolbox.model.addresses import Address
-from toolbox.model.errors import UsageError
-from toolbox.system import environ
+from toolbox.ground.model.addresses import Address
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.system import environ
 
 TARGETS: Final = "targets"
 _CONTROLLER: Final = "controller"

@@ -1,9 +1,9 @@
 """Runs one playbook, and calls a function for each event of Ansible. Only this module uses ansible-runner.
 
 ansible-runner prepares the command line, the environment variables and the callback plugin, and reads Ansible's events
-from the output. `toolbox.system.processes` runs the process, and ends it when the scope is cancelled. ansible-runner
-does not run the process: it would write the environment into a file, use a pseudo-terminal, and sleep 0.1 s after each
-play.
+from the output. `toolbox.ground.system.processes` runs the process, and ends it when the scope is cancelled.
+ansible-runner does not run the process: it would write the environment into a file, use a pseudo-terminal, and sleep
+0.1 s after each play.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from toolbox.ansible import unsafe_yaml, warm
 from toolbox.ansible.warm import Helpers
-from toolbox.system import environ, filesystem, places, processes, scratch
-from toolbox.system.fork_servers import ForkedProcess
+from toolbox.ground.system import environ, filesystem, places, processes, scratch
+from toolbox.ground.system.fork_servers import ForkedProcess
 
 _TASK_HAS_STARTED: Final = "playbook_on_task_start"
 EventHandler = Callable[[dict[str, Any]], bool]

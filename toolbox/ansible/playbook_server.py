@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.agent import startup_files
 from toolbox.ansible import ssh_links, warm_modules
-from toolbox.kit import fork_server
-from toolbox.kit.process_tree import MARK
-from toolbox.system import environ
+from toolbox.ground.kit import fork_server
+from toolbox.ground.kit.process_tree import MARK
+from toolbox.ground.system import environ
+from toolbox.targets.agent import startup_files
 
 # Variables that ansible-core, Python and the C library read when they start.
 _START_VARIABLES: Final = re.compile(

@@ -12,12 +12,12 @@ from collections import deque
 from pathlib import Path
 from typing import Any, Final, Self
 
-from toolbox.model.events import Note, TaskFinished, TaskStarted
-from toolbox.model.text import reason_first
-from toolbox.model.verdicts import CAUSE_KEY, Cause
-from toolbox.runs.layout import StepDirectory
-from toolbox.runs.steps import Step
-from toolbox.system import filesystem
+from toolbox.ground.model.events import Note, TaskFinished, TaskStarted
+from toolbox.ground.model.text import reason_first
+from toolbox.ground.model.verdicts import CAUSE_KEY, Cause
+from toolbox.ground.system import filesystem
+from toolbox.records.runs.layout import StepDirectory
+from toolbox.records.runs.steps import Step
 
 LOGIN: Final = "Log in"
 """The task before those of a role that logs in to the hosts."""

@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 
 from toolbox.ansible import unsafe_yaml
-from toolbox.interface import signature
-from toolbox.interface.registry import Command
-from toolbox.interface.signature import Signature
-from toolbox.model.errors import UsageError
-from toolbox.model.secrets import Secret
-from toolbox.system import environ
+from toolbox.ground.interface import signature
+from toolbox.ground.interface.registry import Command
+from toolbox.ground.interface.signature import Signature
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.system import environ
 
 
 def run_body(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:

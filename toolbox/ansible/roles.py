@@ -29,18 +29,18 @@ from toolbox.ansible.playbook import Play
 from toolbox.ansible.role_events import LOGIN, RoleEvents
 from toolbox.ansible.role_variables import plain, run_body, with_absolute_paths
 from toolbox.ansible.unsafe_yaml import untrusted
-from toolbox.interface.registry import HOSTS, LOGIN_TIMEOUT, Command
-from toolbox.model.addresses import Address
-from toolbox.model.errors import MissingProgram, StepError, UsageError
-from toolbox.model.events import Note, StepKind
-from toolbox.model.evidence import FAILING
-from toolbox.model.nearest import did_you_mean
-from toolbox.model.secrets import MASK, Secret, secrets_in
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import steps
-from toolbox.runs.layout import StepDirectory
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation, environ, extras, filesystem, places, processes, scratch
+from toolbox.ground.interface.registry import HOSTS, LOGIN_TIMEOUT, Command
+from toolbox.ground.model.addresses import Address
+from toolbox.ground.model.errors import MissingProgram, StepError, UsageError
+from toolbox.ground.model.events import Note, StepKind
+from toolbox.ground.model.evidence import FAILING
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.model.secrets import MASK, Secret, secrets_in
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import cancellation, environ, extras, filesystem, places, processes, scratch
+from toolbox.records.runs import steps
+from toolbox.records.runs.layout import StepDirectory
+from toolbox.records.runs.steps import Step
 
 _LONG_LOGIN_SECONDS: Final = 5.0  # after this time, a line says what the command waits for
 _TIMED_OUT: Final = ("Timed out after", "expected time frame")  # what Ansible says about the time limit of a task

@@ -1,8 +1,9 @@
 """A program that connects the processes of one play with the interpreter for modules on one SSH host.
 
 `ssh_links` starts it. The processes of the play send it requests in the format of the module server of this machine.
-The program relays them through the pipes of an `ssh` process to `toolbox.agent.remote_modules`. It ends with the play,
-with the `ssh` process, or after a reset of the connection. It imports little, because each play starts it again.
+The program relays them through the pipes of an `ssh` process to `toolbox.targets.agent.remote_modules`. It ends with
+the play, with the `ssh` process, or after a reset of the connection. It imports little, because each play starts it
+again.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import threading
 from contextlib import suppress
 from typing import IO, Final, NoReturn
 
-from toolbox.agent.relay import CHUNK_BYTES, HELLO, STREAMS, InvalidFrame, Relay
-from toolbox.hosts import bootstrap
-from toolbox.kit.streams import write_all
+from toolbox.ground.kit.streams import write_all
+from toolbox.targets import bootstrap
+from toolbox.targets.agent.relay import CHUNK_BYTES, HELLO, STREAMS, InvalidFrame, Relay
 
 END: Final = b"end\n"
 """What a client sends, without descriptors, to end this program as soon as no module uses it."""

@@ -18,9 +18,9 @@ from typing import Final
 
 from toolbox.ansible import ssh_link, warm_modules
 from toolbox.ansible.warm_modules import Ended
-from toolbox.hosts import bootstrap
-from toolbox.system import environ, processes
-from toolbox.system.ambient import Ambient
+from toolbox.ground.system import environ, processes
+from toolbox.ground.system.ambient import Ambient
+from toolbox.targets import bootstrap
 
 _END_SECONDS: Final = 10.0
 

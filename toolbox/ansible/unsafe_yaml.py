@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox.system import filesystem
+from toolbox.ground.system import filesystem
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 

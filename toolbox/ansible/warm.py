@@ -16,19 +16,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from toolbox.agent import module_server
 from toolbox.ansible import playbook_server
-from toolbox.kit.process_tree import MARK
-from toolbox.system import environ, scratch
-from toolbox.system.ambient import Ambient
-from toolbox.system.fork_servers import ForkedProcess, ForkServer
+from toolbox.ground.kit.process_tree import MARK
+from toolbox.ground.system import environ, scratch
+from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.fork_servers import ForkedProcess, ForkServer
+from toolbox.targets.agent import module_server
 
 log = logging.getLogger(__name__)
 
 SWITCH: Final = "TOPGALLANT_ANSIBLE_WARM"
 """With the value `0`, Ansible and its modules are started as ordinary programs."""
 _SLOW: Final = "Ansible starts slowly, as an ordinary program: %s"
-_LATER: Final = ("toolbox.ansible.modules._entry",)  # imports the client library of Kubernetes
+_LATER: Final = ("toolbox.features.kubernetes.library._entry",)  # imports the client library of Kubernetes
 
 
 class Helpers:

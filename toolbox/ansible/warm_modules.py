@@ -1,4 +1,4 @@
-"""Executes a module in a fork of a module server (`toolbox.agent.module_server`), where this is equivalent.
+"""Executes a module in a fork of a module server (`toolbox.targets.agent.module_server`), where this is equivalent.
 
 The connection plugins call this module in the processes of Ansible. `execute` is for this machine, and `ssh_links` for
 other hosts.
@@ -15,9 +15,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from toolbox.system import environ
-from toolbox.system.ambient import Ambient
-from toolbox.system.fork_servers import ForkedProcess
+from toolbox.ground.system import environ
+from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.fork_servers import ForkedProcess
 
 server: Final[Ambient[str]] = Ambient("module_server")
 """The path of the server's socket. It is not in an environment variable, which modules would see."""

@@ -1,7 +1,7 @@
 """Finds unquoted scalars of a configuration that a person may have meant as text, such as the version `3.10`.
 
-`toolbox.model.yaml_scalars` finds the scalars by their text. This module leaves out those that a contract reads as they
-are meant: `expires: 2027-01-31` is a date, and `cost_per_hour: 2.40` is a number.
+`toolbox.ground.model.yaml_scalars` finds the scalars by their text. This module leaves out those that a contract reads
+as they are meant: `expires: 2027-01-31` is a date, and `cost_per_hour: 2.40` is a number.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final
 from toolbox.config import contract, paths, presets
 from toolbox.config.document import Document
 from toolbox.config.paths import Path
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.yaml_scalars import AmbiguousScalar
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.yaml_scalars import AmbiguousScalar
 
 # Fields for decimal numbers in any block. Checks have models of their own, which no contract knows.
 _BOUNDS: Final = frozenset({"lower", "upper"})

@@ -32,13 +32,13 @@ from toolbox.config.configuration import Configuration, View
 from toolbox.config.document import read_text
 from toolbox.config.references import is_reference
 from toolbox.config.template_blocks import Selection
-from toolbox.model import yaml_scalars
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.nearest import did_you_mean
-from toolbox.model.secrets import Secret
-from toolbox.model.text import as_text
-from toolbox.model.yaml_scalars import AmbiguousScalar
-from toolbox.system import environ
+from toolbox.ground.model import yaml_scalars
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.text import as_text
+from toolbox.ground.model.yaml_scalars import AmbiguousScalar
+from toolbox.ground.system import environ
 
 log = logging.getLogger(__name__)
 

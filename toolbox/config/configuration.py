@@ -17,8 +17,8 @@ from toolbox.config.contract import Model
 from toolbox.config.document import Change, Document
 from toolbox.config.paths import Path
 from toolbox.config.references import MISSING, Resolver
-from toolbox.model.errors import ConfigurationError, ConfigurationFaults
-from toolbox.system import environ
+from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.ground.system import environ
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -17,11 +17,11 @@ from toolbox.config import paths
 from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
-from toolbox.model import null_fields
-from toolbox.model.errors import ConfigurationError, ConfigurationFaults
-from toolbox.model.nearest import did_you_mean, unread_fields
-from toolbox.model.text import abbreviated, without_kind
-from toolbox.system import modules, places
+from toolbox.ground.model import null_fields
+from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.ground.model.nearest import did_you_mean, unread_fields
+from toolbox.ground.model.text import abbreviated, without_kind
+from toolbox.ground.system import modules, places
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -22,9 +22,9 @@ import yaml
 
 from toolbox.config import paths
 from toolbox.config.paths import Path
-from toolbox.model import yaml_scalars
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.yaml_scalars import AmbiguousScalar
+from toolbox.ground.model import yaml_scalars
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.yaml_scalars import AmbiguousScalar
 
 log = logging.getLogger(__name__)
 

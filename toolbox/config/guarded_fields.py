@@ -17,7 +17,7 @@ from toolbox.config import paths, presets, references, shell_text
 from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
-from toolbox.system import filesystem
+from toolbox.ground.system import filesystem
 
 WORKLOAD: Final = (references.MATRIX, "workload")
 _COMMAND: Final = (*WORKLOAD, "command")

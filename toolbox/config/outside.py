@@ -21,9 +21,9 @@ from toolbox.config import contract, guarded_fields, paths, presets, references
 from toolbox.config.document import Document
 from toolbox.config.guarded_fields import Guarded
 from toolbox.config.paths import Path
-from toolbox.model.errors import UsageError
-from toolbox.model.text import first_of
-from toolbox.system import filesystem
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.text import first_of
+from toolbox.ground.system import filesystem
 
 SOURCE: Final = "/var"
 """The command of a comment that overrides a field. In messages, it is the source of the overrides."""
@@ -227,7 +227,7 @@ def _set_by_axis(leaf: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 def _forbidden_paths() -> tuple[Path, ...]:
     """Return the paths that no comment may change, including the paths that backends add."""
-    from toolbox.extensions import loading  # pydantic is slow to import
+    from toolbox.ground.extensions import loading  # pydantic is slow to import
 
     added: list[Path] = []
     for target in loading.extending_targets():

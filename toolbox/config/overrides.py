@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.config import document
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.text import abbreviated
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.text import abbreviated
 
 _VALUE: Final = re.compile("[:=]")
 log = logging.getLogger(__name__)

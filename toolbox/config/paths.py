@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.nearest import did_you_mean
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.nearest import did_you_mean
 
 Key = str | int
 Path = tuple[Key, ...]

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from toolbox.config import paths
 from toolbox.config.document import Document
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.nearest import did_you_mean
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.nearest import did_you_mean
 
 BLOCK: Final = "ci_presets"
 NAMES: Final = "names"

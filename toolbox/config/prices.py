@@ -16,9 +16,9 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.config import contract, document
-from toolbox.model.errors import ConfigurationError, ConfigurationFaults
-from toolbox.model.prices import CURRENCY, Price, Rental, Tier
-from toolbox.system import filesystem, places
+from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.ground.model.prices import CURRENCY, Price, Rental, Tier
+from toolbox.ground.system import filesystem, places
 
 FILE: Final = "prices.yaml"
 _BLOCK: Final = "prices"

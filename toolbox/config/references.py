@@ -17,10 +17,10 @@ from typing import Any, Final, TypeGuard
 from toolbox.config import paths, presets, shell_text
 from toolbox.config.document import Document
 from toolbox.config.paths import Key, Path
-from toolbox.model.errors import ConfigurationError, ConfigurationFaults
-from toolbox.model.secrets import Secret
-from toolbox.model.text import abbreviated, as_text
-from toolbox.system import environ
+from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.text import abbreviated, as_text
+from toolbox.ground.system import environ
 
 MISSING: Final = object()
 SECRET: Final = "*$@"  # noqa: S105  # the prefix of a reference to a secret

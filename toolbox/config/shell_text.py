@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from toolbox.model.text import as_text
+from toolbox.ground.model.text import as_text
 
 REFERENCE = re.compile(r"\{@(.*?)\}")
 _ARITHMETIC = r"""\(\((?:[^()'"`\\\#{}$]|\$\w)*\)\)"""

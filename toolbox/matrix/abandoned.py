@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from toolbox.extensions.protocols import Backend, teardown_of
+from toolbox.ground.extensions.protocols import Backend, teardown_of
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import Cancelled, StepError, ToolboxError, describe
+from toolbox.ground.model.events import AttemptReleased
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import Handle, Workload
+from toolbox.ground.system import cancellation
 from toolbox.matrix.plan import Plan
-from toolbox.model.clusters import Access
-from toolbox.model.errors import Cancelled, StepError, ToolboxError, describe
-from toolbox.model.events import AttemptReleased
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle, Workload
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.run_state import CellAttempt, StepState
-from toolbox.system import cancellation
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.run_state import CellAttempt, StepState
 
 log = logging.getLogger(__name__)
 

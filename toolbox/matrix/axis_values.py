@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolbox.config import paths
-from toolbox.model.text import abbreviated
+from toolbox.ground.model.text import abbreviated
 
 
 def canonical(value: object) -> str:

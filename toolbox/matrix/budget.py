@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from toolbox.ground.model.prices import SECONDS_PER_HOUR, amount
 from toolbox.matrix.expected_costs import CostPlan
 from toolbox.matrix.plan import Cell
-from toolbox.model.prices import SECONDS_PER_HOUR, amount
 
 _ROUNDING: Final = 1 + 1e-9  # a plan whose cost equals the limit fits, whatever the order of the additions
 

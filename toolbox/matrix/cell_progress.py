@@ -10,13 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.matrix.judgement import verdict, without
-from toolbox.matrix.plan import Cell
-from toolbox.matrix.specification import Xfail
-from toolbox.model import patterns
-from toolbox.model.backoff import pause
-from toolbox.model.cases import CaseReport
-from toolbox.model.events import (
+from toolbox.ground.model import patterns
+from toolbox.ground.model.backoff import pause
+from toolbox.ground.model.cases import CaseReport
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     AttemptWaiting,
@@ -26,15 +23,18 @@ from toolbox.model.events import (
     StepStarted,
     case_events,
 )
-from toolbox.model.evidence import Deviation, Judgement, Metric, deviations_of
-from toolbox.model.text import counted, first_of
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle
-from toolbox.runs import steps
-from toolbox.runs.layout import StepDirectory
-from toolbox.runs.run_state import StepState
-from toolbox.runs.steps import Outcome, Step
-from toolbox.system import filesystem
+from toolbox.ground.model.evidence import Deviation, Judgement, Metric, deviations_of
+from toolbox.ground.model.text import counted, first_of
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import Handle
+from toolbox.ground.system import filesystem
+from toolbox.matrix.judgement import verdict, without
+from toolbox.matrix.plan import Cell
+from toolbox.matrix.specification import Xfail
+from toolbox.records.runs import steps
+from toolbox.records.runs.layout import StepDirectory
+from toolbox.records.runs.run_state import StepState
+from toolbox.records.runs.steps import Outcome, Step
 
 _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PRODUCT, Cause.CHECK)
 _MOST_NAMED: Final = 3  # unexpected failures that the message names

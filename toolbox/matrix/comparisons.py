@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from toolbox.hosts import staging
+from toolbox.ground.model.evidence import Evidence, Metric, Reference
+from toolbox.ground.model.verdicts import Verdict
 from toolbox.matrix import judgement
 from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.judgement import NamedCheck
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.relations import Relations
-from toolbox.model.evidence import Evidence, Metric, Reference
-from toolbox.model.verdicts import Verdict
-from toolbox.runs.steps import Outcome
+from toolbox.records.runs.steps import Outcome
+from toolbox.targets import staging
 
 
 class Comparisons:

@@ -16,14 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from toolbox.extensions.protocols import Backend, teardown_of
-from toolbox.hosts import staging
-from toolbox.matrix import abandoned, judgement
-from toolbox.matrix.abandoned import RemainingAttempt
-from toolbox.matrix.cell_progress import CellRun, Conclusion
-from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.clusters import Access
-from toolbox.model.errors import (
+from toolbox.ground.extensions.protocols import Backend, teardown_of
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import (
     Cancelled,
     FilesLost,
     Interrupted,
@@ -34,14 +29,19 @@ from toolbox.model.errors import (
     describe,
     outcome_of,
 )
-from toolbox.model.events import AttemptReleased, Note
-from toolbox.model.evidence import Evidence
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, WorkloadOutcome
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Outcome
-from toolbox.system import cancellation, signals
-from toolbox.system.cancellation import CancelScope
+from toolbox.ground.model.events import AttemptReleased, Note
+from toolbox.ground.model.evidence import Evidence
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, WorkloadOutcome
+from toolbox.ground.system import cancellation, signals
+from toolbox.ground.system.cancellation import CancelScope
+from toolbox.matrix import abandoned, judgement
+from toolbox.matrix.abandoned import RemainingAttempt
+from toolbox.matrix.cell_progress import CellRun, Conclusion
+from toolbox.matrix.targets import PlannedTarget
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Outcome
+from toolbox.targets import staging
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from toolbox.ground.model.prices import amount
+from toolbox.ground.model.text import counted, duration
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.prices import amount
-from toolbox.model.text import counted, duration
-from toolbox.results.records import EarlierTime
+from toolbox.records.results.records import EarlierTime
 
 Key = tuple[str, str]
 """The id of a cell, and the name of a target."""

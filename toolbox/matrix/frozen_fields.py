@@ -12,9 +12,9 @@ from typing import Any, Final
 from toolbox.config import paths, references
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import Path
+from toolbox.ground.model.errors import ConfigurationError
 from toolbox.matrix import planner
 from toolbox.matrix.plan import BLOCK, Plan
-from toolbox.model.errors import ConfigurationError
 
 _BLOCKS: Final = (BLOCK, "targets")
 _PARTS: Final = tuple(f"{BLOCK}.{part}" for part in ("workload", "checks", "metrics"))  # may refer to the cell

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from toolbox.extensions import loading, protocols
-from toolbox.extensions.protocols import CaseCheck, Check, HistoryCheck, MetricSource, RelationCheck
-from toolbox.model.bounds import Direction
-from toolbox.model.cases import CaseReport
-from toolbox.model.errors import describe
-from toolbox.model.evidence import PREVENTING, Evidence, Judgement, Metric, Reference, worst_cause
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import EndedBy, WorkloadOutcome
-from toolbox.runs.steps import Outcome
+from toolbox.ground.extensions import loading, protocols
+from toolbox.ground.extensions.protocols import CaseCheck, Check, HistoryCheck, MetricSource, RelationCheck
+from toolbox.ground.model.bounds import Direction
+from toolbox.ground.model.cases import CaseReport
+from toolbox.ground.model.errors import describe
+from toolbox.ground.model.evidence import PREVENTING, Evidence, Judgement, Metric, Reference, worst_cause
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.records.runs.steps import Outcome
 
 log = logging.getLogger(__name__)
 

@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from toolbox.ground.model.bounds import Bound, Method
+from toolbox.ground.model.errors import DamagedFile, UsageError, describe
+from toolbox.ground.model.prices import Price
+from toolbox.ground.model.text import abbreviated, truncate
+from toolbox.ground.model.workloads import Workload
+from toolbox.ground.system import filesystem
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.judgement import Expectations
 from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.specification import Quarantine, Retries, Xfail
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.bounds import Bound, Method
-from toolbox.model.errors import DamagedFile, UsageError, describe
-from toolbox.model.prices import Price
-from toolbox.model.text import abbreviated, truncate
-from toolbox.model.workloads import Workload
-from toolbox.runs.layout import RunDirectory
-from toolbox.system import filesystem
+from toolbox.records.runs.layout import RunDirectory
 
 BLOCK: Final = "matrix"
 _NUMBERS: Final = ("lower", "upper", "mean", "samples", "noise_samples", "confidence", "minimum_detectable_change")

@@ -21,7 +21,15 @@ from typing import Any, Final, TypeVar
 from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import PathError
-from toolbox.extensions.protocols import MetricCheck, SelectiveTarget
+from toolbox.ground.extensions.protocols import MetricCheck, SelectiveTarget
+from toolbox.ground.model import patterns, workloads
+from toolbox.ground.model.bounds import Bound
+from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults, UsageError
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.text import as_text
+from toolbox.ground.model.workloads import Workload
+from toolbox.ground.system import filesystem, processes
 from toolbox.matrix import axes, reuse
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.axis_values import path_of
@@ -33,14 +41,6 @@ from toolbox.matrix.sent_files import SentFiles
 from toolbox.matrix.specification import Excuse, MatrixBlock, Retries, Timeouts, Xfail
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.matrix.workload_block import WorkloadBlock
-from toolbox.model import patterns, workloads
-from toolbox.model.bounds import Bound
-from toolbox.model.errors import ConfigurationError, ConfigurationFaults, UsageError
-from toolbox.model.nearest import did_you_mean
-from toolbox.model.secrets import Secret
-from toolbox.model.text import as_text
-from toolbox.model.workloads import Workload
-from toolbox.system import filesystem, processes
 
 _FINGERPRINT: Final = 12  # hexadecimal digits of the digest that are a fingerprint
 T = TypeVar("T")

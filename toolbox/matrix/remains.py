@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from toolbox.ground.model.events import AttemptReleased
+from toolbox.ground.model.workloads import Handle
 from toolbox.matrix import abandoned
 from toolbox.matrix.cell_progress import CellRun
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Plan
-from toolbox.model.events import AttemptReleased
-from toolbox.model.workloads import Handle
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.run_state import StepState
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.run_state import StepState
 
 
 class Remains:

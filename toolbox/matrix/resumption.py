@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import Enum, auto
 from pathlib import Path
 
+from toolbox.ground.model.evidence import Judgement
+from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.matrix import judgement
 from toolbox.matrix.cell_progress import CellResult, Conclusion
 from toolbox.matrix.plan import Cell
-from toolbox.model.evidence import Judgement
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs.run_state import CellAttempt, StepState
-from toolbox.runs.steps import Outcome
+from toolbox.records.runs.run_state import CellAttempt, StepState
+from toolbox.records.runs.steps import Outcome
 
 
 class Beginning(Enum):

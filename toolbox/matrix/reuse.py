@@ -16,12 +16,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Self
 
-from toolbox.extensions.protocols import IdentifiableTarget
+from toolbox.ground.extensions.protocols import IdentifiableTarget
+from toolbox.ground.model.errors import DamagedFile, describe
+from toolbox.ground.model.workloads import Workload
+from toolbox.ground.system import filesystem
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.errors import DamagedFile, describe
-from toolbox.model.workloads import Workload
-from toolbox.runs.layout import RunDirectory
-from toolbox.system import filesystem
+from toolbox.records.runs.layout import RunDirectory
 
 _DISTRIBUTION: Final = "topgallant"
 _LENGTH: Final = 40  # hexadecimal digits

@@ -16,6 +16,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ToolboxError, describe
+from toolbox.ground.model.events import MatrixPlanned, Note, ResultReused, StepKind
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import Handle
+from toolbox.ground.system import cancellation, environ, signals
 from toolbox.matrix import resumption
 from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.admission import Admission
@@ -28,14 +34,8 @@ from toolbox.matrix.pools import Pools
 from toolbox.matrix.remains import Remains
 from toolbox.matrix.resumption import Beginning
 from toolbox.matrix.stop_rules import StopRules
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ToolboxError, describe
-from toolbox.model.events import MatrixPlanned, Note, ResultReused, StepKind
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle
-from toolbox.runs.layout import StepDirectory
-from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, environ, signals
+from toolbox.records.runs.layout import StepDirectory
+from toolbox.records.runs.steps import Outcome, Step
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolbox.hosts import staging
+from toolbox.targets import staging
 
 
 @dataclass(slots=True)

@@ -29,12 +29,12 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toolbox.config import paths
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.model.quantities import Cost, Seconds
+from toolbox.ground.model.text import abbreviated
+from toolbox.ground.model.workloads import CollectLimits
 from toolbox.matrix.axis_values import canonical, path_of
 from toolbox.matrix.workload_block import Text, WorkloadBlock
-from toolbox.model.nearest import did_you_mean
-from toolbox.model.quantities import Cost, Seconds
-from toolbox.model.text import abbreviated
-from toolbox.model.workloads import CollectLimits
 
 _TARGET = re.compile(r"[A-Za-z0-9._-]+")
 _LONGEST_OWNER = 200  # characters

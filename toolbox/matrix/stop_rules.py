@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolbox.model.verdicts import UNEXPECTED, Cause, Verdict
-from toolbox.runs.steps import Outcome
+from toolbox.ground.model.verdicts import UNEXPECTED, Cause, Verdict
+from toolbox.records.runs.steps import Outcome
 
 _OUTAGE_SHARE: Final = 1 / 3
 

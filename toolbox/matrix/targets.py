@@ -11,15 +11,15 @@ from toolbox.config import prices as price_files
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract as Results
 from toolbox.config.prices import PriceList
-from toolbox.extensions import loading, protocols
-from toolbox.extensions.protocols import Backend, MachineTarget, PricedTarget, VerifiableTarget
+from toolbox.ground.extensions import loading, protocols
+from toolbox.ground.extensions.protocols import Backend, MachineTarget, PricedTarget, VerifiableTarget
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.prices import Price
+from toolbox.ground.model.workloads import CollectLimits, TargetContext, Workload
 from toolbox.matrix.specification import TargetBlock, TargetsBlock
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.prices import Price
-from toolbox.model.workloads import CollectLimits, TargetContext, Workload
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Recorder
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Recorder
 
 BLOCK: Final = "targets"
 _RESULTS: Final = "results"

@@ -23,9 +23,9 @@ from pydantic import (
     model_validator,
 )
 
-from toolbox.extensions import loading
-from toolbox.model.quantities import MOST_SECONDS, AnySeconds
-from toolbox.model.secrets import Secret
+from toolbox.ground.extensions import loading
+from toolbox.ground.model.quantities import MOST_SECONDS, AnySeconds
+from toolbox.ground.model.secrets import Secret
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _YAML: Final = (".yaml", ".yml")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from toolbox.config.configuration import Configuration
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.text import counted
 from toolbox.matrix.plan import BLOCK, Plan
-from toolbox.model.errors import UsageError
-from toolbox.model.text import counted
 
 _FIELD: Final = f"{BLOCK}.max_cells"
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
-from toolbox.extensions import discovery, loading
-from toolbox.extensions.protocols import Kind
-from toolbox.leases.leases import Lock
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.resources import OpenResource
-from toolbox.system import extras
+from toolbox.ground.extensions import discovery, loading
+from toolbox.ground.extensions.protocols import Kind
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.resources import OpenResource
+from toolbox.ground.system import extras
+from toolbox.records.leases.leases import Lock
 
 _KUBERNETES: Final = "kubernetes"
 

@@ -14,23 +14,23 @@ from typing import Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts import clusters as contract
-from toolbox.leases import leases
-from toolbox.leases.leases import Claim
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError, Interrupted, StepError
-from toolbox.model.events import LeaseAwaited, LeaseLost, Note, StepKind
-from toolbox.model.nearest import did_you_mean
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError, Interrupted, StepError
+from toolbox.ground.model.events import LeaseAwaited, LeaseLost, Note, StepKind
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import cancellation, ci_job, signals
+from toolbox.ground.system.cancellation import CancelScope
 from toolbox.orchestration import cluster_connections, run, session
 from toolbox.orchestration.created_clusters import CreatedCluster
 from toolbox.orchestration.session import Session
 from toolbox.orchestration.shared_clusters import SharedCluster, access_of
-from toolbox.runs import steps
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.run_state import ClusterState
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation, ci_job, signals
-from toolbox.system.cancellation import CancelScope
+from toolbox.records.leases import leases
+from toolbox.records.leases.leases import Claim
+from toolbox.records.runs import steps
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.run_state import ClusterState
+from toolbox.records.runs.steps import Step
 
 BLOCK: Final = "clusters"
 _ACQUIRE: Final = "acquire_clusters"

@@ -11,15 +11,15 @@ import yaml
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.references import MISSING
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.events import ConfigurationChanged
+from toolbox.ground.model.text import first_of
+from toolbox.ground.system import filesystem
 from toolbox.matrix import frozen_fields
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.events import ConfigurationChanged
-from toolbox.model.text import first_of
 from toolbox.orchestration import projects, session
 from toolbox.orchestration.parallel import region
 from toolbox.orchestration.session import Session
-from toolbox.runs.run_state import CLEANUP
-from toolbox.system import filesystem
+from toolbox.records.runs.run_state import CLEANUP
 
 _MAX_SHOWN_FIELDS: Final = 3
 

@@ -13,15 +13,15 @@ from typing import Any, Final
 import yaml
 
 from toolbox.config.contracts import clusters as contract
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError, InfrastructureError, StepError
-from toolbox.model.events import ClusterChosen, StepKind
-from toolbox.model.resources import OpenResource, Resource, ResourceLedger
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError, InfrastructureError, StepError
+from toolbox.ground.model.events import ClusterChosen, StepKind
+from toolbox.ground.model.resources import OpenResource, Resource, ResourceLedger
+from toolbox.ground.system import filesystem, processes
 from toolbox.orchestration import cluster_connections, remote_resources, run, session
-from toolbox.resources import cluster as kind
-from toolbox.runs import steps
-from toolbox.runs.recorder import Recorder
-from toolbox.system import filesystem, processes
+from toolbox.orchestration.resources import cluster as kind
+from toolbox.records.runs import steps
+from toolbox.records.runs.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

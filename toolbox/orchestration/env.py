@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from toolbox.model.events import StepKind
+from toolbox.ground.model.events import StepKind
 from toolbox.orchestration import session
-from toolbox.runs import steps
+from toolbox.records.runs import steps
 
 ARTIFACT_DIR: Path
 RUN: str

@@ -8,8 +8,8 @@ from typing import Any
 
 from toolbox.config.command_args import SET_AT_RUNTIME, Template
 from toolbox.config.configuration import Configuration
-from toolbox.model.errors import UsageError
-from toolbox.model.nearest import did_you_mean
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.nearest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from toolbox.ground.model.errors import CheckFailed, ConfigurationError, StepError
+from toolbox.ground.model.events import CheckJudged, MetricMeasured, Note, case_events
+from toolbox.ground.model.evidence import Evidence, Judgement, Metric
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import filesystem
 from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
-from toolbox.model.errors import CheckFailed, ConfigurationError, StepError
-from toolbox.model.events import CheckJudged, MetricMeasured, Note, case_events
-from toolbox.model.evidence import Evidence, Judgement, Metric
-from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import session
-from toolbox.runs.layout import StepDirectory
-from toolbox.system import filesystem
+from toolbox.records.runs.layout import StepDirectory
 
 
 def _checked_by(parse: Callable[[Mapping[str, Any]], Any]) -> AfterValidator:

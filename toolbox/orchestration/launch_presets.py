@@ -1,7 +1,8 @@
 """Selects presets by the job of the CI system and by the cluster or platform, from the block `ci` of the configuration.
 
 A job of `ci.jobs` and a cluster of `ci.clusters` are selected by the flags `--job` and `--cluster`, or else by the rule
-`when` of the entry. Comments on pull requests select the same entries by their commands (`toolbox.ci.comment_runs`).
+`when` of the entry. Comments on pull requests select the same entries by their commands
+(`toolbox.features.ci.comment_runs`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolbox.config import outside
 from toolbox.config.configuration import Configuration, Request
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError, UsageError
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.system import ci_job
 from toolbox.matrix import plan
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError, UsageError
-from toolbox.model.nearest import did_you_mean
 from toolbox.orchestration import cluster_connections, projects
 from toolbox.orchestration.request import RunRequest
-from toolbox.system import ci_job
 
 if TYPE_CHECKING:
     from toolbox.config.contracts.ci import NamedCluster, NamedJob, Rule

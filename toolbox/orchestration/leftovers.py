@@ -16,22 +16,22 @@ from functools import partial
 from pathlib import Path
 
 from toolbox.config.configuration import Configuration
-from toolbox.extensions.protocols import OwningTarget
+from toolbox.ground.extensions.protocols import OwningTarget
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import InfrastructureError, ToolboxError, describe
+from toolbox.ground.model.resources import OpenResource
+from toolbox.ground.model.text import duration
+from toolbox.ground.system import places
+from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix import targets
-from toolbox.model.clusters import Access
-from toolbox.model.errors import InfrastructureError, ToolboxError, describe
-from toolbox.model.resources import OpenResource
-from toolbox.model.text import duration
 from toolbox.orchestration import cluster_connections, clusters, remote_resources, session
 from toolbox.orchestration.remote_resources import DeletionFailed, Failure
-from toolbox.runs import journal, layout, ledger, run_reader, steps, summary
-from toolbox.runs.journal import Journal, RunInUse
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.run_state import State
-from toolbox.runs.steps import Step
-from toolbox.system import places
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import journal, layout, ledger, run_reader, steps, summary
+from toolbox.records.runs.journal import Journal, RunInUse
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.run_state import State
+from toolbox.records.runs.steps import Step
 
 log = logging.getLogger(__name__)
 

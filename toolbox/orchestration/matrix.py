@@ -8,18 +8,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from toolbox.ground.model.errors import ConfigurationError, StepError, UsageError
+from toolbox.ground.model.events import DurationsExpected, FlakyCellsFailed, StepKind
+from toolbox.ground.model.text import counted, tally
+from toolbox.ground.model.verdicts import Cause, Verdict, worst
+from toolbox.ground.system import filesystem
 from toolbox.matrix.cell_progress import CellResult
 from toolbox.matrix.plan import BLOCK, Plan
 from toolbox.matrix.scheduler import Scheduler
 from toolbox.matrix.stop_rules import StopRules
-from toolbox.model.errors import ConfigurationError, StepError, UsageError
-from toolbox.model.events import DurationsExpected, FlakyCellsFailed, StepKind
-from toolbox.model.text import counted, tally
-from toolbox.model.verdicts import Cause, Verdict, worst
 from toolbox.orchestration import session, spending, storing
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.steps import Outcome
-from toolbox.system import filesystem
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.steps import Outcome
 
 _EARLIER_RUNS: Final = 3
 

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Final
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.notifications import Entry
 from toolbox.config.contracts.results import Contract as Results
-from toolbox.extensions.protocols import VerifiableNotifier
-from toolbox.model.errors import ConfigurationError, Interrupted, describe
-from toolbox.model.events import Note, NotificationEnded
-from toolbox.model.notifications import FailedStep, Notification, NotificationKind, Series
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.extensions.protocols import VerifiableNotifier
+from toolbox.ground.model.errors import ConfigurationError, Interrupted, describe
+from toolbox.ground.model.events import Note, NotificationEnded
+from toolbox.ground.model.notifications import FailedStep, Notification, NotificationKind, Series
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import ci_job, signals
 from toolbox.orchestration import receivers, storing
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.run_state import RunState
-from toolbox.system import ci_job, signals
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.run_state import RunState
 
 if TYPE_CHECKING:
-    from toolbox.results.notification_states import Due
-    from toolbox.results.store import Store
+    from toolbox.records.results.notification_states import Due
+    from toolbox.records.results.store import Store
 
 _TOTAL_SECONDS: Final = 30.0
 _RESERVED_SECONDS: Final = 120.0  # until another run may deliver the message if this process is killed
@@ -105,8 +105,8 @@ def _notify(
     recorder: Recorder,
     run: RunState,
 ) -> None:
-    from toolbox.results import notification_states
-    from toolbox.results.store import Store
+    from toolbox.records.results import notification_states
+    from toolbox.records.results.store import Store
 
     series = Series(run.project, run.presets, ci_job.series())
     with Store(storing.location(configuration)) as store:
@@ -124,7 +124,7 @@ def _notify(
 def _due(
     store: Store, series: Series, entries: Mapping[str, Entry], kind: NotificationKind, run: RunState
 ) -> Iterator[_Delivery]:
-    from toolbox.results import notification_states
+    from toolbox.records.results import notification_states
 
     assert run.started is not None, "a run that has ended has begun"
     for name, entry in entries.items():

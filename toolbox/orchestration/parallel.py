@@ -12,14 +12,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from toolbox.model.errors import Cancelled, SeveralErrors
-from toolbox.model.events import StepKind
+from toolbox.ground.model.errors import Cancelled, SeveralErrors
+from toolbox.ground.model.events import StepKind
+from toolbox.ground.system import cancellation, signals
+from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.cancellation import CancelScope
 from toolbox.orchestration import session
-from toolbox.runs import steps
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation, signals
-from toolbox.system.ambient import Ambient
-from toolbox.system.cancellation import CancelScope
+from toolbox.records.runs import steps
+from toolbox.records.runs.steps import Step
 
 region: Final[Ambient[str]] = Ambient("parallel_region")
 """The name of the parallel region that the current code runs in, also in threads that run in a copy of its context."""

@@ -25,9 +25,8 @@ import yaml
 from toolbox.config import paths
 from toolbox.config.contracts.results import Contract as Results
 from toolbox.config.document import Change
-from toolbox.matrix import abandoned, targets
-from toolbox.model import patterns
-from toolbox.model.errors import (
+from toolbox.ground.model import patterns
+from toolbox.ground.model.errors import (
     DamagedFile,
     InfrastructureError,
     Interrupted,
@@ -35,7 +34,7 @@ from toolbox.model.errors import (
     UsageError,
     describe,
 )
-from toolbox.model.events import (
+from toolbox.ground.model.events import (
     AttemptAbandoned,
     ConfigurationChanged,
     Note,
@@ -44,9 +43,12 @@ from toolbox.model.events import (
     RunStarted,
     StepKind,
 )
-from toolbox.model.nearest import did_you_mean
-from toolbox.model.secrets import MASK
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.model.secrets import MASK
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import cancellation, environ, filesystem, git, places, processes, signals
+from toolbox.ground.system.redaction import Redactor
+from toolbox.matrix import abandoned, targets
 from toolbox.orchestration import (
     cell_limit,
     clusters,
@@ -65,15 +67,13 @@ from toolbox.orchestration.created_clusters import creation_steps
 from toolbox.orchestration.request import Loaded, RunRequest
 from toolbox.orchestration.run_steps import Part
 from toolbox.orchestration.session import Session
-from toolbox.runs import layout, ledger, run_reader, run_verdict, steps, summary
-from toolbox.runs.journal import Entry, Journal
-from toolbox.runs.journal import read as read_journal
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Listener, Recorder
-from toolbox.runs.run_state import CLEANUP, CellAttempt, RunState, StepState
-from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, environ, filesystem, git, places, processes, signals
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import layout, ledger, run_reader, run_verdict, steps, summary
+from toolbox.records.runs.journal import Entry, Journal
+from toolbox.records.runs.journal import read as read_journal
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Listener, Recorder
+from toolbox.records.runs.run_state import CLEANUP, CellAttempt, RunState, StepState
+from toolbox.records.runs.steps import Outcome, Step
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.config.configuration import Configuration
+from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults, UsageError
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.system import environ, places
 from toolbox.matrix import plan
-from toolbox.model.errors import ConfigurationError, ConfigurationFaults, UsageError
-from toolbox.model.nearest import did_you_mean
-from toolbox.runs.run_state import CLEANUP
-from toolbox.system import environ, places
+from toolbox.records.runs.run_state import CLEANUP
 
 _DERIVED: Final = "orchestration.py"
 _AXES: Final = "matrix.axes"

@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.notifications import Contract, Entry
+from toolbox.ground.system import ci_job, environ
 from toolbox.orchestration import storing
-from toolbox.system import ci_job, environ
 
 BLOCK: Final = "notifications"
 

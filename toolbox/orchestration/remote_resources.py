@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from toolbox.extensions import loading
-from toolbox.extensions.protocols import RESOURCES
-from toolbox.model import backoff
-from toolbox.model.errors import StepError, ToolboxError, describe, outcome_of
-from toolbox.model.events import Note, StepKind
-from toolbox.model.resources import OpenResource, ResourceLedger
-from toolbox.model.text import counted, first_of, truncate
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs import journal, run_reader, steps
-from toolbox.runs.run_state import DELETION
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation, environ, signals
-from toolbox.system.cancellation import CancelScope
+from toolbox.ground.extensions import loading
+from toolbox.ground.extensions.protocols import RESOURCES
+from toolbox.ground.model import backoff
+from toolbox.ground.model.errors import StepError, ToolboxError, describe, outcome_of
+from toolbox.ground.model.events import Note, StepKind
+from toolbox.ground.model.resources import OpenResource, ResourceLedger
+from toolbox.ground.model.text import counted, first_of, truncate
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import cancellation, environ, signals
+from toolbox.ground.system.cancellation import CancelScope
+from toolbox.records.runs import journal, run_reader, steps
+from toolbox.records.runs.run_state import DELETION
+from toolbox.records.runs.steps import Step
 
 log = logging.getLogger(__name__)
 

@@ -16,18 +16,18 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from toolbox.config.configuration import Configuration, Request
 from toolbox.config.document import ONCE
+from toolbox.ground.model.errors import ConfigurationError, DamagedFile, UsageError, describe
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.text import abbreviated, first_of, truncate, without_kind
+from toolbox.ground.system import environ, filesystem, places
 from toolbox.matrix import plan, planner, reuse, targets
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import ConfigurationError, DamagedFile, UsageError, describe
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import abbreviated, first_of, truncate, without_kind
 from toolbox.orchestration import projects, receivers, reused_results
 from toolbox.orchestration.projects import ProjectFiles
-from toolbox.results import bounds_file
-from toolbox.runs.layout import RunDirectory
-from toolbox.system import environ, filesystem, places
+from toolbox.records.results import bounds_file
+from toolbox.records.runs.layout import RunDirectory
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract as Results
+from toolbox.ground.model.errors import describe
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.reuse import Reuse
-from toolbox.model.errors import describe
 from toolbox.orchestration import storing
-from toolbox.results.records import RunRow
+from toolbox.records.results.records import RunRow
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def find(plan: Plan, configuration: Configuration, project: str, days: float) ->
         return plan
     since = datetime.now(UTC) - timedelta(days=days)
     try:
-        from toolbox.results import queries
-        from toolbox.results.store import Store
+        from toolbox.records.results import queries
+        from toolbox.records.results.store import Store
 
         with Store(storing.location(configuration), may_create=False) as store, store.reading() as connection:
             results = queries.reusable(connection, project, block.revision, keys, since)

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from toolbox.ansible import roles
-from toolbox.interface import registry, signature
-from toolbox.model.errors import StepError, UsageError
-from toolbox.model.events import StepKind
-from toolbox.model.secrets import Secret
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.interface import registry, signature
+from toolbox.ground.model.errors import StepError, UsageError
+from toolbox.ground.model.events import StepKind
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import cancellation, processes
+from toolbox.ground.system.processes import Completed
 from toolbox.orchestration import from_config, session
 from toolbox.orchestration.parallel import Parallel
-from toolbox.runs import steps
-from toolbox.runs.program_output import ERROR_LINES, ProgramOutput
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation, processes
-from toolbox.system.processes import Completed
+from toolbox.records.runs import steps
+from toolbox.records.runs.program_output import ERROR_LINES, ProgramOutput
+from toolbox.records.runs.steps import Step
 
 __all__ = ["Parallel", "ToolboxResult", "run", "run_all", "run_toolbox", "run_toolbox_from_config", "sleep"]
 

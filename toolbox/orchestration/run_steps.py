@@ -15,16 +15,16 @@ from typing import Final
 import yaml
 
 from toolbox.config.configuration import Configuration
-from toolbox.model.errors import UsageError
-from toolbox.model.events import ConfigurationChanged
-from toolbox.model.secrets import MASK
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.events import ConfigurationChanged
+from toolbox.ground.model.secrets import MASK
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import environ
 from toolbox.orchestration import projects
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import CLEANUP, RunState, StepState
-from toolbox.runs.steps import Outcome
-from toolbox.system import environ
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import CLEANUP, RunState, StepState
+from toolbox.records.runs.steps import Outcome
 
 _PREPARE: Final = "prepare"
 _REPEATED: Final = (None, Verdict.ERROR, Verdict.CANCELLED)  # the verdicts of a phase that may be repeated

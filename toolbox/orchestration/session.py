@@ -17,17 +17,17 @@ from toolbox.config import presets
 from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.ansible_warm import Contract as AnsibleWarm
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.foreign_text import printable
+from toolbox.ground.system import environ, filesystem, places, redaction
+from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
-from toolbox.model.clusters import Access
-from toolbox.model.errors import UsageError
-from toolbox.model.foreign_text import printable
-from toolbox.runs import ledger, steps
-from toolbox.runs.recorder import Listener, Recorder
-from toolbox.runs.steps import Step
-from toolbox.system import environ, filesystem, places, redaction
-from toolbox.system.ambient import Ambient
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import ledger, steps
+from toolbox.records.runs.recorder import Listener, Recorder
+from toolbox.records.runs.steps import Step
 
 
 @dataclass

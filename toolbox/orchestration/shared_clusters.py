@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolbox.config.contracts import clusters as contract
-from toolbox.leases.heartbeats import Lease
-from toolbox.leases.leases import Claim, Lock
-from toolbox.leases.lock_files import LockFile
-from toolbox.leases.taking import take
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.events import ClusterChosen
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.events import ClusterChosen
+from toolbox.ground.system import environ
 from toolbox.orchestration import cluster_connections
 from toolbox.orchestration.cluster_connections import ClusterConnection
-from toolbox.system import environ
+from toolbox.records.leases.heartbeats import Lease
+from toolbox.records.leases.leases import Claim, Lock
+from toolbox.records.leases.lock_files import LockFile
+from toolbox.records.leases.taking import take
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract as Results
+from toolbox.ground.model.errors import UsageError, describe
+from toolbox.ground.model.text import first_of
 from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import UsageError, describe
-from toolbox.model.text import first_of
 from toolbox.orchestration import storing
-from toolbox.runs.run_state import RunState
+from toolbox.records.runs.run_state import RunState
 
 if TYPE_CHECKING:  # these modules are slow to import, and a run without a cost limit does not need them
     from toolbox.matrix.budget import Budget
     from toolbox.matrix.expected_costs import CostPlan
-    from toolbox.results.records import EarlierTime
+    from toolbox.records.results.records import EarlierTime
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def verify(costs: CostPlan, limit: float) -> None:
     Raises:
         UsageError: the plan would exceed the limit, or the cost of a cell is unknown.
     """
-    from toolbox.model.prices import amount
+    from toolbox.ground.model.prices import amount
 
     most = f"the cost limit is {amount(limit)} {costs.currency}"
     if costs.unknown:
@@ -75,7 +75,7 @@ def budget(configuration: Configuration, project: str, plan: Plan, options: Opti
 
 def spent(costs: CostPlan, past: RunState) -> float:
     """Return the cost of the ended attempts. If the time of an attempt is unknown, its expected cost counts."""
-    from toolbox.results import charges
+    from toolbox.records.results import charges
 
     steps = past.cells
     charged = charges.of(steps, {name: target.as_json() for name, target in costs.targets.items()})
@@ -95,8 +95,8 @@ def _earlier_times(configuration: Configuration, project: str) -> Mapping[tuple[
     if not configuration.block(storing.BLOCK, Results).record:
         return {}
     try:
-        from toolbox.results import earlier_times
-        from toolbox.results.store import Store
+        from toolbox.records.results import earlier_times
+        from toolbox.records.results.store import Store
 
         with Store(storing.location(configuration), may_create=False) as store, store.reading() as connection:
             return earlier_times.read(connection, project, now=datetime.now(UTC))

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract as Results
+from toolbox.ground.model.errors import describe
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.system import environ, extras, modules
 from toolbox.matrix import plan
-from toolbox.model.errors import describe
-from toolbox.model.secrets import Secret
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
-from toolbox.system import environ, extras, modules
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 
 if TYPE_CHECKING:
-    from toolbox.results.store import Store
+    from toolbox.records.results.store import Store
 
 BLOCK: Final = "results"
 
@@ -43,7 +43,7 @@ def verify(configuration: Configuration) -> None:
 
 def location(configuration: Configuration) -> str:
     """Return the file or the database URL of the store of a project."""
-    from toolbox.results import store
+    from toolbox.records.results import store
 
     database = configuration.block(BLOCK, Results).database
     if database is None:
@@ -66,8 +66,8 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
     if not configuration.block(BLOCK, Results).record:
         return set()
     try:
-        from toolbox.results import queries
-        from toolbox.results.store import Store
+        from toolbox.records.results import queries
+        from toolbox.records.results.store import Store
 
         with Store(location(configuration), may_create=False) as store, store.reading() as connection:
             return queries.flaky_cells(connection, project, datetime.now(UTC))
@@ -90,8 +90,8 @@ def record(configuration: Configuration, run: RunState) -> None:
             return
         # These modules are slow to import, and most commands do not need them.
         with modules.gc_frozen_imports():
-            from toolbox.results import recording
-            from toolbox.results.store import Store
+            from toolbox.records.results import recording
+            from toolbox.records.results.store import Store
 
         with Store(location(configuration)) as store:
             recorded = recording.record(store, directory, run=run, is_reusable=True)
@@ -107,7 +107,7 @@ def _compare(store: Store, row: int, directory: Path) -> None:
     Args:
         row: the id of the row of the run in the store.
     """
-    from toolbox.results import run_comparison, since_last_run
+    from toolbox.records.results import run_comparison, since_last_run
 
     try:
         bounds = plan.frozen_bounds(directory)
@@ -120,7 +120,7 @@ def _compare(store: Store, row: int, directory: Path) -> None:
 
 def _write(directory: Path, reason: str) -> None:
     """Write why a run is not compared into its directory; nothing if the run has no matrix."""
-    from toolbox.results import since_last_run
+    from toolbox.records.results import since_last_run
 
     has_matrix = bool(RunDirectory(directory).read_plan())
     since_last_run.write(directory, since_last_run.NotCompared(reason) if has_matrix else None)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from typing import Final, Protocol
 
-from toolbox.extensions import discovery, loading
-from toolbox.extensions.discovery import Extension
-from toolbox.extensions.protocols import Kind
-from toolbox.model.errors import describe
-from toolbox.runs.run_state import RunState
+from toolbox.ground.extensions import discovery, loading
+from toolbox.ground.extensions.discovery import Extension
+from toolbox.ground.extensions.protocols import Kind
+from toolbox.ground.model.errors import describe
+from toolbox.records.runs.run_state import RunState
 
 log = logging.getLogger(__name__)
 

@@ -12,14 +12,14 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from toolbox.model.events import CheckJudged
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import truncate
+from toolbox.ground.model.events import CheckJudged
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.text import truncate
+from toolbox.ground.system import redaction
+from toolbox.records.runs.evidence_files import PIECE
+from toolbox.records.runs.layout import AttemptDirectory, StepDirectory, attempt_name
+from toolbox.records.runs.run_state import RunState, StepState
 from toolbox.reports import _links
-from toolbox.runs.evidence_files import PIECE
-from toolbox.runs.layout import AttemptDirectory, StepDirectory, attempt_name
-from toolbox.runs.run_state import RunState, StepState
-from toolbox.system import redaction
 
 _AROUND: Final = 6  # lines before and after a line of evidence
 _AROUND_PASSED: Final = 1

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from toolbox.runs.layout import AttemptDirectory, StepDirectory
-from toolbox.system import redaction
+from toolbox.ground.system import redaction
+from toolbox.records.runs.layout import AttemptDirectory, StepDirectory
 
 _PLAIN_ID: Final = re.compile(r"[0-9a-f]{6,40}")
 _MOST_FILES: Final = 12  # links to files of one directory

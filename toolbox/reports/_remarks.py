@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolbox.model.events import StepKind
-from toolbox.model.text import truncate, without_middle
-from toolbox.model.verdicts import UNEXPECTED, Verdict
-from toolbox.runs import attribution
-from toolbox.runs.run_state import RunState, StepState
+from toolbox.ground.model.events import StepKind
+from toolbox.ground.model.text import truncate, without_middle
+from toolbox.ground.model.verdicts import UNEXPECTED, Verdict
+from toolbox.records.runs import attribution
+from toolbox.records.runs.run_state import RunState, StepState
 
 NOTHING_IN_COMMON: Final = "No condition on the axes separates the cells that failed from the others."
 _FEWEST_CELLS: Final = 4  # for fewer cells no remark is needed

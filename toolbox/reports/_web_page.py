@@ -23,10 +23,10 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 from rich import filesize
 
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import duration, truncate
-from toolbox.model.verdicts import Verdict
-from toolbox.runs.run_state import State
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.text import duration, truncate
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.run_state import State
 
 _HERE: Final = Path(__file__).parent
 _REVISION_DIGITS: Final = 12

@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Final
 from xml.etree.ElementTree import Element, tostring
 
-from toolbox.model.cases import CaseOutcome, CaseResult
-from toolbox.model.events import StepKind
-from toolbox.model.evidence import Metric
-from toolbox.model.foreign_text import replace_unsafe
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.cases import CaseOutcome, CaseResult
+from toolbox.ground.model.events import StepKind
+from toolbox.ground.model.evidence import Metric
+from toolbox.ground.model.foreign_text import replace_unsafe
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import filesystem
+from toolbox.records.runs import step_cases
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState, StepState
+from toolbox.records.runs.step_cases import StepCases
 from toolbox.reports._excerpts import Excerpt, Excerpts
-from toolbox.runs import step_cases
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState, StepState
-from toolbox.runs.step_cases import StepCases
-from toolbox.system import filesystem
 
 _TAGS: Final = {
     Verdict.FAILED: "failure",

@@ -15,6 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from toolbox.ground.system import filesystem
+from toolbox.records.results import run_cost
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState, State
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import (
@@ -29,10 +33,6 @@ from toolbox.reports.page import (
 )
 from toolbox.reports.page.sections import PageSections
 from toolbox.reports.page.step_details import StepCard
-from toolbox.results import run_cost
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState, State
-from toolbox.system import filesystem
 
 _TEMPLATE: Final = Path(__file__).parent / "page/templates/report.html"
 _MOST_FAILURES: Final = 20

@@ -6,8 +6,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from toolbox.model.secrets import Secret
-from toolbox.system import git
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.system import git
 
 
 class Contract(BaseModel):

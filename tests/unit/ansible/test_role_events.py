@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from toolbox.ansible.role_events import RoleEvents
-from toolbox.model.events import Event, Note, TaskFinished, TaskStarted
-from toolbox.model.verdicts import CAUSE_KEY, Cause
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Step
-from toolbox.system.redaction import Redactor
+from toolbox.ground.model.events import Event, Note, TaskFinished, TaskStarted
+from toolbox.ground.model.verdicts import CAUSE_KEY, Cause
+from toolbox.ground.system.redaction import Redactor
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Step
 
 
 @pytest.fixture

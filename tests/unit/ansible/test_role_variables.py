@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from toolbox.ansible.role_variables import run_body
-from toolbox.interface import signature
-from toolbox.interface.registry import Command
-from toolbox.model.errors import UsageError
-from toolbox.model.secrets import Secret
+from toolbox.ground.interface import signature
+from toolbox.ground.interface.registry import Command
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.secrets import Secret
 
 
 class Disk:

@@ -17,19 +17,19 @@ import yaml
 
 from toolbox.ansible import roles
 from toolbox.ansible.roles import RoleCall
-from toolbox.interface import signature
-from toolbox.interface.registry import Command
-from toolbox.model.addresses import Address
-from toolbox.model.errors import Cancelled, StepError, UsageError
-from toolbox.model.events import Event, StepFinished, TaskFinished, TaskStarted
-from toolbox.model.secrets import Secret
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.interface import signature
+from toolbox.ground.interface.registry import Command
+from toolbox.ground.model.addresses import Address
+from toolbox.ground.model.errors import Cancelled, StepError, UsageError
+from toolbox.ground.model.events import Event, StepFinished, TaskFinished, TaskStarted
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import cancellation, filesystem, processes, scratch
+from toolbox.ground.system.redaction import Redactor
 from toolbox.orchestration import run
-from toolbox.runs import steps
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation, filesystem, processes, scratch
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import steps
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Step
 
 HOSTILE = "\"; touch pwned; $(touch pwned2) `touch pwned3` ' \n{{ 7*7 }} {% raw %} {# x #} \\ é☃: - & * !unsafe"
 KEEP = """
@@ -413,7 +413,7 @@ def test_a_relative_path_on_another_host_is_refused(root: Path, top: Step, shown
 
 BODIES = """
 from typing import Any
-from toolbox.model.secrets import Secret
+from toolbox.ground.model.secrets import Secret
 from toolbox.ansible.roles import role
 
 class Probe:

@@ -11,8 +11,8 @@ import pytest
 
 from toolbox.ansible import inventory, playbook, unsafe_yaml
 from toolbox.ansible.unsafe_yaml import untrusted
-from toolbox.model.addresses import Address
-from toolbox.system import filesystem
+from toolbox.ground.model.addresses import Address
+from toolbox.ground.system import filesystem
 
 TEXTS = [
     "{{ 7 * 7 }}",

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from toolbox.ansible import warm
-from toolbox.system import scratch
+from toolbox.ground.system import scratch
 
 
 def test_without_space_for_the_helpers_ansible_starts_slowly(

@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.config.conftest import Load
 from toolbox.config.configuration import Configuration, Request
+from toolbox.ground.system import places
 from toolbox.matrix import contracts as matrix_contracts
 from toolbox.orchestration import projects
-from toolbox.system import places
 
 MATRIX = Path(str(matrix_contracts.__file__)).parent
 CONTRACT = """

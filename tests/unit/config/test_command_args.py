@@ -16,9 +16,9 @@ from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
 from toolbox.config.document import Document
 from toolbox.config.references import is_reference
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.secrets import Secret
-from toolbox.model.text import as_text
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.text import as_text
 
 KEY = "group command"
 Arguments = Callable[..., dict[str, Any]]

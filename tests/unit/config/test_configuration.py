@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.config.conftest import Load
 from toolbox.config.paths import PathError
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 LAYERED = """\
 ci_presets:

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.config.conftest import Load
 from toolbox.config import contract
 from toolbox.config.contracts import results
-from toolbox.model.errors import ConfigurationError
-from toolbox.system import places
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.system import places
 
 TRAINING = '''
 """A contract of a project."""

@@ -8,7 +8,7 @@ import pytest
 from toolbox.config import document, paths
 from toolbox.config.document import Document, Location
 from toolbox.config.paths import PathError
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 TEXT = """\
 # a comment

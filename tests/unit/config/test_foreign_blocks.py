@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.unit.config.conftest import Load
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.system import places
 from toolbox.matrix import plan
-from toolbox.model.errors import ConfigurationError
-from toolbox.system import places
 
 TOPSAIL = Path(__file__).parent / "data" / "topsail_shapes.yaml"
 DOCS = places.builtin_root() / "docs"

@@ -14,13 +14,13 @@ from pydantic import BaseModel, RootModel, ValidationError
 from tests.unit.config.conftest import Load
 from toolbox.config import contract
 from toolbox.config.configuration import Configuration
+from toolbox.ground.model import null_fields
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.system import places
 from toolbox.matrix import plan, planner, targets
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.specification import MatrixBlock
-from toolbox.model import null_fields
-from toolbox.model.errors import ConfigurationError
 from toolbox.orchestration import projects
-from toolbox.system import places
 
 OWN_MEANING = {"request_cpu", "request_memory_gb", "limit_cpu", "limit_memory_gb", "gpu"}
 """Fields of the resources of a server, in which null means no request and no limit."""

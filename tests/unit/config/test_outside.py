@@ -9,7 +9,7 @@ import pytest
 
 from toolbox.config import contract, outside
 from toolbox.config.configuration import Configuration, Request
-from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.ground.model.errors import ConfigurationError, UsageError
 from toolbox.testing import Workspace
 
 CONFIG = """
@@ -97,7 +97,7 @@ def test_an_unlisted_field_is_refused_with_a_hint_for_maintainers(
 CRANE = """
 from typing import ClassVar
 from pydantic import BaseModel
-from toolbox.backends import local
+from toolbox.targets.backends import local
 
 class Fields(BaseModel):
     hook: dict[str, int] = {}

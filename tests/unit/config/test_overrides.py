@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolbox.config import overrides
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

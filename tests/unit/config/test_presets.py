@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.config.conftest import Load
 from toolbox.config import document, presets
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 TEXT = """\
 ci_presets:

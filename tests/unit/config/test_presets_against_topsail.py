@@ -18,7 +18,7 @@ from tests.unit.config import topsail
 from tests.unit.config.conftest import Load
 from toolbox.config import document, presets
 from toolbox.config.configuration import Configuration
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 FIXTURE = (Path(__file__).parent / "data" / "topsail_like.yaml").read_text(encoding="utf-8")
 KEYS = ["a", "b", "c-d", "x.y", 'q"t', "it's", "w z", "8k"]

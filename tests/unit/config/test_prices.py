@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from toolbox.config import prices
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.prices import Rental, Tier
-from toolbox.system import places
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.prices import Rental, Tier
+from toolbox.ground.system import places
 
 ENTRY = {
     "accelerator": "v6e",

@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.config.conftest import Load
 from toolbox.config.references import is_reference
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.secrets import Secret
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.secrets import Secret
 
 TEXT = """\
 number: 8

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.unit.config.conftest import Load
 from toolbox.config import shell_text
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.secrets import Secret
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.secrets import Secret
 
 HOSTILE = [
     "$(touch pwned)",

@@ -14,15 +14,15 @@ from tests.fakes.bench import Bench
 from tests.fakes.history import folded
 from tests.fakes.ledger import MemoryLedger
 from tests.unit.matrix.conftest import Planned
-from toolbox.extensions.protocols import Backend
+from toolbox.ground.extensions.protocols import Backend
+from toolbox.ground.model.errors import InfrastructureError, StepError
+from toolbox.ground.model.events import AttemptAbandoned, AttemptSubmitted, StepStarted
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import Handle, TargetContext, Workload
+from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix import abandoned
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.errors import InfrastructureError, StepError
-from toolbox.model.events import AttemptAbandoned, AttemptSubmitted, StepStarted
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle, TargetContext, Workload
-from toolbox.runs.recorder import Recorder
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs.recorder import Recorder
 
 
 class Left:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.unit.matrix.conftest import Planned
+from toolbox.ground.model.prices import Price
 from toolbox.matrix import expected_costs
 from toolbox.matrix.budget import Budget, Decision
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.prices import Price
-from toolbox.results.records import EarlierTime
+from toolbox.records.results.records import EarlierTime
 
 NOTHING: Any = None
 

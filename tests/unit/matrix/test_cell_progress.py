@@ -9,10 +9,9 @@ import yaml
 from tests.fakes.backend import Machines
 from tests.fakes.history import folded
 from tests.unit.matrix.conftest import TODAY, Planned
-from toolbox.matrix.cell_progress import CellRun, CellState, Conclusion, Ended
-from toolbox.model.bounds import Side
-from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
-from toolbox.model.events import (
+from toolbox.ground.model.bounds import Side
+from toolbox.ground.model.cases import CaseOutcome, CaseReport, CaseResult
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     CheckJudged,
@@ -21,12 +20,13 @@ from toolbox.model.events import (
     StepFinished,
     StepKind,
 )
-from toolbox.model.evidence import Deviation, Judgement, Metric
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Outcome, Step
-from toolbox.system import filesystem
-from toolbox.system.redaction import Redactor
+from toolbox.ground.model.evidence import Deviation, Judgement, Metric
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import filesystem
+from toolbox.ground.system.redaction import Redactor
+from toolbox.matrix.cell_progress import CellRun, CellState, Conclusion, Ended
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Outcome, Step
 
 PASSED = Outcome(Verdict.PASSED)
 BROKEN = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route\nto the host")

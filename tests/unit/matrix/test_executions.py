@@ -11,16 +11,16 @@ import pytest
 
 from tests.fakes.backend import BROKEN, NEVER, Ending, FakeBackend, Machines
 from tests.unit.matrix.conftest import Planned
+from toolbox.ground.model.errors import Cancelled, FilesLost, Interrupted, LimitExceeded, StepError
+from toolbox.ground.model.events import Event, Note, StepKind
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
+from toolbox.ground.system import cancellation, signals
+from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix.cell_progress import CellRun, Conclusion
 from toolbox.matrix.executions import Executions
-from toolbox.model.errors import Cancelled, FilesLost, Interrupted, LimitExceeded, StepError
-from toolbox.model.events import Event, Note, StepKind
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, signals
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Outcome, Step
 
 
 class Desk:

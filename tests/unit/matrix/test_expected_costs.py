@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.unit.matrix.conftest import Planned
+from toolbox.ground.model.prices import Price
 from toolbox.matrix import expected_costs
 from toolbox.matrix.expected_costs import CostPlan, Expected
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.prices import Price
-from toolbox.results.records import EarlierTime
+from toolbox.records.results.records import EarlierTime
 
 NOTHING: Any = None
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from toolbox.ground.model.bounds import Direction, Side
+from toolbox.ground.model.evidence import Deviation, Evidence, Judgement, Metric, Reference, deviations_of
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import EndedBy, WorkloadOutcome
+from toolbox.ground.system import filesystem
 from toolbox.matrix import judgement
 from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
-from toolbox.model.bounds import Direction, Side
-from toolbox.model.evidence import Deviation, Evidence, Judgement, Metric, Reference, deviations_of
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import EndedBy, WorkloadOutcome
-from toolbox.runs.steps import Outcome
-from toolbox.system import filesystem
+from toolbox.records.runs.steps import Outcome
 
 TIME = {"source": "json_file", "file": "m.json", "path": "t", "unit": "s"}
 FASTER = {"check": "relation", "metric": "time", "to": {"model": "small"}, "upper": 2}

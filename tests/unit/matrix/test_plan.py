@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
 from toolbox.config.configuration import Configuration, Request
-from toolbox.hosts import staging
+from toolbox.ground.model.bounds import Bound, Method
+from toolbox.ground.model.errors import ConfigurationError, UsageError
+from toolbox.ground.model.secrets import Secret
 from toolbox.matrix import planner, targets
 from toolbox.matrix.plan import Cell, Plan, Selection, frozen_bounds
-from toolbox.model.bounds import Bound, Method
-from toolbox.model.errors import ConfigurationError, UsageError
-from toolbox.model.secrets import Secret
+from toolbox.targets import staging
 from toolbox.testing import Workspace
 
 AXES = {"x": ["a", "b"], "y": [1, 2]}
@@ -611,7 +611,7 @@ def test_a_cell_has_the_bounds_of_its_bounded_metrics(planned: Planned) -> None:
 CRANE = """
 from typing import ClassVar
 from pydantic import BaseModel
-from toolbox.backends import {base} as base
+from toolbox.targets.backends import {base} as base
 
 class Fields({model}):
     hook: int = 1

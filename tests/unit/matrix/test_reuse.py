@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from toolbox.backends import local, ssh
+from toolbox.ground.model.errors import DamagedFile
+from toolbox.ground.model.workloads import Workload
 from toolbox.matrix import reuse
 from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.errors import DamagedFile
-from toolbox.model.workloads import Workload
+from toolbox.targets.backends import local, ssh
 
 WORKLOAD = Workload(("true",))
 

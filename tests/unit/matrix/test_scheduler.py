@@ -8,9 +8,8 @@ import pytest
 from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, Machines
 from tests.fakes.bench import AT_ONCE, Bench, verdicts
 from tests.unit.matrix.conftest import TODAY
-from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import Cancelled, InfrastructureError, StepError
-from toolbox.model.events import (
+from toolbox.ground.model.errors import Cancelled, InfrastructureError, StepError
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     AttemptWaiting,
@@ -19,10 +18,11 @@ from toolbox.model.events import (
     StepFinished,
     StepKind,
 )
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import EndedBy
-from toolbox.runs.journal import Journal
-from toolbox.system import cancellation
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import EndedBy
+from toolbox.ground.system import cancellation
+from toolbox.matrix.scheduler import Options
+from toolbox.records.runs.journal import Journal
 
 # The order and the targets of cells
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from tests.fakes.backend import BROKEN, CRASH, Ending, Machines
 from tests.fakes.bench import Bench, verdicts
+from toolbox.ground.model.events import AttemptSubmitted
+from toolbox.ground.model.prices import Price
+from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.matrix.scheduler import Options
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.events import AttemptSubmitted
-from toolbox.model.prices import Price
-from toolbox.model.verdicts import Cause, Verdict
 
 EACH = 1.5  # the cost of an attempt: 1 USD per second
 

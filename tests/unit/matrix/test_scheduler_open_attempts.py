@@ -10,13 +10,13 @@ import pytest
 from tests.fakes.backend import NEVER, Ending, FakeBackend, Machines
 from tests.fakes.bench import AT_ONCE, Bench, verdicts
 from tests.unit.matrix.test_scheduler_resume import interrupt
-from toolbox.model.errors import Cancelled, StepError, SubmissionUnknown
-from toolbox.model.events import AttemptAbandoned, AttemptEnded, AttemptReleased, AttemptSubmitted, Note
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.model.workloads import Handle, Workload
-from toolbox.runs import journal
-from toolbox.runs.journal import Journal
-from toolbox.system import cancellation
+from toolbox.ground.model.errors import Cancelled, StepError, SubmissionUnknown
+from toolbox.ground.model.events import AttemptAbandoned, AttemptEnded, AttemptReleased, AttemptSubmitted, Note
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.model.workloads import Handle, Workload
+from toolbox.ground.system import cancellation
+from toolbox.records.runs import journal
+from toolbox.records.runs.journal import Journal
 
 OFTEN: dict[str, Any] = {**AT_ONCE, "infrastructure": 2, "capacity": 2}
 

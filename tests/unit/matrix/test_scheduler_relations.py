@@ -6,10 +6,10 @@ import pytest
 
 from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, Machines
 from tests.fakes.bench import ALL, AT_ONCE, Bench, verdicts
+from toolbox.ground.model.events import CheckJudged, MetricMeasured
+from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
-from toolbox.model.events import CheckJudged, MetricMeasured
-from toolbox.model.verdicts import Cause, Verdict
 
 
 def took(seconds: float, *after: str) -> Ending:

@@ -9,10 +9,8 @@ import pytest
 from tests.fakes.backend import BROKEN, CRASH, NEVER, Ending, Machines
 from tests.fakes.bench import AT_ONCE, Bench, verdicts
 from tests.unit.matrix.test_scheduler_relations import B_WITH_A, compared, took
-from toolbox.matrix import scheduler
-from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import Cancelled
-from toolbox.model.events import (
+from toolbox.ground.model.errors import Cancelled
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptReleased,
     AttemptSubmitted,
@@ -22,7 +20,9 @@ from toolbox.model.events import (
     StepFinished,
     StepStarted,
 )
-from toolbox.system import cancellation
+from toolbox.ground.system import cancellation
+from toolbox.matrix import scheduler
+from toolbox.matrix.scheduler import Options
 
 AGAIN = Options(jobs=1, rerun_failed=True)
 ONCE_MORE = {**AT_ONCE, "infrastructure": 1}

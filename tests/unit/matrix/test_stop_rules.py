@@ -2,9 +2,9 @@
 
 import pytest
 
+from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.matrix.stop_rules import StopRules
-from toolbox.model.verdicts import Cause, Verdict
-from toolbox.runs.steps import Outcome
+from toolbox.records.runs.steps import Outcome
 
 PASSED = Outcome(Verdict.PASSED)
 BROKEN = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "no route to host")

@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.config.conftest import Load
 from tests.unit.config.conftest import load as load  # noqa: PLC0414  # imports the fixture
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.prices import Price
+from toolbox.ground.system import places
 from toolbox.matrix import targets
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.prices import Price
-from toolbox.system import places
 
 
 def test_local_is_always_a_target(load: Load) -> None:
@@ -44,7 +44,7 @@ def test_a_price_is_a_number_from_0_to_a_million(load: Load, cost: str) -> None:
 RENTING = """
 from typing import ClassVar
 from pydantic import BaseModel
-from toolbox.model.prices import Rental, Tier
+from toolbox.ground.model.prices import Rental, Tier
 
 class Target(BaseModel):
     zone: str = "us-central1-b"

@@ -10,13 +10,13 @@ from typing import TypeVar
 import pytest
 
 from toolbox.config.configuration import Configuration, Request
-from toolbox.model.events import Event, Note
+from toolbox.ground.model.events import Event, Note
+from toolbox.ground.system.redaction import Redactor
 from toolbox.orchestration import session
 from toolbox.orchestration.session import Session
-from toolbox.runs import steps
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Step
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import steps
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Step
 
 Kind = TypeVar("Kind")
 

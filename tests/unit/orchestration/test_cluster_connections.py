@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from toolbox.extensions import discovery
-from toolbox.model.clusters import Access
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.extensions import discovery
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import ConfigurationError
 from toolbox.orchestration import cluster_connections
 from toolbox.testing import Workspace
 

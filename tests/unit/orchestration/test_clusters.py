@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.model.clusters import Access
-from toolbox.model.errors import Cancelled, ConfigurationError, Interrupted, StepError
-from toolbox.model.events import LeaseLost
-from toolbox.model.verdicts import Cause
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.errors import Cancelled, ConfigurationError, Interrupted, StepError
+from toolbox.ground.model.events import LeaseLost
+from toolbox.ground.model.verdicts import Cause
+from toolbox.ground.system import cancellation
 from toolbox.orchestration import clusters, session
 from toolbox.orchestration.clusters import Reservation
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation
+from toolbox.records.runs.steps import Step
 
 from .conftest import Seen, Work
 

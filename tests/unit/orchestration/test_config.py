@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.events import ConfigurationChanged
-from toolbox.model.secrets import Secret
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.events import ConfigurationChanged
+from toolbox.ground.model.secrets import Secret
 from toolbox.orchestration import config, run
-from toolbox.runs.steps import Step
+from toolbox.records.runs.steps import Step
 
 from .conftest import Seen, Work
 

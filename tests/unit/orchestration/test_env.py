@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from toolbox.ground.system import filesystem
 from toolbox.orchestration import env
-from toolbox.runs.steps import Step
-from toolbox.system import filesystem
+from toolbox.records.runs.steps import Step
 
 
 @pytest.mark.usefixtures("top")

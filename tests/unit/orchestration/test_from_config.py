@@ -8,7 +8,7 @@ import pytest
 from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
 from toolbox.config.document import Document
-from toolbox.model.errors import UsageError
+from toolbox.ground.model.errors import UsageError
 from toolbox.orchestration import from_config
 from toolbox.orchestration.from_config import Call
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from toolbox.model.errors import CheckFailed, ConfigurationError, StepError
-from toolbox.model.events import CheckJudged
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.errors import CheckFailed, ConfigurationError, StepError
+from toolbox.ground.model.events import CheckJudged
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import filesystem
 from toolbox.orchestration import judging
-from toolbox.runs.steps import Step
-from toolbox.system import filesystem
+from toolbox.records.runs.steps import Step
 
 from .conftest import Seen
 

@@ -12,18 +12,18 @@ from tests.fakes.backend import BROKEN, CRASH, Machines
 from tests.fakes.bench import AT_ONCE
 from tests.unit.matrix.conftest import Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
+from toolbox.ground.model.errors import ConfigurationError, StepError, UsageError
+from toolbox.ground.model.events import DurationsExpected, FlakyCellsFailed, Note, StepFinished
+from toolbox.ground.model.prices import Price
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import filesystem
+from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix.plan import Plan, Selection
 from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import ConfigurationError, StepError, UsageError
-from toolbox.model.events import DurationsExpected, FlakyCellsFailed, Note, StepFinished
-from toolbox.model.prices import Price
-from toolbox.model.verdicts import Cause, Verdict
 from toolbox.orchestration import matrix, session, storing
-from toolbox.runs import steps
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Outcome, Step
-from toolbox.system import filesystem
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import steps
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Outcome, Step
 
 from .conftest import Seen, Work
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from toolbox.model.errors import ConfigurationError
-from toolbox.model.notifications import Notification, NotificationKind, Series
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.errors import ConfigurationError
+from toolbox.ground.model.notifications import Notification, NotificationKind, Series
+from toolbox.ground.model.verdicts import Verdict
 from toolbox.orchestration import notifying
-from toolbox.results.notification_states import Due
+from toolbox.records.results.notification_states import Due
 
 NOTIFICATION = Notification("r-1-failure", NotificationKind.FAILURE, Series("project"), "r-1", Verdict.FAILED)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from toolbox.model.errors import Cancelled, CheckFailed, SeveralErrors, StepError
-from toolbox.model.events import StepFinished
-from toolbox.model.verdicts import Cause, ExitCode, Verdict
+from toolbox.ground.model.errors import Cancelled, CheckFailed, SeveralErrors, StepError
+from toolbox.ground.model.events import StepFinished
+from toolbox.ground.model.verdicts import Cause, ExitCode, Verdict
+from toolbox.ground.system import cancellation, filesystem, processes
 from toolbox.orchestration import env, run
-from toolbox.runs.steps import Outcome, Step
-from toolbox.system import cancellation, filesystem, processes
+from toolbox.records.runs.steps import Outcome, Step
 
 from .conftest import Seen
 

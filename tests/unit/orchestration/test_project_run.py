@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from toolbox.model.errors import ConfigurationError, InfrastructureError, UsageError
-from toolbox.model.events import RunStarted, StepFinished, StepKind
+from toolbox.ground.model.errors import ConfigurationError, InfrastructureError, UsageError
+from toolbox.ground.model.events import RunStarted, StepFinished, StepKind
+from toolbox.ground.system import environ, processes, signals
+from toolbox.ground.system.redaction import Redactor
 from toolbox.orchestration import project_run, session
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs import steps
-from toolbox.runs.run_state import RunState, State
-from toolbox.system import environ, processes, signals
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import steps
+from toolbox.records.runs.run_state import RunState, State
 
 from .conftest import Seen
 
@@ -122,7 +122,7 @@ def test_the_exit_code_follows_the_verdict(
 ) -> None:
     project.write(
         f"""
-        from toolbox.model.errors import *
+        from toolbox.ground.model.errors import *
         from toolbox.orchestration import run
         def test(): {statement}
         def post_cleanup(): ...
@@ -147,7 +147,7 @@ def test_a_swallowed_error_still_decides_the_verdict(project: Project) -> None:
     project.write(
         """
         from toolbox.orchestration import env
-        from toolbox.model.errors import CheckFailed
+        from toolbox.ground.model.errors import CheckFailed
         def test():
             try:
                 with env.NextArtifactDir("cell"): raise CheckFailed("too slow")
@@ -160,7 +160,7 @@ def test_a_swallowed_error_still_decides_the_verdict(project: Project) -> None:
 def test_a_cleanup_error_is_added_to_the_first_error(project: Project) -> None:
     project.write(
         """
-        from toolbox.model.errors import CheckFailed, InfrastructureError
+        from toolbox.ground.model.errors import CheckFailed, InfrastructureError
         def test(): raise CheckFailed("too slow")
         def post_cleanup(): raise InfrastructureError("the namespace is stuck")
         """
@@ -182,7 +182,7 @@ def test_a_cleanup_error_alone_makes_the_run_an_error(project: Project) -> None:
 def test_a_signal_is_reported_before_other_errors(project: Project) -> None:
     project.write(
         """
-        from toolbox.model.errors import Interrupted, CheckFailed
+        from toolbox.ground.model.errors import Interrupted, CheckFailed
         def test(): raise CheckFailed("too slow")
         def post_cleanup(): raise Interrupted(15)
         """
@@ -206,7 +206,7 @@ def test_a_process_that_a_phase_leaves_is_ended_and_reported(project: Project) -
         """
         import subprocess
         from toolbox.orchestration import env
-        from toolbox.system import processes
+        from toolbox.ground.system import processes
         def test():
             subprocess.run("setsid sleep 60 >/dev/null 2>&1 &", shell=True, env=processes.environment(env.ARTIFACT_DIR))
         """
@@ -279,7 +279,7 @@ def test_secrets_are_written_as_references_only(
     project.write(
         """
         from toolbox.orchestration import config, run
-        from toolbox.model.errors import CheckFailed
+        from toolbox.ground.model.errors import CheckFailed
         def test():
             run.run(["echo", config.project.get_config("token").reveal()])
             run.run("echo $TINY_PASSWORD >&2")
@@ -377,7 +377,7 @@ def test_a_thread_that_the_project_starts_belongs_to_the_phase(project: Project)
     project.write(
         """
         import threading
-        from toolbox.model.errors import StepError
+        from toolbox.ground.model.errors import StepError
         from toolbox.orchestration import env, run
         def work():
             try:

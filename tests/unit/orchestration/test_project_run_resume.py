@@ -17,8 +17,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolbox.model.errors import ConfigurationError, UsageError
-from toolbox.model.events import (
+from toolbox.ground.model.errors import ConfigurationError, UsageError
+from toolbox.ground.model.events import (
     AttemptSubmitted,
     ConfigurationChanged,
     Event,
@@ -29,19 +29,19 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
+from toolbox.ground.system import processes
+from toolbox.ground.system.redaction import Redactor
 from toolbox.orchestration import project_run
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs import journal, run_reader
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
-from toolbox.system import processes
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import journal, run_reader
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 
 from .conftest import Seen, forget_modules
 
 BEGIN = """
 from pathlib import Path
-from toolbox.model.errors import CheckFailed
+from toolbox.ground.model.errors import CheckFailed
 from toolbox.orchestration import config, env, matrix, run
 def log(word):
     with Path("log").open("a") as file: file.write(f"{word}\\n")

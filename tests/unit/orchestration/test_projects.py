@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.model.errors import ConfigurationError, UsageError
+from toolbox.ground.model.errors import ConfigurationError, UsageError
 from toolbox.orchestration import projects
 
 

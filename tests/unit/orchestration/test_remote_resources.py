@@ -10,8 +10,8 @@ import pytest
 
 from tests.fakes import things
 from tests.fakes.ledger import MemoryLedger
-from toolbox.model.errors import UsageError
-from toolbox.model.events import (
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     JournalEvent,
@@ -21,23 +21,23 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
-from toolbox.model.resources import Resource
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.resources import Resource
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system.redaction import Redactor
 from toolbox.orchestration import leftovers, project_run, remote_resources
 from toolbox.orchestration.leftovers import Search
 from toolbox.orchestration.request import RunRequest
-from toolbox.runs import ledger, steps
-from toolbox.runs.journal import Journal
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.run_state import RunState
-from toolbox.runs.steps import Step
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import ledger, steps
+from toolbox.records.runs.journal import Journal
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.run_state import RunState
+from toolbox.records.runs.steps import Step
 
 from .conftest import Seen, forget_modules
 
 BEGIN = f"""{things.MAKE}
-from toolbox.model.errors import CheckFailed, InfrastructureError, Interrupted
+from toolbox.ground.model.errors import CheckFailed, InfrastructureError, Interrupted
 from toolbox.orchestration import run
 """
 

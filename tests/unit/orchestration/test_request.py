@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.matrix.conftest import Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
+from toolbox.ground.model.errors import ConfigurationError, UsageError
+from toolbox.ground.system import filesystem
 from toolbox.matrix import plan
 from toolbox.matrix.plan import Selection
 from toolbox.matrix.scheduler import Options
-from toolbox.model.errors import ConfigurationError, UsageError
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
-from toolbox.system import filesystem
 
 REQUEST = RunRequest(
     "tiny",

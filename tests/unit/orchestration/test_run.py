@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from toolbox.model.errors import Cancelled, CheckFailed, StepError, UsageError
-from toolbox.model.events import StepFinished
-from toolbox.model.secrets import Secret
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.errors import Cancelled, CheckFailed, StepError, UsageError
+from toolbox.ground.model.events import StepFinished
+from toolbox.ground.model.secrets import Secret
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.ground.system import cancellation
 from toolbox.orchestration import run
-from toolbox.runs.steps import Step
-from toolbox.system import cancellation
+from toolbox.records.runs.steps import Step
 
 from .conftest import Seen, Work
 
@@ -214,7 +214,7 @@ def test_show_args_returns_the_arguments_of_the_template(work: Work, tmp_path: P
 
 FAILING = '''
 """Fails."""
-from toolbox.model.errors import CheckFailed
+from toolbox.ground.model.errors import CheckFailed
 class Failing:
   """Fails."""
   def judge(self, message: str):

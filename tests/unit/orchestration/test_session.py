@@ -8,12 +8,12 @@ import pytest
 
 from toolbox.ansible import warm
 from toolbox.config.configuration import Configuration, Request
-from toolbox.model.errors import UsageError
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.system.redaction import Redactor
 from toolbox.orchestration import session
 from toolbox.orchestration.session import Session
-from toolbox.runs import steps
-from toolbox.runs.steps import Step
-from toolbox.system.redaction import Redactor
+from toolbox.records.runs import steps
+from toolbox.records.runs.steps import Step
 
 from .conftest import Work
 

@@ -11,17 +11,17 @@ import pytest
 
 from tests.unit.matrix.conftest import Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.events import StepKind
+from toolbox.ground.model.prices import Price
+from toolbox.ground.model.verdicts import Verdict
 from toolbox.matrix import expected_costs
 from toolbox.matrix.expected_costs import CostPlan
 from toolbox.matrix.scheduler import Options
 from toolbox.matrix.targets import PlannedTarget
-from toolbox.model.errors import UsageError
-from toolbox.model.events import StepKind
-from toolbox.model.prices import Price
-from toolbox.model.verdicts import Verdict
 from toolbox.orchestration import spending
-from toolbox.results.records import EarlierTime
-from toolbox.runs.run_state import CellAttempt, RunState, StepState
+from toolbox.records.results.records import EarlierTime
+from toolbox.records.runs.run_state import CellAttempt, RunState, StepState
 
 from .conftest import Work
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.history import Past, Tried, identity
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.orchestration import storing
-from toolbox.results import recording
-from toolbox.results.store import Store
+from toolbox.records.results import recording
+from toolbox.records.results.store import Store
 
 from .conftest import Work
 

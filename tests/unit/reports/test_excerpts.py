@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.model.events import CheckJudged, StepKind
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.events import CheckJudged, StepKind
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.run_state import StepState
 from toolbox.reports._excerpts import Excerpts
-from toolbox.runs.run_state import StepState
 
 
 @pytest.mark.parametrize("withheld", [set(), {"000__a/run.log"}], ids=["shown", "withheld"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 
-from tests.unit.exports.conftest import record_of
-from toolbox.exports.manifest import FileList
+from tests.unit.records.exports.conftest import record_of
+from toolbox.records.exports.manifest import FileList
 from toolbox.reports.exports import export_index
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"

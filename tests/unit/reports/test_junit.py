@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from tests.browser.runs import Run, hostile, suite
-from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.records.runs.attribution import Finding
+from toolbox.records.runs.run_state import CellAttempt, RunState, State, StepState
 from toolbox.reports import junit
-from toolbox.runs.attribution import Finding
-from toolbox.runs.run_state import CellAttempt, RunState, State, StepState
 
 STARTED = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).parent / "junit.xsd"))

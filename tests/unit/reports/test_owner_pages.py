@@ -11,12 +11,12 @@ from lxml.etree import _Element as Element
 
 from tests.browser.runs import HOSTILE, Run
 from tests.fakes.history import START
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.results import since_last_run
+from toolbox.records.results.since_last_run import Kind, SinceLastRun, VerdictChange
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 from toolbox.reports import run_page
-from toolbox.results import since_last_run
-from toolbox.results.since_last_run import Kind, SinceLastRun, VerdictChange
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
 
 
 def owned(run: Run, owner: object, verdict: Verdict | None = Verdict.PASSED, **labels: object) -> Path:

@@ -22,7 +22,7 @@ from rich.filesize import decimal as size
 
 from tests.browser.runs import HOSTILE, PHASE, QUARANTINE, REMARK, Run, change, failing, hostile, remarkable, suite
 from tests.fakes.ledger import open_resource
-from toolbox.model.events import (
+from toolbox.ground.model.events import (
     AttemptEnded,
     AttemptSubmitted,
     ConfigurationChanged,
@@ -31,15 +31,15 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import redaction
+from toolbox.ground.system.redaction import Redactor
+from toolbox.records.runs import run_reader
+from toolbox.records.runs.journal import Journal
+from toolbox.records.runs.run_state import RunState, State
 from toolbox.reports import run_page
 from toolbox.reports.page import case_tables
 from toolbox.reports.terminal import project_runs
-from toolbox.runs import run_reader
-from toolbox.runs.journal import Journal
-from toolbox.runs.run_state import RunState, State
-from toolbox.system import redaction
-from toolbox.system.redaction import Redactor
 
 BASE_STYLES = Path(run_page.__file__).parent / "base.css"
 

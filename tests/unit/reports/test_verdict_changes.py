@@ -9,13 +9,13 @@ import lxml.html
 
 from tests.browser.runs import HOSTILE, Run
 from tests.fakes.history import START
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.results import since_last_run
+from toolbox.records.results.baseline_findings import FlakyCell, LostMetric, MetricChange
+from toolbox.records.results.since_last_run import Kind, SinceLastRun, VerdictChange
+from toolbox.records.runs.run_state import RunState
 from toolbox.reports import run_page
 from toolbox.reports.terminal import live_view, run_table
-from toolbox.results import since_last_run
-from toolbox.results.baseline_findings import FlakyCell, LostMetric, MetricChange
-from toolbox.results.since_last_run import Kind, SinceLastRun, VerdictChange
-from toolbox.runs.run_state import RunState
 
 TERMINAL = "\x1b[2J\n\u202e\x9b31m::error::x"
 

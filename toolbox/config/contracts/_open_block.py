@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from toolbox.model.nearest import misspelled
+from toolbox.ground.model.nearest import misspelled
 
 
 class OpenBlock(BaseModel):

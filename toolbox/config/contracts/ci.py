@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from toolbox.config import paths
 from toolbox.config.contracts._open_block import OpenBlock
-from toolbox.model.forge_data import Commenters
-from toolbox.model.quantities import AnyWholeSeconds
+from toolbox.ground.model.forge_data import Commenters
+from toolbox.ground.model.quantities import AnyWholeSeconds
 
 _MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
 OVERTIME_SECONDS: Final = 40 * 60

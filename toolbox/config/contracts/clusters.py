@@ -18,8 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from toolbox.model.nearest import misspelled
-from toolbox.model.quantities import MOST_SECONDS, AnySeconds, AnyWholeSeconds
+from toolbox.ground.model.nearest import misspelled
+from toolbox.ground.model.quantities import MOST_SECONDS, AnySeconds, AnyWholeSeconds
 
 _KINDS: Final = ("existing", "pool", "create", "machine")
 # The name becomes part of the names of created resources, whose length clouds limit.

@@ -9,10 +9,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel, m
 from pydantic_core import PydanticCustomError
 
 from toolbox.config.contract import HIDDEN_INPUT
-from toolbox.extensions import loading
-from toolbox.extensions.protocols import NOTIFIERS
-from toolbox.model.nearest import misspelled
-from toolbox.model.notifications import NotificationKind
+from toolbox.ground.extensions import loading
+from toolbox.ground.extensions.protocols import NOTIFIERS
+from toolbox.ground.model.nearest import misspelled
+from toolbox.ground.model.notifications import NotificationKind
 
 _WHEN: Final = "when"
 

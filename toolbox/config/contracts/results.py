@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from toolbox.model.nearest import misspelled
-from toolbox.model.secrets import Secret
+from toolbox.ground.model.nearest import misspelled
+from toolbox.ground.model.secrets import Secret
 
 CURRENCY: Final = "USD"  # the default
 _DATABASES: Final = ("postgresql", "postgres", "sqlite")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from toolbox.exports.manifest import Record
-from toolbox.model.text import counted
+from toolbox.ground.model.text import counted
+from toolbox.records.exports.manifest import Record
 from toolbox.reports import _web_page
 
 MARKER: Final = '<meta name="generator" content="Topgallant exports">'

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from toolbox.records.results import since_last_run
+from toolbox.records.results.baseline_findings import LostMetric, MetricChange
+from toolbox.records.results.since_last_run import Kind, NotCompared, SinceLastRun, VerdictChange
 from toolbox.reports.forge.markup import code, size
-from toolbox.results import since_last_run
-from toolbox.results.baseline_findings import LostMetric, MetricChange
-from toolbox.results.since_last_run import Kind, NotCompared, SinceLastRun, VerdictChange
 
 _MOST_VERDICTS: Final = 30
 _MOST_METRICS: Final = 15

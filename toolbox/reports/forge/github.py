@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from toolbox.model.events import MetricMeasured, StepKind
-from toolbox.model.evidence import Metric
-from toolbox.model.text import duration, tally
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.events import MetricMeasured, StepKind
+from toolbox.ground.model.evidence import Metric
+from toolbox.ground.model.text import duration, tally
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.results import run_cost
+from toolbox.records.runs.run_state import RunState, State, StepState
 from toolbox.reports import _remarks
 from toolbox.reports._excerpts import Excerpts
 from toolbox.reports.forge import baseline_section
 from toolbox.reports.forge.markup import code, preformatted, size
-from toolbox.results import run_cost
-from toolbox.runs.run_state import RunState, State, StepState
 
 STEP_SUMMARY_BYTES: Final = 1 << 20  # GitHub does not show a longer summary of a step
 COMMENT_CHARACTERS: Final = 1 << 16  # GitHub refuses a longer comment

@@ -6,8 +6,8 @@ import html
 from collections.abc import Sequence
 from typing import Final
 
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import LONGEST_LINE, truncate, without_middle
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.text import LONGEST_LINE, truncate, without_middle
 
 _MOST_LINES: Final = 20  # lines of a message
 

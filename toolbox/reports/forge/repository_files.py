@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from toolbox.ground.system import git
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 from toolbox.reports.forge.source_locations import RepositoryFiles
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
-from toolbox.system import git
 
 
 def of_run(run: RunState) -> RepositoryFiles:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from toolbox.model.foreign_text import clean
-from toolbox.model.forge_data import NamedLine
-from toolbox.model.text import truncate
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.forge_data import NamedLine
+from toolbox.ground.model.text import truncate
+from toolbox.records.runs import step_cases
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState, StepState
 from toolbox.reports import _excerpts, _remarks
-from toolbox.runs import step_cases
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState, StepState
 
 MOST: Final = 100  # lines of the repository
 _MOST_OF_STEP: Final = 10

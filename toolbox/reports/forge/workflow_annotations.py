@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolbox.model.foreign_text import clean
-from toolbox.model.forge_data import NamedLine
-from toolbox.model.text import truncate, without_middle
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.forge_data import NamedLine
+from toolbox.ground.model.text import truncate, without_middle
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.run_state import RunState, StepState
 from toolbox.reports import _remarks
 from toolbox.reports.forge import source_locations
 from toolbox.reports.forge.source_locations import RepositoryFiles
-from toolbox.runs.run_state import RunState, StepState
 
 _MOST: Final = 10  # GitHub shows ten errors and ten warnings of a step
 _MOST_LINES: Final = 8

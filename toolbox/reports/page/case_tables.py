@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.model.cases import CaseOutcome, CaseResult
-from toolbox.model.foreign_text import clean
+from toolbox.ground.model.cases import CaseOutcome, CaseResult
+from toolbox.ground.model.foreign_text import clean
+from toolbox.records.runs import step_cases
+from toolbox.records.runs.run_state import StepState
+from toolbox.records.runs.step_cases import StepCases
 from toolbox.reports._web_page import Mark
-from toolbox.runs import step_cases
-from toolbox.runs.run_state import StepState
-from toolbox.runs.step_cases import StepCases
 
 _MOST_ROWS: Final = 20_000  # test cases on a page
 _MOST_FAILURES: Final = 50  # failures of a cell

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toolbox.ground.model.foreign_text import clean
 from toolbox.matrix.axes import short_names
-from toolbox.model.foreign_text import clean
 from toolbox.reports.page.step_details import StepCard
 
 MOST_BOXES: Final = 10_000

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolbox.model.bounds import Bound, Method, Side
-from toolbox.model.events import MetricMeasured
+from toolbox.ground.model.bounds import Bound, Method, Side
+from toolbox.ground.model.events import MetricMeasured
 from toolbox.reports._web_page import digits
 from toolbox.reports.page.step_details import StepCard
 

@@ -15,19 +15,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from toolbox.model.errors import InfrastructureError, describe
-from toolbox.model.text import first_of
+from toolbox.ground.model.errors import InfrastructureError, describe
+from toolbox.ground.model.text import first_of
+from toolbox.ground.system import filesystem
+from toolbox.records.results import since_last_run
+from toolbox.records.results.since_last_run import Kind, SinceLastRun
+from toolbox.records.runs import cell_owners, layout
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._links import Link
 from toolbox.reports.page import matrix_grid, step_details
 from toolbox.reports.page.sections import PageLink, PageSections
 from toolbox.reports.page.step_details import StepCard
-from toolbox.results import since_last_run
-from toolbox.results.since_last_run import Kind, SinceLastRun
-from toolbox.runs import cell_owners, layout
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
-from toolbox.system import filesystem
 
 log = logging.getLogger(__name__)
 _TEMPLATE: Final = Path(__file__).parent / "templates/owner.html"

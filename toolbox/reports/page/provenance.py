@@ -15,10 +15,10 @@ from typing import Final
 import yaml
 
 from toolbox.config import paths
-from toolbox.model.yaml_scalars import FastLoader
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
-from toolbox.system import redaction
+from toolbox.ground.model.yaml_scalars import FastLoader
+from toolbox.ground.system import redaction
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 
 _MOST_LINES: Final = 3000
 _MOST_BYTES: Final = 1 << 18

@@ -14,13 +14,13 @@ from typing import ClassVar, Final, Protocol, TypeVar
 
 from markupsafe import Markup, escape
 
-from toolbox.extensions import discovery, loading
-from toolbox.extensions.protocols import Kind
-from toolbox.model.errors import describe
-from toolbox.model.foreign_text import clean
+from toolbox.ground.extensions import discovery, loading
+from toolbox.ground.extensions.protocols import Kind
+from toolbox.ground.model.errors import describe
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.system import redaction
+from toolbox.records.runs.run_state import RunState, StepState
 from toolbox.reports._web_page import Mark
-from toolbox.runs.run_state import RunState, StepState
-from toolbox.system import redaction
 
 _Result = TypeVar("_Result")
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.model.events import StepKind
-from toolbox.model.text import truncate
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.events import StepKind
+from toolbox.ground.model.text import truncate
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import filesystem
+from toolbox.records.runs import cell_owners
+from toolbox.records.runs.layout import RunDirectory, StepDirectory, attempt_name
+from toolbox.records.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.reports import _links, _remarks, _web_page
 from toolbox.reports._excerpts import Excerpt, Excerpts
 from toolbox.reports._links import Link
 from toolbox.reports._web_page import WAITING, Mark
 from toolbox.reports.page.case_tables import CaseTable, CaseTables
 from toolbox.reports.page.sections import CellPart, PageCell, PageLink, PageSections
-from toolbox.runs import cell_owners
-from toolbox.runs.layout import RunDirectory, StepDirectory, attempt_name
-from toolbox.runs.run_state import CellAttempt, RunState, StepState
-from toolbox.system import filesystem
 
 MOST_CELLS: Final = 1500  # cells on a page
 MOST_IN_FULL: Final = 250  # cells with all details, failed cells first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolbox.model.text import duration
+from toolbox.ground.model.text import duration
 
 _TICKS: Final = 4
 _MOST_DIGITS: Final = 5

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from toolbox.model.text import counted
+from toolbox.ground.model.text import counted
 from toolbox.reports.page import time_axis
 from toolbox.reports.page.step_details import StepCard
 

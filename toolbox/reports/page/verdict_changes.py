@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from toolbox.model.text import first_of
+from toolbox.ground.model.text import first_of
+from toolbox.records.results import since_last_run
+from toolbox.records.results.since_last_run import Kind, SinceLastRun, VerdictChange
 from toolbox.reports.page.step_details import StepCard
-from toolbox.results import since_last_run
-from toolbox.results.since_last_run import Kind, SinceLastRun, VerdictChange
 
 _MOST_ROWS: Final = 40
 _MOST_TESTS: Final = 5  # test cases of a row

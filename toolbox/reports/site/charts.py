@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
-from toolbox.model.bounds import Side
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import truncate
-from toolbox.results.cost import Cost
-from toolbox.results.histories import History
-from toolbox.results.series import RunReference
+from toolbox.ground.model.bounds import Side
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.text import truncate
+from toolbox.records.results.cost import Cost
+from toolbox.records.results.histories import History
+from toolbox.records.results.series import RunReference
 
 _POINTS: Final = 48  # points of a small line
 _WIDTH: Final = 96  # pixels

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from toolbox.model.text import truncate
+from toolbox.ground.model.text import truncate
+from toolbox.records.results import cost, project_overview
+from toolbox.records.results.cost import Group
+from toolbox.records.results.histories import BoundsInForce, History
+from toolbox.records.results.project_overview import Cell, Project
+from toolbox.records.results.queries import Filter
 from toolbox.reports import _web_page
 from toolbox.reports.site import charts, formats, site_directory
-from toolbox.results import cost, project_overview
-from toolbox.results.cost import Group
-from toolbox.results.histories import BoundsInForce, History
-from toolbox.results.project_overview import Cell, Project
-from toolbox.results.queries import Filter
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _SLOWEST: Final = 10

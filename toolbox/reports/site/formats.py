@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from toolbox.model.prices import amount
-from toolbox.model.text import counted, truncate
-from toolbox.model.verdicts import UNEXPECTED
+from toolbox.ground.model.prices import amount
+from toolbox.ground.model.text import counted, truncate
+from toolbox.ground.model.verdicts import UNEXPECTED
+from toolbox.records.results import histories, latest_cases, project_overview
+from toolbox.records.results.cost import Cost
+from toolbox.records.results.project_overview import Cell, Project
+from toolbox.records.results.records import ResultRow, RunRow
 from toolbox.reports import _links, _web_page
 from toolbox.reports._web_page import Mark
 from toolbox.reports.site import charts, site_directory
-from toolbox.results import histories, latest_cases, project_overview
-from toolbox.results.cost import Cost
-from toolbox.results.project_overview import Cell, Project
-from toolbox.results.records import ResultRow, RunRow
 
 _MOST: Final = 20  # rows of the tables of regressions, flaky cells and slow cells
 _MOST_MONTHS: Final = 24

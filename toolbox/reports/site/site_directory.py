@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from toolbox.model.errors import InfrastructureError, UsageError
-from toolbox.runs.layout import RunDirectory
-from toolbox.system import environ, filesystem
+from toolbox.ground.model.errors import InfrastructureError, UsageError
+from toolbox.ground.system import environ, filesystem
+from toolbox.records.runs.layout import RunDirectory
 
 MARKER: Final = "topgallant-site.txt"
 _MARK: Final = "A site that Topgallant wrote, and writes anew: what is put here by hand is lost.\n"

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
-from toolbox.kit import safe_files
-from toolbox.model import patterns
-from toolbox.model.errors import UsageError
-from toolbox.model.foreign_text import clean, printable
-from toolbox.model.nearest import did_you_mean
-from toolbox.runs import journal, run_reader
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState, State, StepState
-from toolbox.system import environ, filesystem
+from toolbox.ground.kit import safe_files
+from toolbox.ground.model import patterns
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.foreign_text import clean, printable
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.system import environ, filesystem
+from toolbox.records.runs import journal, run_reader
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState, State, StepState
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from toolbox.model.events import Event, Note, StepKind
+from toolbox.ground.model.events import Event, Note, StepKind
 from toolbox.orchestration import session
+from toolbox.records.runs import steps
+from toolbox.records.runs.steps import Step
 from toolbox.reports.terminal import live_view
-from toolbox.runs import steps
-from toolbox.runs.steps import Step
 
 
 @contextmanager

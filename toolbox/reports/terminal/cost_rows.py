@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from toolbox.model.text import counted
+from toolbox.ground.model.text import counted
+from toolbox.records.results import cost, forecast
+from toolbox.records.results.cost import Cost, Group
+from toolbox.records.results.forecast import History, Month
+from toolbox.records.results.queries import Filter
+from toolbox.records.results.records import Spending
 from toolbox.reports.terminal import result_rows
-from toolbox.results import cost, forecast
-from toolbox.results.cost import Cost, Group
-from toolbox.results.forecast import History, Month
-from toolbox.results.queries import Filter
-from toolbox.results.records import Spending
 
 DEFAULT: Final = (Group.DAY, Group.PROJECT)
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from toolbox.interface import signature
-from toolbox.interface.registry import Command
-from toolbox.model.errors import StepError, UsageError
-from toolbox.model.foreign_text import printable, printable_json
-from toolbox.model.secrets import secrets_in
-from toolbox.model.verdicts import ExitCode
-from toolbox.system import environ, filesystem
-from toolbox.system.redaction import Redactor
+from toolbox.ground.interface import signature
+from toolbox.ground.interface.registry import Command
+from toolbox.ground.model.errors import StepError, UsageError
+from toolbox.ground.model.foreign_text import printable, printable_json
+from toolbox.ground.model.secrets import secrets_in
+from toolbox.ground.model.verdicts import ExitCode
+from toolbox.ground.system import environ, filesystem
+from toolbox.ground.system.redaction import Redactor
 
 
 def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
@@ -41,8 +41,8 @@ def escaped(text: str, *, is_json: bool) -> str:
 def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     from toolbox.ansible import roles, warm
     from toolbox.orchestration import session
+    from toolbox.records.runs import steps
     from toolbox.reports.terminal import live_view
-    from toolbox.runs import steps
 
     _refuse_missing_kubeconfig(command, values)
     with warm.opened(), live_view.view() as view, steps.entered(session.step_outside_run([view.show], redactor)) as top:

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from toolbox.model.foreign_text import printable
-from toolbox.model.text import duration
-from toolbox.model.verdicts import ExitCode
+from toolbox.ground.model.foreign_text import printable
+from toolbox.ground.model.text import duration
+from toolbox.ground.model.verdicts import ExitCode
+from toolbox.ground.system import redaction
 from toolbox.orchestration import leftovers
 from toolbox.orchestration.leftovers import Leftover, Outcome, Reaped, Search
+from toolbox.records.runs import summary
 from toolbox.reports.terminal import invocation, live_view, rows
 from toolbox.reports.terminal.rows import Format
-from toolbox.runs import summary
-from toolbox.system import redaction
 
 _COLUMNS: Final = ("kind", "name", "state", "owner", "project", "run", "age", "expires", "found")
 _FIELDS: Final = (

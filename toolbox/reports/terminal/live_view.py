@@ -21,7 +21,7 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
-from toolbox.model.events import (
+from toolbox.ground.model.events import (
     AttemptWaiting,
     CheckJudged,
     ConfigurationChanged,
@@ -34,11 +34,11 @@ from toolbox.model.events import (
     TaskFinished,
     TaskStarted,
 )
-from toolbox.model.foreign_text import clean, printable
-from toolbox.model.text import duration, truncate, without_middle
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.foreign_text import clean, printable
+from toolbox.ground.model.text import duration, truncate, without_middle
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import redaction
 from toolbox.reports.terminal.progress import Progress
-from toolbox.system import redaction
 
 STYLES: Final = {
     Verdict.PASSED: "green",

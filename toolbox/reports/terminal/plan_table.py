@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.prices import amount
+from toolbox.ground.model.text import counted, duration, first_of
 from toolbox.matrix.axes import short_names
 from toolbox.matrix.expected_costs import CostPlan, Expected
 from toolbox.matrix.plan import Cell, Plan
-from toolbox.model.foreign_text import clean
-from toolbox.model.prices import amount
-from toolbox.model.text import counted, duration, first_of
 
 _MOST_NAMED: Final = 5  # skipped cells with the same reason
 

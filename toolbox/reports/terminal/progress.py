@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolbox.model.events import (
+from toolbox.ground.model.events import (
     AttemptSubmitted,
     AttemptWaiting,
     DurationsExpected,
@@ -19,10 +19,10 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
-from toolbox.model.text import duration
-from toolbox.model.verdicts import Verdict
-from toolbox.runs.evidence_files import last_line
-from toolbox.runs.layout import RunDirectory
+from toolbox.ground.model.text import duration
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.evidence_files import last_line
+from toolbox.records.runs.layout import RunDirectory
 
 
 @dataclass(slots=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TextIO
 
 from toolbox import reports
-from toolbox.model.events import Event, RunStarted
-from toolbox.model.foreign_text import printable_json
+from toolbox.ground.model.events import Event, RunStarted
+from toolbox.ground.model.foreign_text import printable_json
+from toolbox.ground.system import redaction
+from toolbox.ground.system.redaction import Redactor
+from toolbox.records.runs import summary as run_summary
+from toolbox.records.runs.recorder import Listener
+from toolbox.records.runs.run_state import RunState
 from toolbox.reports.terminal import live_view, run_table
-from toolbox.runs import summary as run_summary
-from toolbox.runs.recorder import Listener
-from toolbox.runs.run_state import RunState
-from toolbox.system import redaction
-from toolbox.system.redaction import Redactor
 
 Execute = Callable[[Sequence[Listener], Redactor], tuple[RunState, int]]
 Announce = Callable[[Path], str]

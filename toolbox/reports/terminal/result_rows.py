@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from toolbox.model.bounds import Bound, Method
-from toolbox.model.cases import CaseOutcome
-from toolbox.results import changes, comparison
-from toolbox.results.baseline_findings import LostMetric
-from toolbox.results.bounds_update import Action, Decision
-from toolbox.results.changes import Change
-from toolbox.results.comparison import Comparison
-from toolbox.results.cost import Cost, Kind
-from toolbox.results.flakiness import Flakiness, State
-from toolbox.results.forecast import Month
-from toolbox.results.records import CaseRow, ResultRow, RunRow
-from toolbox.results.series import Series
-from toolbox.results.since_last_run import VerdictChange
+from toolbox.ground.model.bounds import Bound, Method
+from toolbox.ground.model.cases import CaseOutcome
+from toolbox.records.results import changes, comparison
+from toolbox.records.results.baseline_findings import LostMetric
+from toolbox.records.results.bounds_update import Action, Decision
+from toolbox.records.results.changes import Change
+from toolbox.records.results.comparison import Comparison
+from toolbox.records.results.cost import Cost, Kind
+from toolbox.records.results.flakiness import Flakiness, State
+from toolbox.records.results.forecast import Month
+from toolbox.records.results.records import CaseRow, ResultRow, RunRow
+from toolbox.records.results.series import Series
+from toolbox.records.results.since_last_run import VerdictChange
 
 Row = dict[str, Any]
 _WIDE: Final = 1.0  # bounds are wide if the distance between them is more than this share of the mean

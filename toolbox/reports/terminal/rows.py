@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolbox.model.foreign_text import clean, csv_cell
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.foreign_text import clean, csv_cell
+from toolbox.ground.model.verdicts import Verdict
 from toolbox.reports.terminal.live_view import STYLES
 
 Format = Literal["text", "json", "csv"]

@@ -11,18 +11,18 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from toolbox.model.events import RunFinished, RunPaused, StepKind
-from toolbox.model.foreign_text import clean
-from toolbox.model.text import counted, duration, tally, truncate
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.events import RunFinished, RunPaused, StepKind
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.text import counted, duration, tally, truncate
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.ground.system import environ
+from toolbox.records.results import run_cost, since_last_run
+from toolbox.records.results.since_last_run import NotCompared
+from toolbox.records.runs import cell_owners
+from toolbox.records.runs.evidence_files import last_line
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import CLEANUP, RunState, State, StepState
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
-from toolbox.results import run_cost, since_last_run
-from toolbox.results.since_last_run import NotCompared
-from toolbox.runs import cell_owners
-from toolbox.runs.evidence_files import last_line
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import CLEANUP, RunState, State, StepState
-from toolbox.system import environ
 
 _MOST_CELLS: Final = 40  # cells in the table
 _MOST_FAILURES: Final = 15

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox import reports
-from toolbox.model.errors import UsageError
-from toolbox.model.verdicts import ExitCode, worst_exit_code
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.verdicts import ExitCode, worst_exit_code
+from toolbox.records.results import since_last_run
+from toolbox.records.results.since_last_run import NotCompared, SinceLastRun
+from toolbox.records.runs import layout, summary
+from toolbox.records.runs.run_state import RunState
+from toolbox.records.shards import merged_run, shard_run
+from toolbox.records.shards.merged_run import MergedRun
+from toolbox.records.shards.shard_run import ShardRun
 from toolbox.reports.terminal import live_view, project_runs, run_table
-from toolbox.results import since_last_run
-from toolbox.results.since_last_run import NotCompared, SinceLastRun
-from toolbox.runs import layout, summary
-from toolbox.runs.run_state import RunState
-from toolbox.shards import merged_run, shard_run
-from toolbox.shards.merged_run import MergedRun
-from toolbox.shards.shard_run import ShardRun
 
 log = logging.getLogger(__name__)
 

@@ -12,22 +12,22 @@ from typing import Annotated, Any, Final
 
 from sqlalchemy import Connection
 
-from toolbox.interface import options
-from toolbox.interface.options import Cells
-from toolbox.interface.signature import FlagGroup, Help
-from toolbox.model import moments
-from toolbox.model.errors import UsageError
-from toolbox.model.nearest import did_you_mean
-from toolbox.model.text import first_of
+from toolbox.ground.interface import options
+from toolbox.ground.interface.options import Cells
+from toolbox.ground.interface.signature import FlagGroup, Help
+from toolbox.ground.model import moments
+from toolbox.ground.model.errors import UsageError
+from toolbox.ground.model.nearest import did_you_mean
+from toolbox.ground.model.text import first_of
+from toolbox.ground.system import places
 from toolbox.orchestration import request, storing
 from toolbox.orchestration.request import RunRequest
+from toolbox.records.results import earlier_results, queries
+from toolbox.records.results.earlier_results import EarlierRun
+from toolbox.records.results.queries import Filter
+from toolbox.records.results.store import Store, default_location
 from toolbox.reports.terminal import live_view, rows
 from toolbox.reports.terminal.rows import Row
-from toolbox.results import earlier_results, queries
-from toolbox.results.earlier_results import EarlierRun
-from toolbox.results.queries import Filter
-from toolbox.results.store import Store, default_location
-from toolbox.system import places
 
 _MOST_CASES: Final = 100  # rows of test cases in a table
 _MOST_CHANGES: Final = 20  # cells and test cases whose verdict changed

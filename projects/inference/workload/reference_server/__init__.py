@@ -13,8 +13,9 @@ ends at a limit or with a stop sequence, and no generation has the stop reason E
 A result does not depend on the other requests of a batch: on one machine, with the same options of the server, the
 same request gets the same tokens and the same bits of its probabilities, alone and among others.
 
-Python must find three packages: this one, the workload of `training_e2e`, and `toolbox.inference_client`, which has the
-messages of the gRPC service. The libraries are numpy, pydantic, and those of the extra `inference` of Topgallant.
+Python must find three packages: this one, the workload of `training_e2e`, and `toolbox.features.inference.client`,
+which has the messages of the gRPC service. The libraries are numpy, pydantic, and those of the extra `inference` of
+Topgallant.
 """
 
 import os

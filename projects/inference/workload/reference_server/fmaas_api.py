@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from toolbox.inference_client.fmaas import generation_pb2 as fmaas
+from toolbox.features.inference.client.fmaas import generation_pb2 as fmaas
 
 from .engine import Engine
 from .generation import (

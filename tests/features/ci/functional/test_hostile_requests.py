@@ -12,9 +12,9 @@ import yaml
 from tests.functional.test_hostile_entrances import Watched, values
 from tests.functional.test_hostile_entrances import watched as watched  # noqa: PLC0414  # re-exports the fixture
 from tests.functional.test_hostile_text import FILES
-from toolbox.ci import comment_runs, slash
-from toolbox.ci.comment_runs import Settings
-from toolbox.model.errors import UsageError
+from toolbox.features.ci import comment_runs, slash
+from toolbox.features.ci.comment_runs import Settings
+from toolbox.ground.model.errors import UsageError
 from toolbox.orchestration import request
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tests.fakes.shards import Shard
-from tests.unit.shards.test_merged_run import change, merge
-from toolbox.ci import earlier_runs
-from toolbox.runs.layout import RunDirectory
+from tests.unit.records.shards.test_merged_run import change, merge
+from toolbox.features.ci import earlier_runs
+from toolbox.records.runs.layout import RunDirectory
 
 
 def test_a_retest_repeats_the_cells_of_a_lost_shard(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser import test_report
 from tests.browser.conftest import Visit
-from tests.fakes.load_runs import loaded
+from tests.features.inference.fakes.load_runs import loaded
 
 pytestmark = pytest.mark.live
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.conformance.sent_packages import SentPackage
-from toolbox import inference_client
+from toolbox.features.inference import client as inference_client
 
 SENT_PACKAGES: Final = {
     "inference_client": SentPackage(

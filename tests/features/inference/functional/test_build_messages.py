@@ -10,9 +10,9 @@ from tests.functional.test_build import build
 from tests.functional.test_build import source as source  # noqa: PLC0414  # re-exports the fixture
 from tests.functional.test_makefile import PROTO, finish, installed
 from tests.functional.test_makefile import checkout as checkout  # noqa: PLC0414
-from toolbox.system import places
+from toolbox.ground.system import places
 
-MESSAGES = "toolbox/inference_client/fmaas/generation_pb2.py"
+MESSAGES = "toolbox/features/inference/client/fmaas/generation_pb2.py"
 
 
 def test_a_wheel_contains_the_generated_messages(source: Path, tmp_path: Path) -> None:

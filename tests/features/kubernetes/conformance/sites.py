@@ -7,22 +7,22 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.pods import Pods
 from tests.conformance.resource_sites import ResourceSite
 from tests.conformance.sites import Site
-from tests.fakes import api_server
-from tests.fakes.stored_objects import StoredObjects
-from tests.servers import api_proxy, kubernetes
-from toolbox.backends import kubernetes as kubernetes_backend
-from toolbox.kubernetes import owned_objects
-from toolbox.kubernetes.api.connection import Cluster
-from toolbox.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
-from toolbox.model.clusters import Access
-from toolbox.model.resources import Owner, Resource
-from toolbox.runs import steps
-from toolbox.runs.recorder import Recorder
-from toolbox.runs.steps import Step
-from toolbox.system.redaction import Redactor
+from tests.features.kubernetes.conformance.pods import Pods
+from tests.features.kubernetes.fakes import api_server
+from tests.features.kubernetes.fakes.stored_objects import StoredObjects
+from tests.features.kubernetes.servers import api_proxy, kubernetes
+from toolbox.features.kubernetes import owned_objects
+from toolbox.features.kubernetes.api.connection import Cluster
+from toolbox.features.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
+from toolbox.features.kubernetes.backends import kubernetes as kubernetes_backend
+from toolbox.ground.model.clusters import Access
+from toolbox.ground.model.resources import Owner, Resource
+from toolbox.ground.system.redaction import Redactor
+from toolbox.records.runs import steps
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Step
 
 
 @contextmanager

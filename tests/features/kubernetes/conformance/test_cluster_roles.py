@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from tests.conformance.test_commands import ROLES, UnsafeLoader, each_role, tasks
-from toolbox.ansible import modules
+from toolbox.features.kubernetes import library as modules
 
 MODULES = {path.stem for path in Path(modules.__file__).parent.glob("[!_]*.py")}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.live.cluster_tools import OURS, Tools
-from tests.servers import kubernetes
+from tests.features.kubernetes.live.cluster_tools import OURS, Tools
+from tests.features.kubernetes.servers import kubernetes
 from toolbox.testing import Workspace
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import api_server
-from tests.fakes.api_server import ApiServer
-from toolbox.kubernetes.api.connection import Cluster
-from toolbox.model.clusters import Access
+from tests.features.kubernetes.fakes import api_server
+from tests.features.kubernetes.fakes.api_server import ApiServer
+from toolbox.features.kubernetes.api.connection import Cluster
+from toolbox.ground.model.clusters import Access
 
 
 @pytest.fixture(name="server")

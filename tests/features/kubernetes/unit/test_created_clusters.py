@@ -11,8 +11,8 @@ from tests.unit.orchestration.conftest import repository as repository  # noqa: 
 from tests.unit.orchestration.conftest import seen as seen  # noqa: PLC0414
 from tests.unit.orchestration.test_remote_resources import Project, message
 from tests.unit.orchestration.test_remote_resources import project as project  # noqa: PLC0414
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState
 
 KUBECONFIG = json.dumps(
     {

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fakes.api_server import ApiServer
+from tests.features.kubernetes.fakes.api_server import ApiServer
 from tests.unit.orchestration.conftest import repository as repository  # noqa: PLC0414  # re-exports the fixture
 from tests.unit.orchestration.conftest import seen as seen  # noqa: PLC0414
 from tests.unit.orchestration.test_project_run import Project
 from tests.unit.orchestration.test_project_run import project as project  # noqa: PLC0414
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

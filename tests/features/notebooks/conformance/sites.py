@@ -9,16 +9,16 @@ from typing import Final
 
 import pytest
 
-from tests.conformance.hubs import HubSite
 from tests.conformance.resource_sites import ResourceSite
 from tests.conformance.sent_packages import SentPackage
 from tests.conformance.sites import Site
-from tests.servers import jupyterhub
-from toolbox import notebook_worker
-from toolbox.backends import jupyterhub as jupyterhub_backend
-from toolbox.jupyterhub import hub_tokens, server_request
-from toolbox.jupyterhub.hub_replies import LABELS
-from toolbox.model.resources import Owner, Resource
+from tests.features.notebooks.conformance.hubs import HubSite
+from tests.features.notebooks.servers import jupyterhub
+from toolbox.features.notebooks import worker as notebook_worker
+from toolbox.features.notebooks.backends import jupyterhub as jupyterhub_backend
+from toolbox.features.notebooks.jupyterhub import hub_tokens, server_request
+from toolbox.features.notebooks.jupyterhub.hub_replies import LABELS
+from toolbox.ground.model.resources import Owner, Resource
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from urllib.parse import unquote
 from tests.browser.runs import Run
 from tests.unit.reports.test_owner_pages import hrefs, owned, pages
 from tests.unit.reports.test_owner_pages import run as run  # noqa: PLC0414  # re-exports the fixture
-from toolbox.model.verdicts import Verdict
-from toolbox.notebook_worker import notebook_results
+from toolbox.features.notebooks.worker import notebook_results
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.layout import RunDirectory
 from toolbox.reports import run_page
-from toolbox.runs.layout import RunDirectory
 
 
 def test_a_failure_links_to_its_executed_notebooks(run: Run) -> None:

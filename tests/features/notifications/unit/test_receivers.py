@@ -7,7 +7,7 @@ import pytest
 from tests.unit.config.conftest import Load
 from tests.unit.config.conftest import _directory as _directory  # noqa: PLC0414  # re-exports the fixture
 from tests.unit.config.conftest import load as load  # noqa: PLC0414
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ import pytest
 
 from tests.conformance.resource_sites import ResourceSite
 from tests.conformance.sites import Site
-from tests.conformance.tpus import Outage, Tpus
-from tests.servers import tpu
-from toolbox.backends import tpu_vm
-from toolbox.model.resources import Owner, Resource
-from toolbox.tpu import api_endpoint
-from toolbox.tpu.api import TpuApi
-from toolbox.tpu.tpu_description import TpuDescription
-from toolbox.tpu.tpu_request import TpuRequest
-from toolbox.tpu.tpu_states import Location
+from tests.features.tpu.conformance.tpus import Outage, Tpus
+from tests.features.tpu.servers import tpu
+from toolbox.features.tpu import api_endpoint
+from toolbox.features.tpu.api import TpuApi
+from toolbox.features.tpu.backends import tpu_vm
+from toolbox.features.tpu.tpu_description import TpuDescription
+from toolbox.features.tpu.tpu_request import TpuRequest
+from toolbox.features.tpu.tpu_states import Location
+from toolbox.ground.model.resources import Owner, Resource
 
 
 @contextmanager

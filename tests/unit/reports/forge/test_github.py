@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from lxml import html
 from markdown_it import MarkdownIt
 
-from toolbox.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.events import CheckJudged, MetricMeasured, RunFinished, StepKind
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.records.runs.attribution import Finding
+from toolbox.records.runs.run_state import CellAttempt, RunState, State, StepState
 from toolbox.reports.forge import github
-from toolbox.runs.attribution import Finding
-from toolbox.runs.run_state import CellAttempt, RunState, State, StepState
 
 STARTED = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
 HOSTILE = (

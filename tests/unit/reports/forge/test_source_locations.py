@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.reports.forge.test_github import HOSTILE, cell, summary
-from toolbox.model.cases import CaseOutcome, CaseReport, CaseResult
-from toolbox.model.forge_data import NamedLine
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.cases import CaseOutcome, CaseReport, CaseResult
+from toolbox.ground.model.forge_data import NamedLine
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.run_state import RunState
 from toolbox.reports.forge import source_locations, workflow_annotations
 from toolbox.reports.forge.source_locations import RepositoryFiles
-from toolbox.runs.run_state import RunState
 
 FILES = RepositoryFiles(
     frozenset({"model.py", "src/kernel.c", "tests/test_loss.py", "yaml/__init__.py"}), ("/builds/it",)

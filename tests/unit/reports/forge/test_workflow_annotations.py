@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.reports.forge.test_github import HOSTILE, cell, summary
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
+from toolbox.records.runs.run_state import State
 from toolbox.reports.forge import workflow_annotations
-from toolbox.runs.run_state import State
 
 
 def test_a_failure_is_an_error_with_its_cause() -> None:

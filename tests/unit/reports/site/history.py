@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, insert
 
-from toolbox.results.store import Store
-from toolbox.results.tables import (
+from toolbox.records.results.store import Store
+from toolbox.records.results.tables import (
     ATTEMPTS,
     CASE_COUNTS,
     CASE_RESULTS,

@@ -14,12 +14,12 @@ from urllib.parse import unquote
 import pytest
 
 from tests.unit.reports.site.history import NOW, Ended, Past, nightly, wobbling
-from toolbox.model.bounds import Bound, Method
-from toolbox.model.errors import UsageError
+from toolbox.ground.model.bounds import Bound, Method
+from toolbox.ground.model.errors import UsageError
+from toolbox.records.results.flakiness import CLEAN_KEYS
+from toolbox.records.results.queries import Filter
 from toolbox.reports.site import dashboard, site_directory
 from toolbox.reports.site.site_directory import file_name
-from toolbox.results.flakiness import CLEAN_KEYS
-from toolbox.results.queries import Filter
 
 HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)></title>{{ 7 * 7 }}"
 LARGEST = 2_000_000

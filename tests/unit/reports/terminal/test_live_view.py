@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from toolbox.model.events import (
+from toolbox.ground.model.events import (
     CheckJudged,
     ConfigurationChanged,
     Event,
@@ -24,11 +24,11 @@ from toolbox.model.events import (
     TaskFinished,
     TaskStarted,
 )
-from toolbox.model.foreign_text import clean
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.foreign_text import clean
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.records.runs.run_state import RunState, State
 from toolbox.reports.terminal import live_view, run_table
 from toolbox.reports.terminal.live_view import View
-from toolbox.runs.run_state import RunState, State
 
 Show = Callable[..., str]
 

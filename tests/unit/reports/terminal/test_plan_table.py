@@ -12,11 +12,11 @@ from rich.console import Console
 from tests.fakes.backend import Machines
 from tests.unit.matrix.conftest import TODAY, Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
+from toolbox.ground.model.prices import Price
 from toolbox.matrix import expected_costs
 from toolbox.matrix.plan import Selection
-from toolbox.model.prices import Price
+from toolbox.records.results.records import EarlierTime
 from toolbox.reports.terminal import plan_table
-from toolbox.results.records import EarlierTime
 
 XFAIL = {"reason": "#7", "owner": "me", "expires": TODAY}
 Shown = Callable[..., list[str]]

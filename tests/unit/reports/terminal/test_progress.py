@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbox.model.events import (
+from toolbox.ground.model.events import (
     AttemptSubmitted,
     AttemptWaiting,
     DurationsExpected,
@@ -17,7 +17,7 @@ from toolbox.model.events import (
     StepKind,
     StepStarted,
 )
-from toolbox.model.verdicts import Verdict
+from toolbox.ground.model.verdicts import Verdict
 from toolbox.reports.terminal import progress
 from toolbox.reports.terminal.progress import Progress
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from toolbox.model.foreign_text import csv_cell
+from toolbox.ground.model.foreign_text import csv_cell
 from toolbox.reports.terminal import rows
 from toolbox.reports.terminal.rows import Row
 

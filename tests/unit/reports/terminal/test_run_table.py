@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from tests.fakes.ledger import open_resource
-from toolbox.model.cases import CaseOutcome, CaseReport
-from toolbox.model.events import CheckJudged, RunFinished, StepKind
-from toolbox.model.verdicts import Cause, Verdict
+from toolbox.ground.model.cases import CaseOutcome, CaseReport
+from toolbox.ground.model.events import CheckJudged, RunFinished, StepKind
+from toolbox.ground.model.verdicts import Cause, Verdict
+from toolbox.records.results import since_last_run
+from toolbox.records.results.baseline_findings import LostMetric
+from toolbox.records.results.since_last_run import SinceLastRun
+from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.run_state import RunState, State, StepState
 from toolbox.reports.terminal import live_view, run_table
-from toolbox.results import since_last_run
-from toolbox.results.baseline_findings import LostMetric
-from toolbox.results.since_last_run import SinceLastRun
-from toolbox.runs.layout import RunDirectory
-from toolbox.runs.run_state import RunState, State, StepState
 
 
 def shown(summary: RunState) -> str:

@@ -8,8 +8,8 @@ import pytest
 from github import Auth, Github
 from github.Repository import Repository
 
+from tests.features.ci.servers import github
 from tests.features.ci.unit.servers import github_schema
-from tests.servers import github
 
 
 @pytest.fixture(name="hub")

@@ -17,7 +17,7 @@ from githubkit.compat import type_validate_python
 from githubkit_schemas.v2022_11_28 import models
 from pydantic import BaseModel
 
-from tests.servers.github.api import Recorded
+from tests.features.ci.servers.github.api import Recorded
 
 _PACKAGE: Final = "githubkit_schemas.v2022_11_28"
 _CATEGORIES: Final = ("actions", "checks", "git", "issues", "pulls", "reactions", "repos", "teams", "users")

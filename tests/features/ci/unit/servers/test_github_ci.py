@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from github import GithubException
 
+from tests.features.ci.servers import github
 from tests.features.ci.unit.servers.conftest import Connect
-from tests.servers import github
 
 
 def make_annotations(count: int) -> list[dict[str, Any]]:

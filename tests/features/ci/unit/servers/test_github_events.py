@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
+from tests.features.ci.servers import github
+from tests.features.ci.servers.github import events
 from tests.features.ci.unit.servers import github_schema
-from tests.servers import github
-from tests.servers.github import events
 
 
 def test_the_event_of_a_comment_runs_on_the_default_branch(hub: github.Server, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from github import Auth, Github, GithubException, GithubRetry, RateLimitExceededException
 from requests.exceptions import ConnectionError as RequestsConnectionError
 
+from tests.features.ci.servers import github
 from tests.features.ci.unit.servers.conftest import Connect
-from tests.servers import github
 
 _WRONG = "Invalid request.\n\nFor 'properties/body',"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from github import GithubException, UnknownObjectException
 
+from tests.features.ci.servers import github
 from tests.features.ci.unit.servers.conftest import Connect
-from tests.servers import github
 
 
 def refusal(error: pytest.ExceptionInfo[GithubException]) -> tuple[int, Any]:

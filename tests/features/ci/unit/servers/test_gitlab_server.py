@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import gitlab as official
 import pytest
 
-from tests.servers import gitlab
+from tests.features.ci.servers import gitlab
 
 NOTES = "/projects/group%2Fname/merge_requests/1/notes"
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.matrix.conftest import Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # re-exports the fixture
-from toolbox.model.errors import ConfigurationError
+from toolbox.ground.model.errors import ConfigurationError
 
 
 def test_a_comparison_with_a_cell_on_an_unknown_axis_is_an_error(planned: Planned) -> None:

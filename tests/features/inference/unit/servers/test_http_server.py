@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers.inference import http_server
+from tests.features.inference.servers.inference import http_server
 
 
 @pytest.mark.parametrize("sent", [b"POST / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\n", b"{}"])

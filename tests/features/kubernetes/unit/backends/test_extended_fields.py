@@ -9,7 +9,12 @@ from toolbox.testing import Workspace
 
 def test_a_backend_may_extend_the_fields_of_another_one(extended: Workspace, planned: Planned) -> None:
     inherits = CRANE.format(base="kubernetes", model="base.WorkloadFields")
-    extended.write({"backends/crane.py": inherits, "backends/again.py": "from toolbox.backends.kubernetes import *\n"})
+    extended.write(
+        {
+            "backends/crane.py": inherits,
+            "backends/again.py": "from toolbox.features.kubernetes.backends.kubernetes import *\n",
+        }
+    )
     workload = {"command": "true", "pod": {"image": "a:1"}, "hook": 2}
     cell = only(planned({"axes": {"x": ["a"]}, "workload": workload}))
     assert cell.workload.backend_fields == {"pod": {"image": "a:1"}, "hook": 2}

@@ -1,7 +1,7 @@
 """A target of the backend implements only what applies to it."""
 
-from toolbox.backends.kubernetes import Target
-from toolbox.extensions.protocols import MachineTarget, SelectiveTarget, VerifiableTarget
+from toolbox.features.kubernetes.backends.kubernetes import Target
+from toolbox.ground.extensions.protocols import MachineTarget, SelectiveTarget, VerifiableTarget
 
 
 def test_a_target_is_no_machine_and_is_verified() -> None:

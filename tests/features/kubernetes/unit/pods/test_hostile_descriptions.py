@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.hostile_texts import texts
-from toolbox.kubernetes.pods import description, manifests
+from toolbox.features.kubernetes.pods import description, manifests
 
 
 def test_hostile_texts_in_descriptions_of_pods_are_refused(tmp_path: Path) -> None:

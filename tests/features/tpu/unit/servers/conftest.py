@@ -10,7 +10,7 @@ import pytest
 from google.cloud.tpu_v2 import TpuClient, types
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
-from tests.servers import tpu
+from tests.features.tpu.servers import tpu
 
 PARENT = "projects/p/locations/us-central1-a"
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import openssh, tpu
+from tests.features.tpu.servers import tpu
+from tests.servers import openssh
 from tests.servers.openssh import ServerError
 
 

@@ -7,7 +7,7 @@ from google.api_core import exceptions
 from google.cloud.tpu_v2 import TpuClient, types
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from tests.servers.tpu import Fault, Server
+from tests.features.tpu.servers.tpu import Fault, Server
 
 PARENT = "projects/p/locations/us-central1-a"
 NAME = f"{PARENT}/nodes/n"

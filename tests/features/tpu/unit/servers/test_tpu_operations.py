@@ -7,7 +7,7 @@ from google.api_core import exceptions
 from google.cloud.tpu_v2 import TpuClient, types
 from google.longrunning import operations_pb2
 
-from tests.servers.tpu import Fault, Server
+from tests.features.tpu.servers.tpu import Fault, Server
 
 PARENT = "projects/p/locations/us-central1-a"
 

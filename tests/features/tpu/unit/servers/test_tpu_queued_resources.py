@@ -11,7 +11,7 @@ import pytest
 from google.api_core import exceptions
 from google.cloud.tpu_v2 import TpuClient, types
 
-from tests.servers.tpu import Fault, Server
+from tests.features.tpu.servers.tpu import Fault, Server
 
 PARENT = "projects/p/locations/us-central1-a"
 NAME = f"{PARENT}/queuedResources/q"

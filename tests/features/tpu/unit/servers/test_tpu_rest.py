@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.cloud.tpu_v2 import TpuClient, types
 
-from tests.servers.tpu import Fault, Server
+from tests.features.tpu.servers.tpu import Fault, Server
 
 PARENT = "projects/p/locations/us-central1-a"
 NODE = {"acceleratorType": "v6e-8", "runtimeVersion": "v2-alpha-tpuv6e", "labels": {"team": "a"}}

@@ -1,1 +1,0 @@
-"""Connections to clusters (see `toolbox.orchestration.cluster_connections.ClusterConnection`)."""

@@ -1,0 +1,1 @@
+"""The metric sources of this feature."""

@@ -1,0 +1,1 @@
+"""The kind of clusters of this feature."""

@@ -1,0 +1,1 @@
+"""The toolbox commands of this feature."""

@@ -1,0 +1,1 @@
+"""The metric source of this feature."""

@@ -1,0 +1,1 @@
+"""The kind of remote resources of this feature."""

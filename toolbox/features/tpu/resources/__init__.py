@@ -1,0 +1,1 @@
+"""The kinds of remote resources of this feature."""

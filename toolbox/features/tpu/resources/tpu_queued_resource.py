@@ -1,0 +1,14 @@
+"""A queued resource of the TPU API, with its nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from toolbox.features.tpu import deletion
+from toolbox.features.tpu.tpu_description import full_name
+
+
+class Resource(deletion.TpuObject):
+    """One queued resource."""
+
+    name: Annotated[str, full_name("queuedResources")]

@@ -1,0 +1,1 @@
+"""Checks and metrics that know no test suite."""

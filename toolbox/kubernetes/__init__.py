@@ -1,4 +1,0 @@
-"""Kubernetes: `api` talks to the API server, `pods` runs cells, `lease_objects` stores leases.
-
-The backend is `toolbox/backends/kubernetes.py`; the Ansible modules for clusters are in `toolbox/ansible/modules/`.
-"""

@@ -1,1 +1,0 @@
-"""Tells people about runs: one module per way to send a message (see `toolbox.extensions.protocols.Notifier`)."""

@@ -1,0 +1,1 @@
+"""What is kept: the files of runs, the store of all runs, leases, exports, and the merge of shards."""
