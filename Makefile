@@ -82,7 +82,7 @@ lint-style: $(DEV_STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
 	@$(BIN)/yamllint --strict .
-	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/ansible/modules" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles projects/*/roles
+	@ANSIBLE_LIBRARY="$(CURDIR)/toolbox/features/kubernetes/library" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --strict roles projects/*/roles toolbox/features/*/roles
 
 format: $(DEV_STAMP) ## format the code
 	@$(BIN)/ruff check --fix .

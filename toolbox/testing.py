@@ -6,7 +6,7 @@
         workspace = Workspace(tmp_path, {
             "projects/answer/orchestration.py": '''
                 "Asks for the answer."
-                from toolbox.orchestration import config, run
+                from toolbox.api import config, run
 
                 def test():
                     run.run(["test", config.project.get_config("answer"), "=", "42"])

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-from toolbox.config.configuration import Configuration
-from toolbox.features.inference import cells
-from toolbox.orchestration import config, matrix, run
+from toolbox.api import Configuration, config, matrix, run
+from toolbox.features.inference import api
 
 
 def derive(configuration: Configuration) -> Mapping[str, object]:
     """Return the axes of the matrix and the descriptions of the cells, which follow from the block `tests`."""
-    return cells.derive(configuration)
+    return api.derive(configuration)
 
 
 def prepare() -> None:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-from toolbox.config.configuration import Configuration
-from toolbox.features.notebooks import combinations
-from toolbox.orchestration import config, matrix, run
+from toolbox.api import Configuration, config, matrix, run
+from toolbox.features.notebooks import api
 
 
 def derive(configuration: Configuration) -> Mapping[str, object]:
     """Return the axes of the matrix and the settings of the cells, which follow from `runtimes` and `machines`."""
-    return combinations.derive(configuration)
+    return api.derive(configuration)
 
 
 def prepare() -> None:

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from toolbox.config.configuration import Configuration
-from toolbox.ground.system import git
-from toolbox.orchestration import config, matrix, run
+from toolbox.api import Configuration, config, git, matrix, run
 
 
 def resolve(configuration: Configuration) -> Mapping[str, object]:

@@ -1,6 +1,6 @@
 """Trains a matrix of small language models, and checks the results of each training, as torchprime does."""
 
-from toolbox.orchestration import config, matrix, run
+from toolbox.api import config, matrix, run
 
 
 def prepare() -> None:

@@ -53,7 +53,7 @@ def test_a_worker_starts_without_its_libraries_and_prefers_its_own_kit(
     tmp_path: Path, package: SentPackage, options: list[str]
 ) -> None:
     """Another Topgallant may be installed on the target."""
-    other = tmp_path / "other/toolbox/kit"
+    other = tmp_path / "other/toolbox/ground/kit"
     other.mkdir(parents=True)
     for file in (other.parent / "__init__.py", other / "__init__.py"):
         file.write_text("raise SystemExit('this file must not be imported')\n")

@@ -25,7 +25,6 @@ from toolbox.ground.system.fork_servers import ForkedProcess
 _TASK_HAS_STARTED: Final = "playbook_on_task_start"
 EventHandler = Callable[[dict[str, Any]], bool]
 
-_MODULES: Final = Path(__file__).resolve().parent / "modules"
 # Environment variables of the user override these settings.
 _SETTINGS: Final = {
     "ANSIBLE_NOCOLOR": "1",
@@ -122,10 +121,12 @@ def run(play: Play, handler: EventHandler) -> int:
     return completed.returncode
 
 
-def uses_cluster_modules(tasks: Path) -> bool:
-    """Return whether a file of tasks uses a module in `modules/`. All of these modules need the Kubernetes client."""
-    names = "|".join(path.stem for path in _MODULES.glob("[!_]*.py"))
-    return re.search(rf"^\s*(?:-\s+)?(?:{names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE) is not None
+def feature_of_modules(tasks: Path) -> str | None:
+    """Return the feature whose Ansible modules a file of tasks uses; None if it uses only modules of Ansible."""
+    modules = {file.stem: file.parts[-3] for folder in places.homes("library") for file in folder.glob("[!_]*.py")}
+    names = "|".join(modules)
+    match = re.search(rf"^\s*(?:-\s+)?({names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE)
+    return None if match is None or not names else modules[match[1]]
 
 
 def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
@@ -147,7 +148,8 @@ def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
     own = environ.get("ANSIBLE_CONFIG")  # paths must be absolute: Ansible changes the directory
     variables["ANSIBLE_CONFIG"] = str(environ.expanded(own).absolute() if own else empty)
     # The modules of the user take precedence over the modules of Topgallant.
-    variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, [environ.get("ANSIBLE_LIBRARY"), str(_MODULES)]))
+    folders = [environ.get("ANSIBLE_LIBRARY"), *map(str, places.folders("library"))]
+    variables["ANSIBLE_LIBRARY"] = os.pathsep.join(filter(None, folders))
     if (folder := places.import_folder()) is not None:  # for the modules of Topgallant, and for its helper processes
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), environ.get("PYTHONPATH")]))
     if (kubeconfig := environ.get("KUBECONFIG")) is not None:

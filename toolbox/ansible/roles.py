@@ -190,14 +190,16 @@ def _check_role(call: RoleCall) -> None:
 
 
 def _check_library(call: RoleCall) -> None:
-    """Raise a `UsageError` if the role needs the Kubernetes client, which is not installed."""
-    if _uses_cluster(call):
-        extras.require("kubernetes", call.label)
+    """Raise a `ConfigurationError` if a library of the feature whose modules the role uses is not installed."""
+    if (feature := _feature_of(call)) is not None:
+        extras.require(extras.of_feature(feature), call.label)
 
 
-def _uses_cluster(call: RoleCall) -> bool:
+def _feature_of(call: RoleCall) -> str | None:
+    """Return the feature whose Ansible modules the role uses. These modules run on this machine."""
     tasks = places.find("roles", call.role, "tasks")
-    return tasks is not None and any(playbook.uses_cluster_modules(file) for file in tasks.glob("*.yml"))
+    features = () if tasks is None else map(playbook.feature_of_modules, sorted(tasks.glob("*.yml")))
+    return next(filter(None, features), None)
 
 
 def _write_request(call: RoleCall, step: Step) -> None:
@@ -235,7 +237,7 @@ def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, pri
 
 def _login_tasks(call: RoleCall) -> list[dict[str, Any]]:
     """Return the tasks that log in to the hosts with a time limit, because Ansible has no time limit for a login."""
-    if not call.hosts or _uses_cluster(call):  # such a role does not connect to the hosts
+    if not call.hosts or _feature_of(call) is not None:  # such a role does not connect to the hosts
         return []
     task = {"name": LOGIN, "ansible.builtin.raw": "exit 0", "changed_when": False, "timeout": call.login_timeout}
     return [task]

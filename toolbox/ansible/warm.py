@@ -18,7 +18,7 @@ from typing import Final
 
 from toolbox.ansible import playbook_server
 from toolbox.ground.kit.process_tree import MARK
-from toolbox.ground.system import environ, scratch
+from toolbox.ground.system import environ, places, scratch
 from toolbox.ground.system.ambient import Ambient
 from toolbox.ground.system.fork_servers import ForkedProcess, ForkServer
 from toolbox.targets.agent import module_server
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 SWITCH: Final = "TOPGALLANT_ANSIBLE_WARM"
 """With the value `0`, Ansible and its modules are started as ordinary programs."""
 _SLOW: Final = "Ansible starts slowly, as an ordinary program: %s"
-_LATER: Final = ("toolbox.features.kubernetes.library._entry",)  # imports the client library of Kubernetes
 
 
 class Helpers:
@@ -59,7 +58,7 @@ class Helpers:
                     self._playbooks = self._server(playbook_server, env, self._directory / "playbooks")
                 if self._modules is None:
                     directory = self._directory / "modules"
-                    self._modules = self._server(module_server, env, directory, MARK, str(directory), *_LATER)
+                    self._modules = self._server(module_server, env, directory, MARK, str(directory), *_later())
             path = shutil.which(args[0], path=env["PATH"]) or args[0]
             message = {"args": [path, *args[1:]], "module_server": str(self._modules.path)}
             return self._playbooks.start(message, env, cwd)
@@ -99,6 +98,11 @@ class Helpers:
         if not self._was_reported:
             self._was_reported = True
             log.warning(_SLOW, reason)
+
+
+def _later() -> list[str]:
+    """Return the modules to import later: they import the client libraries that the modules of features use."""
+    return [str(places.module_name(folder / "_entry.py")) for folder in places.homes("library") if folder.is_dir()]
 
 
 _current: Ambient[Helpers] = Ambient("warm_ansible")

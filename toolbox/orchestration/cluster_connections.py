@@ -76,7 +76,7 @@ def require(purpose: str) -> None:
         purpose: what needs the connection, for the message.
     """
     _connector()
-    extras.require(_KUBERNETES, purpose)
+    extras.require(extras.of_feature(_KUBERNETES), purpose)
 
 
 def connect(access: Access, label: str = "") -> ClusterConnection:

@@ -38,7 +38,7 @@ def verify(configuration: Configuration) -> None:
     url = str(database) if database is not None else environ.get(environ.RESULTS_DATABASE) or ""
     scheme, is_url, _ = url.partition("://")
     if block.record and is_url and scheme.startswith("postgres"):
-        extras.require("postgres", "the database of `results`")
+        extras.require(extras.POSTGRES, "the database of `results`")
 
 
 def location(configuration: Configuration) -> str:

@@ -6,8 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from toolbox.ground.model.secrets import Secret
-from toolbox.ground.system import git
+from toolbox.api import Secret, git
 
 
 class Contract(BaseModel):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from toolbox.ansible.roles import role
+from toolbox.api import role
 
 
 class Training:

@@ -10,6 +10,7 @@ from typing import Final
 from toolbox.features.inference import answer_records, case_files, local_worker
 from toolbox.features.inference.answer_records import AnswerRecord
 from toolbox.features.inference.client import worker_results
+from toolbox.features.inference.extra import EXTRA
 from toolbox.features.inference.local_worker import RunningServer, WorkerEnd
 from toolbox.features.inference.recorded_cases import CaseFile, Recorded
 from toolbox.features.inference.recorded_responses import Keys
@@ -51,7 +52,7 @@ def record(
         raise UsageError("\n  ".join(["inference record_cases:", *faults]))
     file, target = environ.expanded(cases), environ.expanded(output)
     _refuse_target(target, output, may_replace=may_replace)
-    extras.require("inference", "inference record_cases")
+    extras.require(EXTRA, "inference record_cases")
     source = CaseFile.read(file, shown=str(cases), keys=keys)
     requests = source.requests(server.protocols)
     redaction.current().add([server.api_key] if server.api_key is not None else [])

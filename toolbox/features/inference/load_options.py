@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from toolbox.features.inference import case_files
+from toolbox.features.inference.extra import EXTRA
 from toolbox.features.inference.load_steps import Load
 from toolbox.features.inference.local_worker import RunningServer
 from toolbox.features.inference.standalone_load import StandaloneLoad
@@ -45,7 +46,7 @@ def prepared(
         raise UsageError(
             "\n  ".join(["inference load:", *faults]) if len(faults) > 1 else f"inference load: {faults[0]}"
         )
-    extras.require("inference", "inference load")
+    extras.require(EXTRA, "inference load")
     return StandaloneLoad.of(server, load, _read(cases), timeout=timeout)
 
 

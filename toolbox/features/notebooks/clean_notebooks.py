@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.features.notebooks import notebook_files
+from toolbox.features.notebooks.extra import EXTRA
 from toolbox.features.notebooks.notebook_files import FORMAT, NotebookCell, NotebookContent
 from toolbox.features.notebooks.worker import nbformat_import
 from toolbox.features.notebooks.worker.notebook_reading import SKIP_TAGS
@@ -62,7 +63,7 @@ def faults(path: Path, *, keeps_outputs: bool = False) -> list[CleanFault]:
     Raises:
         ConfigurationError: nbformat is not installed.
     """
-    extras.require("notebooks", "the check of clean notebooks")
+    extras.require(EXTRA, "the check of clean notebooks")
     try:
         notebook = notebook_files.read(path)
     except ValueError as error:

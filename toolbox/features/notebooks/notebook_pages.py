@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from toolbox.features.notebooks import executed_notebooks
 from toolbox.features.notebooks.executed_notebooks import ExecutedNotebook
+from toolbox.features.notebooks.extra import EXTRA
 from toolbox.ground.kit import process_tree
 from toolbox.ground.model.errors import describe
 from toolbox.ground.system import cancellation, environ, extras, filesystem, places, processes, redaction, scratch
@@ -56,7 +57,7 @@ def make_missing(summary: RunState) -> None:
     missing = next((name for name in _LIBRARIES if importlib.util.find_spec(name) is None), None)
     if missing is not None:
         text = f"executed notebooks are not converted to HTML, because {missing} is not installed"
-        log.warning("%s: %s", text, extras.install_command("notebooks"))
+        log.warning("%s: %s", text, extras.install_command(EXTRA))
         return
     if len(outdated) > _MANY:
         log.info("converting %d executed notebooks to HTML", len(outdated))

@@ -17,6 +17,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from toolbox.features.notifications.extra import EXTRA
 from toolbox.ground.model import backoff
 from toolbox.ground.model.errors import ConfigurationError, InfrastructureError
 from toolbox.ground.model.foreign_text import clean
@@ -68,7 +69,7 @@ def verify(url: Secret, feature: str) -> None:
     Raises:
         ConfigurationError: the library is missing, or the secret is not a URL. The message does not contain the secret.
     """
-    extras.require("notifications", feature)
+    extras.require(EXTRA, feature)
     _parsed(url, feature)
 
 

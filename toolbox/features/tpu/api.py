@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from toolbox.features.tpu import api_endpoint, api_errors
 from toolbox.features.tpu.api_endpoint import ApiEndpoint
 from toolbox.features.tpu.api_errors import LOGIN_HINT, TpuApiError
+from toolbox.features.tpu.extra import EXTRA
 from toolbox.features.tpu.tpu_request import TpuRequest
 from toolbox.features.tpu.tpu_states import (
     Fault,
@@ -85,7 +86,7 @@ class TpuApi:
         timeout: float = TIMEOUT,
         try_seconds: float = _TRY_SECONDS,
     ) -> None:
-        extras.require("tpu", "the TPU API")
+        extras.require(EXTRA, "the TPU API")
         self._endpoint = endpoint or ApiEndpoint(api_endpoint.DEFAULT)
         self._timeout = timeout
         self._try_seconds = try_seconds

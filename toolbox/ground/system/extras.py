@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from toolbox.ground.model.errors import ConfigurationError
 from toolbox.ground.model.text import first_of
 from toolbox.ground.system import places
 
-Extra = Literal[
-    "github", "gitlab", "inference", "kubernetes", "notebooks", "notifications", "postgres", "storage", "tpu"
-]
-# The modules that each extra of pyproject.toml installs.
-MODULES: Final[Mapping[Extra, Sequence[str]]] = {
-    "github": ("github",),
-    "gitlab": ("gitlab",),
-    "inference": ("httpx", "h11", "grpc", "starlette", "uvicorn", "re2", "rapidfuzz"),
-    "kubernetes": ("kubernetes", "orjson", "websocket", "certifi"),
-    "notebooks": (
-        *("papermill", "nbclient", "nbformat", "jupyter_client", "ipykernel", "pynvml", "nbconvert", "httpx"),
-        *("tornado", "nh3"),
-    ),
-    "notifications": ("httpx",),
-    "postgres": ("psycopg",),
-    "storage": ("fsspec", "s3fs", "gcsfs", "dateutil"),
-    "tpu": ("google.cloud.tpu_v2",),
-}
 
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An extra of pyproject.toml.
+
+    Args:
+        modules: the modules that the extra installs.
+    """
+
+    name: str
+    modules: Sequence[str]
+
+
+POSTGRES: Final = Extra("postgres", ("psycopg",))
+STORAGE: Final = Extra("storage", ("fsspec", "s3fs", "gcsfs", "dateutil"))
 _MOST_NAMED: Final = 2  # missing libraries: the command installs them all
 
 
@@ -43,11 +41,17 @@ def require(extra: Extra, feature: str) -> None:
     Raises:
         ConfigurationError: a library is missing. The message contains the command that installs the extra.
     """
-    missing = [name for name in MODULES[extra] if not _is_installed(name)]
+    missing = [name for name in extra.modules if not _is_installed(name)]
     if missing:
         named = first_of(missing, _MOST_NAMED)
         libraries = f"{', '.join(named)}, which {'is' if len(missing) == 1 else 'are'} not installed"
         raise ConfigurationError(f"{feature} needs {libraries}: {install_command(extra)}")
+
+
+def of_feature(feature: str) -> Extra:
+    """Return the extra of a feature, which has the name of the feature."""
+    extra: Extra = importlib.import_module(f"toolbox.features.{feature}.extra").EXTRA
+    return extra
 
 
 def _is_installed(module: str) -> bool:
@@ -61,5 +65,5 @@ def install_command(extra: Extra) -> str:
     """Return the command line that installs an extra for the Python interpreter of this process."""
     root = places.builtin_root()
     is_checkout = (root / "pyproject.toml").is_file()
-    package = ["--editable", f"{root}[{extra}]"] if is_checkout else [f"topgallant[{extra}]"]
+    package = ["--editable", f"{root}[{extra.name}]"] if is_checkout else [f"topgallant[{extra.name}]"]
     return shlex.join([sys.executable, "-m", "pip", "install", *package])

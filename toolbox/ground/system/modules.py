@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 @contextmanager
@@ -45,3 +47,22 @@ def load(name: str, path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def public(name: str, homes: Mapping[str, str], attribute: str) -> Any:
+    """Return an attribute of a module whose names are imported when they are first used.
+
+    Args:
+        name: the name of the module.
+        homes: for each name of the module, where it is defined, as `MODULE:NAME`.
+
+    Raises:
+        AttributeError: the module has no such name.
+    """
+    if attribute not in homes:
+        raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+    module, _, original = homes[attribute].partition(":")
+    loaded = importlib.import_module(module)
+    if not hasattr(loaded, original):  # a module of a package that was not imported yet
+        importlib.import_module(f"{module}.{original}")
+    return getattr(loaded, original)

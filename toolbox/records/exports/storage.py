@@ -103,7 +103,7 @@ def _remote(address: str) -> Storage:
     if scheme == "memory":
         raise UsageError(f"{shown}: files in memory are lost when the command ends")
     if scheme in _SCHEMES_OF_EXTRA:
-        extras.require("storage", f"the URL {shown}")
+        extras.require(extras.STORAGE, f"the URL {shown}")
     try:
         import fsspec
     except ImportError:

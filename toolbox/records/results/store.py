@@ -147,7 +147,7 @@ def _url(location: str) -> URL:
         raise UsageError("the store: write an @ in the password of a URL as %40") from None
     match url.drivername.partition("+")[0]:
         case "postgresql" | "postgres":
-            extras.require("postgres", "a store in PostgreSQL")
+            extras.require(extras.POSTGRES, "a store in PostgreSQL")
             return url.set(drivername="postgresql+psycopg")
         case "sqlite" if url.database:
             return url.set(drivername="sqlite", database=str(environ.expanded(url.database).absolute()))

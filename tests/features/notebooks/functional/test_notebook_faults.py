@@ -22,7 +22,7 @@ from toolbox.testing import Outcome, Workspace
 KILL_WORKER: Final = """
 import os, pathlib, signal
 process = os.getpid()
-while "notebook_worker" not in pathlib.Path(f"/proc/{process}/cmdline").read_text():
+while "features/notebooks/worker" not in pathlib.Path(f"/proc/{process}/cmdline").read_text():
     process = int(pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 os.kill(process, signal.SIGKILL)
 """

@@ -140,7 +140,7 @@ def test_the_directories_of_notebooks_are_sent_under_names_of_their_own(load: Lo
     runtime = "{kernel: k, notebooks: [a/one.ipynb, {file: b/one.ipynb, name: two}]}"
     cell = derived(load(f"runtimes: {{x: {runtime}}}\nmachines: {{m: {{target: local}}}}"))["notebooks.cells"]["x"]["m"]
     sent = {Path(path).name: name for name, path in cell["files"].items()}
-    assert sent.keys() == {"a", "b", "notebook_worker", "kit"}
+    assert sent.keys() == {"a", "b", "worker", "kit"}
     files = [book["file"] for book in cell["settings"]["notebooks"]]
     assert files == [f"{sent['a']}/one.ipynb", f"{sent['b']}/one.ipynb"]
 

@@ -55,7 +55,8 @@ def test_the_directory_of_a_dead_process_is_removed(abandoned: Path) -> None:
 
 def test_the_directory_of_a_killed_process_is_removed_by_the_next_process(memory: Path) -> None:
     code = (
-        f"import os, pathlib; from toolbox.ground.system import scratch; scratch._IN_MEMORY = pathlib.Path({str(memory)!r})\n"
+        "import os, pathlib\nfrom toolbox.ground.system import scratch\n"
+        f"scratch._IN_MEMORY = pathlib.Path({str(memory)!r})\n"
         "with scratch.directory() as path: (path / 'secret').write_text('hunter2'); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL

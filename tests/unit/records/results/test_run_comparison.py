@@ -266,5 +266,5 @@ def test_a_history_is_a_row_of_bars(values: list[float], bars: str) -> None:
 
 
 def test_a_first_run_is_recorded_without_numpy() -> None:
-    code = "import sys, toolbox.records.results.recording, toolbox.records.results.run_comparison; sys.exit('numpy' in sys.modules)"
+    code = "import sys; from toolbox.records.results import recording, run_comparison; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=places.builtin_root(), check=True)

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
+from toolbox.features.ci.extra import GITHUB
 from toolbox.ground.model.errors import InfrastructureError, MissingToken, RefusedRequest, UsageError
 from toolbox.ground.model.foreign_text import clean
 from toolbox.ground.model.text import truncate
@@ -81,7 +82,7 @@ class GitHubApi:
     def __init__(self, repository: str, token: str, url: str = _PUBLIC_API) -> None:
         if not _REPOSITORY.fullmatch(repository):
             raise UsageError("$GITHUB_REPOSITORY must be OWNER/NAME: GitHub Actions sets this variable")
-        extras.require("github", "the API of GitHub")
+        extras.require(GITHUB, "the API of GitHub")
         self.repository = repository
         self._token, self._url = token, url
         self._idempotent = _requester(token, url, repeats_all=True)

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from toolbox.features.ci.extra import GITLAB
 from toolbox.ground.model.errors import InfrastructureError, MissingToken, RefusedRequest, UsageError
 from toolbox.ground.model.foreign_text import clean
 from toolbox.ground.model.text import truncate
@@ -48,7 +49,7 @@ class GitLabApi:
     def __init__(self, project: int, token: str, url: str) -> None:
         if not url.endswith(_API):
             raise UsageError(f"$CI_API_V4_URL must end with {_API}: GitLab CI sets this variable")
-        extras.require("gitlab", "the API of GitLab")
+        extras.require(GITLAB, "the API of GitLab")
         from gitlab import Gitlab
 
         self.project = project

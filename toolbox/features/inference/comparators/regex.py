@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from toolbox.features.inference.extra import EXTRA
 from toolbox.ground.model.generations import Generation, Mismatch, quoted
 from toolbox.ground.system import extras
 
@@ -50,7 +51,7 @@ class Comparator(BaseModel):
 
 @functools.cache
 def _compiled(pattern: str) -> Any:
-    extras.require("inference", "the comparator `regex`")
+    extras.require(EXTRA, "the comparator `regex`")
     import re2
 
     options = re2.Options()

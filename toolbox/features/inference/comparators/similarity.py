@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from toolbox.features.inference.extra import EXTRA
 from toolbox.ground.model.generations import Generation, Mismatch, text_mismatch
 from toolbox.ground.system import extras
 
@@ -26,7 +27,7 @@ class Comparator(BaseModel):
 
     def compare(self, expected: Generation, actual: Generation) -> Mismatch | None:
         """Compare the similarity with the threshold."""
-        extras.require("inference", "the comparator `similarity`")
+        extras.require(EXTRA, "the comparator `similarity`")
         from rapidfuzz.distance import Indel
 
         if expected.text is None:

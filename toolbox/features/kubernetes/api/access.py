@@ -17,6 +17,7 @@ import yaml
 
 from toolbox.features.kubernetes.api import proxies
 from toolbox.features.kubernetes.api.proxies import Proxy
+from toolbox.features.kubernetes.extra import EXTRA
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import ConfigurationError, UsageError
 from toolbox.ground.model.nearest import did_you_mean
@@ -59,7 +60,7 @@ class Credentials:
         Raises:
             ConfigurationError: the file or context is missing or unreadable, or the client is not installed.
         """
-        extras.require("kubernetes", "a cluster")
+        extras.require(EXTRA, "a cluster")
         with modules.gc_frozen_imports():
             from kubernetes.client import Configuration
         configuration = Configuration()

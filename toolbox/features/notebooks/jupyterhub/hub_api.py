@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from toolbox.features.notebooks.extra import EXTRA
 from toolbox.features.notebooks.jupyterhub import hub_address, hub_errors, hub_replies
 from toolbox.features.notebooks.jupyterhub.hub_errors import HubError
 from toolbox.features.notebooks.jupyterhub.hub_replies import NamedServer, Progress, TokenOwner
@@ -73,7 +74,7 @@ class HubApi:
     """
 
     def __init__(self, access: HubAccess, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        extras.require("notebooks", "JupyterHub")
+        extras.require(EXTRA, "JupyterHub")
         self.access = access
         self._client = _client(access, transport)
         self._loop = asyncio.new_event_loop()
