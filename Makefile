@@ -92,6 +92,6 @@ bench: $(DEV_STAMP) ## run the benchmarks
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
 docs: ## say where to read
-	@echo 'README.md, then docs/architecture.md for the reading order of the code'
+	@echo 'README.md, then docs/architecture.md for the rooms of the code'
 
 .PHONY: help setup demo demo-inference demo-notebooks test test-ansible lint lint-style lint-types format bench docs

@@ -1,6 +1,6 @@
 """What projects and commands import: `from toolbox.api import role, run, config, env, matrix, clusters`.
 
-`toolbox.api`, `toolbox.extensions`, `toolbox.testing` and the module `api` of a feature are the public surface of
+`toolbox.api`, `toolbox.extensions`, `toolbox.testing` and the module `public` of a feature are the public surface of
 Topgallant. All other modules are private, and may change at any time.
 
 - `role` marks a method as a toolbox command that an Ansible role carries out.

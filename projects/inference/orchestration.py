@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from toolbox.api import Configuration, config, matrix, run
-from toolbox.features.inference import api
+from toolbox.features.inference import public
 
 
 def derive(configuration: Configuration) -> Mapping[str, object]:
     """Return the axes of the matrix and the descriptions of the cells, which follow from the block `tests`."""
-    return api.derive(configuration)
+    return public.derive(configuration)
 
 
 def prepare() -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from toolbox.api import Configuration, config, matrix, run
-from toolbox.features.notebooks import api
+from toolbox.features.notebooks import public
 
 
 def derive(configuration: Configuration) -> Mapping[str, object]:
     """Return the axes of the matrix and the settings of the cells, which follow from `runtimes` and `machines`."""
-    return api.derive(configuration)
+    return public.derive(configuration)
 
 
 def prepare() -> None:

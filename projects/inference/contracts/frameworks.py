@@ -1,6 +1,6 @@
 """The contract of the block `frameworks` of this project: the servers that a config can name."""
 
-from toolbox.features.inference.api import Frameworks
+from toolbox.features.inference.public import Frameworks
 
 
 class Contract(Frameworks):

@@ -1,6 +1,6 @@
 """The contract of the block `inference` of this project: how the cases are sent."""
 
-from toolbox.features.inference.api import InferenceBlock
+from toolbox.features.inference.public import InferenceBlock
 
 
 class Contract(InferenceBlock):

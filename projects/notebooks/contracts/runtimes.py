@@ -1,6 +1,6 @@
 """The contract of the block `runtimes` of this project: what is tested, and with which notebooks."""
 
-from toolbox.features.notebooks.api import Runtimes
+from toolbox.features.notebooks.public import Runtimes
 
 
 class Contract(Runtimes):
