@@ -17,7 +17,7 @@ ANSIBLE_TESTS := tests/functional/test_ansible_versions.py tests/functional/test
 SOURCES := pyproject.toml hatch_build.py $(wildcard toolbox/features/inference/client/fmaas/generation.proto)
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(DEV_STAMP) ## make .venv with all that tests and linters need
 
@@ -68,6 +68,10 @@ test-ansible: $(OLDER_ANSIBLE:%=.venv/ansible-core-%/.installed) ## test with ol
 		PYTHONPATH="$(CURDIR)/.venv/ansible-core-$$version" $(BIN)/python -m pytest --quiet $(ANSIBLE_TESTS) || exit 1; \
 	done
 
+test-without-features: $(DEV_STAMP) ## run the tests of the core without each feature, which takes long
+	@env -u PYTHONDONTWRITEBYTECODE TOPGALLANT_TEST_WITHOUT=each $(BIN)/python -m pytest \
+		--override-ini=faulthandler_timeout=0 tests/conformance/test_without_features.py
+
 .venv/ansible-core-%/.installed: | $(DEV_STAMP)
 	@$(PIP) --upgrade --no-deps --target $(@D) 'ansible-core==$*.*'
 	@touch $@
@@ -94,4 +98,4 @@ bench: $(DEV_STAMP) ## run the benchmarks
 docs: ## say where to read
 	@echo 'README.md, then docs/architecture.md for the rooms of the code'
 
-.PHONY: help setup demo demo-inference demo-notebooks test test-ansible lint lint-style lint-types format bench docs
+.PHONY: help setup demo demo-inference demo-notebooks test test-ansible test-without-features lint lint-style lint-types format bench docs

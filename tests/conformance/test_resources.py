@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -18,13 +18,34 @@ from toolbox.ground.extensions import discovery, loading
 from toolbox.ground.extensions.protocols import RESOURCES, RemoteResource
 from toolbox.ground.model.errors import ToolboxError
 from toolbox.ground.model.resources import Owner, Resource
-from toolbox.records.runs import ledger
+from toolbox.ground.system.redaction import Redactor
+from toolbox.records.runs import ledger, steps
+from toolbox.records.runs.recorder import Recorder
+from toolbox.records.runs.steps import Step
 
 OWNER = Owner("20261121-011343-x7k2", "project", "ann", "laptop")
 OTHER = Owner("20261121-011343-aaaa", "project", "ann", "laptop")
 
 
-SITES: Final[dict[str, Callable[[Path], AbstractContextManager[ResourceSite]]]] = feature_sites.of("RESOURCES")
+@contextmanager
+def _clusters(directory: Path) -> Iterator[ResourceSite]:
+    """Yield a site whose cluster is a file."""
+    it = directory / "it"
+
+    def create(owner: Owner) -> Resource:  # noqa: ARG001  # a cluster has no labels
+        it.touch()
+        arguments, folder = ["rm", "-f", str(it)], str(directory)
+        fields = {"directory": folder, "created_by": folder, "kubeconfig": f"{folder}/kubeconfig"}
+        return Resource("cluster", "it", {"arguments": arguments, "variables": {}, **fields}, 60, f"rm {it}")
+
+    with steps.entered(Step(directory, Recorder(directory, Redactor()), "top")):
+        yield ResourceSite(create, lambda: ["it"] if it.exists() else [], is_labelled=False)
+
+
+SITES: Final[dict[str, Callable[[Path], AbstractContextManager[ResourceSite]]]] = {
+    "cluster": _clusters,
+    **feature_sites.of("RESOURCES"),
+}
 KINDS: Final = sorted(discovery.builtin(RESOURCES.folder))
 
 

@@ -19,10 +19,6 @@ from toolbox.features.kubernetes.api.objects import CONFIG_MAP, NAMESPACE, Kind
 from toolbox.features.kubernetes.backends import kubernetes as kubernetes_backend
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.resources import Owner, Resource
-from toolbox.ground.system.redaction import Redactor
-from toolbox.records.runs import steps
-from toolbox.records.runs.recorder import Recorder
-from toolbox.records.runs.steps import Step
 
 
 @contextmanager
@@ -67,24 +63,8 @@ def _objects(directory: Path, kind: Kind) -> Iterator[ResourceSite]:
         yield ResourceSite(create, lambda: list(stored.objects))
 
 
-@contextmanager
-def _clusters(directory: Path) -> Iterator[ResourceSite]:
-    """Yield a site whose cluster is a file."""
-    it = directory / "it"
-
-    def create(owner: Owner) -> Resource:  # noqa: ARG001  # a cluster has no labels
-        it.touch()
-        arguments, folder = ["rm", "-f", str(it)], str(directory)
-        fields = {"directory": folder, "created_by": folder, "kubeconfig": f"{folder}/kubeconfig"}
-        return Resource("cluster", "it", {"arguments": arguments, "variables": {}, **fields}, 60, f"rm {it}")
-
-    with steps.entered(Step(directory, Recorder(directory, Redactor()), "top")):
-        yield ResourceSite(create, lambda: ["it"] if it.exists() else [], is_labelled=False)
-
-
 BACKENDS: Final = {"kubernetes": _pods}
 RESOURCES: Final = {
-    "cluster": _clusters,
     "kubernetes_namespace": lambda directory: _objects(directory, NAMESPACE),
     "kubernetes_owner": lambda directory: _objects(directory, CONFIG_MAP),
 }
