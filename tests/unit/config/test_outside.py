@@ -144,7 +144,6 @@ NEVER = [
     ("matrix.workload.env.A", "2"),
     ("matrix.workload.files", {"x": "/etc/shadow"}),
     ("matrix['workload'].files.x", "/etc/shadow"),
-    ("matrix.workload.pod", {"image": "a:1", "secrets": {"A": {"name": "s", "key": "k"}}}),
     ("matrix.axes", {"matrix.workload.command": [["id"]]}),
     ("matrix.axes", {'matrix["workload"].env.A': ["2"]}),
     ("matrix.include", [{"batch": 1, "targets.here.backend": "ssh"}]),

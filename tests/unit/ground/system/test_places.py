@@ -133,7 +133,7 @@ def test_a_pinned_workspace_stays_when_the_directory_changes(team: Path, monkeyp
     assert places.workspace() is None
 
 
-ROOT = Path(places.__file__).parents[2]
+ROOT = places.PACKAGE.parent
 
 
 @pytest.mark.parametrize(
