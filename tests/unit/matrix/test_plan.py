@@ -611,7 +611,7 @@ def test_a_cell_has_the_bounds_of_its_bounded_metrics(planned: Planned) -> None:
 CRANE = """
 from typing import ClassVar
 from pydantic import BaseModel
-from toolbox.targets.backends import {base} as base
+from {package}.backends import {base} as base
 
 class Fields({model}):
     hook: int = 1
@@ -626,7 +626,7 @@ def extended(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace
     """Create a workspace with a backend that adds the field `hook`, and with a broken backend."""
     monkeypatch.setenv("TOPGALLANT_WORKSPACE", str(workspace.directory))
     return workspace.write({
-        "backends/crane.py": CRANE.format(base="local", model="BaseModel"),
+        "backends/crane.py": CRANE.format(package="toolbox.targets", base="local", model="BaseModel"),
         "backends/broken.py": "raise RuntimeError('no luck')\n",
     })  # fmt: skip
 

@@ -123,9 +123,7 @@ class Results:
             if (pattern := stored_results.case_pattern(tests)) is not None:
                 cases = result_rows.of_cases(queries.cases(connection, results, pattern))
                 result_rows.with_changes(cases, since.tests if since is not None else ())
-                return stored_results.render_cases(
-                    result_rows.worst_first(cases), result_rows.SHOWN_CASES, format, store=store.location
-                )
+                return output.render_cases(result_rows.worst_first(cases), result_rows.SHOWN_CASES, store.location)
             rows = result_rows.of_cells(results, queries.checks(connection, results))
             result_rows.with_changes(rows, since.cells if since is not None else ())
             lost = lost_metrics.of(connection, stored.id, earlier_results.comparable(connection, stored.id))

@@ -8,7 +8,8 @@ from toolbox.testing import Workspace
 
 
 def test_a_backend_may_extend_the_fields_of_another_one(extended: Workspace, planned: Planned) -> None:
-    inherits = CRANE.format(base="kubernetes", model="base.WorkloadFields")
+    package = "toolbox.features.kubernetes"
+    inherits = CRANE.format(package=package, base="kubernetes", model="base.WorkloadFields")
     extended.write(
         {
             "backends/crane.py": inherits,

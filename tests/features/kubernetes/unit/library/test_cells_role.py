@@ -13,7 +13,7 @@ from toolbox.features.kubernetes.backends.kubernetes import HOST_PERMISSIONS, RE
 from toolbox.ground.system import places
 
 ROOT = Path(__file__).parents[5]
-ROLE = ROOT / "roles" / "cluster_prepare_namespace"
+ROLE = ROOT / "toolbox/features/kubernetes/roles/cluster_prepare_namespace"
 
 
 def rights(rules: list[dict[str, Any]]) -> set[Permission]:
