@@ -60,5 +60,5 @@ def test_an_editable_installation_uses_the_files_of_the_checkout(source: Path, t
         assert not [name for name in wheel.namelist() if name.startswith("toolbox/")]
         wheel.extractall(packages)
     program = "from toolbox.ground.system import places; print(places.builtin_root())"
-    found = subprocess.check_output([tmp_path / "venv/bin/python", "-c", program], text=True, cwd=tmp_path)
+    found = subprocess.check_output([tmp_path / "venv/bin/python", "-I", "-c", program], text=True, cwd=tmp_path)
     assert found == f"{source}\n"
