@@ -1,4 +1,7 @@
-"""Fetches files from workers by SSH and tar. `hosts/archives.py` extracts the archives, as it does for attempts."""
+"""Fetches files from workers by SSH and tar.
+
+`toolbox/targets/archives.py` extracts the archives, as it does for attempts.
+"""
 
 from __future__ import annotations
 

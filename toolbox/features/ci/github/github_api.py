@@ -2,7 +2,7 @@
 
 PyGithub repeats requests that are safe to repeat, and waits for rate limits. A request that creates something is only
 repeated if GitHub has refused it before it had an effect (a rate limit, or 413 and 503 with `Retry-After`), because
-`ci/run_comment.py` looks for the comment before the next try.
+`toolbox/features/ci/run_comment.py` looks for the comment before the next try.
 """
 
 from __future__ import annotations

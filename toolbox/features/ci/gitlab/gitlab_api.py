@@ -1,7 +1,7 @@
 """Calls the REST API of GitLab with python-gitlab, the client library that GitLab's documentation lists for Python.
 
 python-gitlab repeats requests after a rate limit. After other faults, only requests that are safe to repeat are
-repeated: `ci/run_comment.py` looks for a comment before it creates the comment again.
+repeated: `toolbox/features/ci/run_comment.py` looks for a comment before it creates the comment again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads and comments the merge requests of a project on GitLab. Implements `extensions.protocols.PullRequests`.
 
 GitLab records a version of a merge request for each push to its branch, with the time of the push. The latest version
-must be older than the comment, as for GitHub (`github/pull_requests.py`).
+must be older than the comment, as for GitHub (`toolbox/features/ci/github/pull_requests.py`).
 """
 
 from __future__ import annotations
