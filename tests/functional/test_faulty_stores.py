@@ -69,8 +69,8 @@ def directory(file: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "newer": (newer, "was created by a newer version of Topgallant: its tables have version 9999"),
-    "unknown": (unknown, "was created by an unknown version of Topgallant: its tables have version 0000"),
+    "newer": (newer, "or by one before 0.2.0: its tables have version 9999"),
+    "unknown": (unknown, "or by one before 0.2.0: its tables have version 0000"),
     "corrupt": (corrupt, "results import RUN_DIR...` creates it again"),
     "no database": (no_database, "file is not a database: move the file away"),
     "a directory": (directory, "unable to open database file"),

@@ -118,10 +118,9 @@ class Store:
         version, versions = _version_of(connection), _versions()
         newest = max(versions)
         if version is not None and version not in versions:
-            age = "a newer" if version > newest else "an unknown"
             raise StoreError(
-                f"the store {self.location} was created by {age} version of Topgallant: its tables have version "
-                f"{version}, but {newest} is needed. Use the version that created it, or another store (--database)"
+                f"the store {self.location} was created by a newer version of Topgallant, or by one before 0.2.0: "
+                f"its tables have version {version}, not {newest}. Use that version, or another store (--database)"
             )
         if version is None and (tables := inspect(connection).get_table_names()):
             raise StoreError(f"the store {self.location} is the database of another program: it has {tables[0]}")
