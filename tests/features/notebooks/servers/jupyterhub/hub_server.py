@@ -22,7 +22,6 @@ from typing import Any, Final
 
 import httpx
 
-import tests
 from tests.features.notebooks.servers.jupyterhub.front_proxy import FrontProxy
 from tests.servers import reserved_ports
 from toolbox.ground.system import places
@@ -164,7 +163,7 @@ def _start(directory: Path, front: FrontProxy, api_port: int, traits: Mapping[st
         "environment": _environment(directory),
     }
     variables = {"HUB_OF_TESTS": json.dumps(settings), "PYTHONPATH": str(places.builtin_root())}
-    config = Path(tests.__path__[0]) / "servers/jupyterhub/hub_config.py"
+    config = Path(__file__).with_name("hub_config.py")
     log = directory / "hub.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(
