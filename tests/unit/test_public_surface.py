@@ -14,7 +14,7 @@ import pytest
 from toolbox.ground.system import places
 
 ROOT = places.builtin_root()
-RECORD = ROOT / "tests/data/public_surface.txt"
+RECORD = ROOT / "tests/unit/public_surface.txt"
 FEATURES = sorted(f"toolbox.features.{file.parent.name}.public" for file in ROOT.glob("toolbox/features/*/public.py"))
 CORE = ["toolbox.api", "toolbox.extensions", "toolbox.testing"]
 

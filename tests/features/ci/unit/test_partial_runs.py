@@ -13,7 +13,7 @@ from toolbox.orchestration.request import RunRequest
 from toolbox.testing import Workspace
 
 PROJECT = {
-    "projects/cells/orchestration.py": '''
+    "projects/parts/orchestration.py": '''
         """Runs a matrix."""
         from toolbox.orchestration import matrix
 
@@ -23,7 +23,7 @@ PROJECT = {
         def test():
             matrix.run()
     ''',
-    "config/cells.yaml": """
+    "config/parts.yaml": """
         ci_presets:
           to_apply: null
           names: null
@@ -68,29 +68,29 @@ def _workspace(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def differences(text: str, description: str = "", **settings: object) -> list[str]:
-    comment, faults = slash.read(text, ["cells"], description)
+    comment, faults = slash.read(text, ["parts"], description)
     assert not faults
-    known = Settings("cells", ["usual"], ["usual", "smoke", "same", "more"], **settings)  # type: ignore[arg-type]
+    known = Settings("parts", ["usual"], ["usual", "smoke", "same", "more"], **settings)  # type: ignore[arg-type]
     return list(partial_runs.differences(comment, known))
 
 
 @pytest.mark.parametrize(
     "commands",
     [
-        "/test cells",
-        "/test cells usual",
-        "/test nightly cells",
-        "/test cells\n/var text: usual",
-        "/test cells\n/var $.text: usual",
-        "/test cells\n/only prepare test",
-        "/test cells\n/cells *",
-        "/test cells\n/cells x=a,*",  # the only other cell is skipped
-        "/test cells\n/var matrix.axes.x: [c, b, a]",
-        "/test cells\n/var matrix.exclude: []",
-        "/test cells\n/var matrix.include: [{x: d, n: 7}]",
-        "/test cells\n/var matrix.skip: []",
-        "/test cells\n/var matrix.quarantine: []",
-        "/test cells\n/test cells usual",
+        "/test parts",
+        "/test parts usual",
+        "/test nightly parts",
+        "/test parts\n/var text: usual",
+        "/test parts\n/var $.text: usual",
+        "/test parts\n/only prepare test",
+        "/test parts\n/cells *",
+        "/test parts\n/cells x=a,*",  # the only other cell is skipped
+        "/test parts\n/var matrix.axes.x: [c, b, a]",
+        "/test parts\n/var matrix.exclude: []",
+        "/test parts\n/var matrix.include: [{x: d, n: 7}]",
+        "/test parts\n/var matrix.skip: []",
+        "/test parts\n/var matrix.quarantine: []",
+        "/test parts\n/test parts usual",
     ],
 )
 def test_a_run_that_lacks_nothing_is_a_full_run(commands: str) -> None:
@@ -100,7 +100,7 @@ def test_a_run_that_lacks_nothing_is_a_full_run(commands: str) -> None:
 @pytest.mark.parametrize(
     ("commands", "expected"),
     [
-        ("/retest cells", "/retest repeats only what did not pass"),
+        ("/retest parts", "/retest repeats only what did not pass"),
         ("/skip prepare", "phases left out: prepare"),
         ("/only test", "phases left out: prepare"),
         ("/cells x=a,n=2", "1 of 2 cells left out: x=a,n=1"),
@@ -140,16 +140,16 @@ def test_a_run_that_lacks_nothing_is_a_full_run(commands: str) -> None:
     ],
 )
 def test_a_run_that_lacks_something_says_what(commands: str, expected: str) -> None:
-    text = commands if commands.startswith("/retest") else f"/test cells\n{commands}"
+    text = commands if commands.startswith("/retest") else f"/test parts\n{commands}"
     assert any(each.startswith(expected) for each in differences(text)), differences(text)
 
 
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
-        ("cells smoke", "1 of 2 cells left out: x=a,n=2"),
-        ("cells same", "fields with other values: ci_presets.names"),  # a project may read the names of the presets
-        ("other cells", "fields with other values: matrix.target"),
+        ("parts smoke", "1 of 2 cells left out: x=a,n=2"),
+        ("parts same", "fields with other values: ci_presets.names"),  # a project may read the names of the presets
+        ("other parts", "fields with other values: matrix.target"),
     ],
 )
 def test_presets_and_jobs_are_compared(test: str, expected: str) -> None:
@@ -157,7 +157,7 @@ def test_presets_and_jobs_are_compared(test: str, expected: str) -> None:
 
 
 def test_one_partial_run_among_full_runs_makes_the_comment_partial() -> None:
-    assert differences("/test cells\n/test cells\n/skip prepare") == ["phases left out: prepare"]
+    assert differences("/test parts\n/test parts\n/skip prepare") == ["phases left out: prepare"]
 
 
 @pytest.mark.parametrize(
@@ -170,25 +170,25 @@ def test_one_partial_run_among_full_runs_makes_the_comment_partial() -> None:
     ],
 )
 def test_the_description_of_a_pull_request_is_compared_too(description: str) -> None:
-    assert differences("/test cells", description)
+    assert differences("/test parts", description)
 
 
 def test_a_shard_alone_is_not_the_full_run() -> None:
-    (text,) = differences("/test cells", shard=(1, 2))
+    (text,) = differences("/test parts", shard=(1, 2))
     assert "cells left out" in text
 
 
 def test_a_full_run_that_cannot_be_planned_makes_each_other_run_partial(workspace: Workspace) -> None:
-    file = workspace.directory / "config/cells.yaml"
+    file = workspace.directory / "config/parts.yaml"
     file.write_text(file.read_text().replace("x: [a, b], n", "x: [], n"))
-    (text,) = differences("/test cells more")
+    (text,) = differences("/test parts more")
     assert text.startswith("the runs cannot be compared with the full run:")
     assert "the axis has no values" in text
 
 
 def test_a_fault_of_a_comment_makes_it_partial() -> None:
-    comment, faults = slash.read("/test cells\n/unknown", ["cells"])
-    assert partial_runs.differences(comment, Settings("cells"), faults)
+    comment, faults = slash.read("/test parts\n/unknown", ["parts"])
+    assert partial_runs.differences(comment, Settings("parts"), faults)
 
 
 def test_any_error_of_a_project_makes_a_run_partial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,15 +196,15 @@ def test_any_error_of_a_project_makes_a_run_partial(monkeypatch: pytest.MonkeyPa
         raise KeyError(request.project)
 
     monkeypatch.setattr(run_requests, "configure", broken)
-    assert "KeyError: 'cells'" in differences("/test cells")[0]
+    assert "KeyError: 'parts'" in differences("/test parts")[0]
 
 
 def test_an_entry_that_expires_after_the_comment_is_the_same_in_each_job() -> None:
     late = dt.datetime(2099, 2, 1, tzinfo=dt.UTC)
-    (text,) = differences("/test cells\n/quarantine x=a,n=2 broken", time=late)
+    (text,) = differences("/test parts\n/quarantine x=a,n=2 broken", time=late)
     assert text == "1 of 2 cells put into quarantine: x=a,n=2"
 
 
 def test_the_comparison_reads_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VAULT", raising=False)
-    assert differences("/test cells\n/var matrix.skip: []") == []
+    assert differences("/test parts\n/var matrix.skip: []") == []

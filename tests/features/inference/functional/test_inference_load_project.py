@@ -50,7 +50,7 @@ def test_the_preset_measures_each_step_and_shows_charts(workspace: Workspace) ->
     (samples,) = workspace.run_directory().glob("*__test/*/attempt-1/files/load_samples.csv")
     with samples.open() as file:
         assert {row["case"] for row in csv.DictReader(file)} == {"load/Short", "load/Long"}
-    assert 'id="load"' in (workspace.run_directory() / "report.html").read_text()
+    assert 'id="section-load"' in (workspace.run_directory() / "report.html").read_text()
 
 
 @pytest.mark.parametrize("survives", [True, False], ids=["adopted", "lost"])

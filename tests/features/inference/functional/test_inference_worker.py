@@ -59,7 +59,7 @@ def start(
     """Start a worker as on a target: from a copy of its folder, in the directory `files`."""
     source, files = directory / "src", directory / "files"
     for package in (CLIENT, KIT):
-        shutil.copytree(package, source / "toolbox" / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(package, source / package.relative_to(ROOT), ignore=shutil.ignore_patterns("__pycache__"))
     files.mkdir()
     command = [sys.executable, "-m", "tests.features.inference.servers.inference", fault, "--port={port}", *flags]
     description = {"command": command, "env": {"PYTHONPATH": str(ROOT)}, "ready": {"path": "/health", "timeout": 20}}
