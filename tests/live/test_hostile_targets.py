@@ -106,7 +106,8 @@ for line in os.fdopen(0, "rb"):
     for stream in ("../owned", "../../step", "settings", "stdout"):
         for name in (stream, stream + "\0"):
             say(event="log", directory=request["directory"], stream=name, offset=0, data=data)
-    say(event="ended", directory=request["directory"], outcome={{"ended_by": "exit", "exit_code": "0; rm -rf /"}}, may_remain=False)
+    end = {{"ended_by": "exit", "exit_code": "0; rm -rf /"}}
+    say(event="ended", directory=request["directory"], outcome=end, may_remain=False)
 """
 
 
