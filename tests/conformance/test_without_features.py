@@ -25,14 +25,12 @@ ALL: Final = "all features"
 SWITCH: Final = "TOPGALLANT_TEST_WITHOUT"
 """With the value `each`, each feature is left out, whatever the day, and all tests of the core are executed."""
 PROJECTS: Final = {"inference": "inference", "notebooks": "notebooks", "tpu": "tpu_ci"}
-# The fields of projects of the core that need a feature.
+# The fields of other projects that need a feature. Without the feature, they would be faults of the configuration.
 FIELDS: Final = {
     "kubernetes": {
-        "config/training_e2e.yaml": (
-            ("targets", "kubernetes"),
-            ("ci_presets", "kubernetes"),
-            ("ci_presets", "gke_tpu_multislice"),
-        )
+        "config/training_e2e.yaml": ("targets.kubernetes", "ci_presets.kubernetes", "ci_presets.gke_tpu_multislice"),
+        "config/inference.yaml": ("targets.kubernetes", "ci_presets.kubernetes", "matrix.workload.pod"),
+        "config/notebooks.yaml": ("targets.kubernetes", "ci_presets.kubernetes", "matrix.workload.pod"),
     }
 }
 # The tests of discovery, of the extensions that are found, and of the rooms that use most extensions.
@@ -41,13 +39,17 @@ QUICK: Final = (
     "tests/conformance/test_plugins.py",
     "tests/conformance/test_projects.py",
     "tests/conformance/test_sent_packages.py",
-    "tests/unit/config",
+    "tests/unit/config/test_contract.py",
+    "tests/unit/config/test_foreign_blocks.py",
+    "tests/unit/config/test_null_fields.py",
+    "tests/unit/config/test_outside.py",
     "tests/unit/ground/extensions",
     "tests/unit/ground/interface",
     "tests/unit/matrix/test_plan.py",
     "tests/unit/matrix/test_targets.py",
     "tests/unit/orchestration",
-    "tests/unit/reports",
+    "tests/unit/reports/test_owner_pages.py",
+    "tests/unit/reports/test_run_page.py",
 )
 
 
@@ -85,17 +87,18 @@ def leave_out(feature: str, directory: Path) -> None:
         (directory / f"command_args/{project}.yaml.j2").unlink()
     for name, fields in FIELDS.get(feature, {}).items():
         file = directory / name
-        for block, field in fields:
-            file.write_text(blanked(file.read_text(encoding="utf-8"), block, field), encoding="utf-8")
+        for field in fields if file.exists() else ():
+            file.write_text(blanked(file.read_text(encoding="utf-8"), field), encoding="utf-8")
 
 
-def blanked(text: str, block: str, field: str) -> str:
+def blanked(text: str, path: str) -> str:
     """Return a YAML document with empty lines in place of a field, because tests name lines of it."""
-    document = yaml.compose(text)
-    ((_, content),) = (item for item in document.value if item[0].value == block)
-    ((key, value),) = (item for item in content.value if item[0].value == field)
+    value = yaml.compose(text)
+    for name in path.split("."):
+        assert value is not None
+        ((key, value),) = (item for item in value.value if item[0].value == name)
     lines = text.splitlines()
-    for number in range(key.start_mark.line, value.end_mark.line):
+    for number in range(key.start_mark.line, max(value.end_mark.line, key.start_mark.line + 1)):
         lines[number] = ""
     return "\n".join([*lines, ""])
 
@@ -106,7 +109,7 @@ def run_tests(directory: Path, *options: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *options],
         cwd=directory,
-        env={**variables, "PYTHONPATH": str(directory)},
+        env=variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
