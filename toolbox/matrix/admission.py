@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from toolbox.matrix.budget import Budget
-from toolbox.matrix.cell_progress import CellRun, CellState
+from toolbox.matrix.cell_run import CellRun, CellState
 from toolbox.matrix.plan import Cell
 from toolbox.matrix.pools import FairQueue, Pools
 

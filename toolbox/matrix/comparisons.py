@@ -13,9 +13,9 @@ from typing import Any
 
 from toolbox.ground.model.evidence import Evidence, Metric, Reference
 from toolbox.ground.model.verdicts import Verdict
-from toolbox.matrix import judgement
-from toolbox.matrix.cell_progress import CellRun, Conclusion
-from toolbox.matrix.judgement import NamedCheck
+from toolbox.matrix import attempt_judgement
+from toolbox.matrix.attempt_judgement import NamedCheck
+from toolbox.matrix.cell_run import CellRun, Conclusion
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.relations import Relations
 from toolbox.records.runs.steps import Outcome
@@ -62,7 +62,7 @@ class Comparisons:
         evidence = Evidence(
             run.directory, conclusion.metrics, changed=staging.changed_files(run.cell.workload, run.directory)
         )
-        judged = judgement.judge(checks, evidence, partial(self._reference, run.cell))
+        judged = attempt_judgement.judge(checks, evidence, partial(self._reference, run.cell))
         return replace(conclusion, judgements=(*conclusion.judgements, *judged))
 
     def ready_after(self, cell: str) -> Iterator[tuple[CellRun, Conclusion]]:

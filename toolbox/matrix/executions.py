@@ -35,9 +35,9 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, WorkloadOutcome
 from toolbox.ground.system import cancellation, signals
 from toolbox.ground.system.cancellation import CancelScope
-from toolbox.matrix import abandoned, judgement
+from toolbox.matrix import abandoned, attempt_judgement
 from toolbox.matrix.abandoned import RemainingAttempt
-from toolbox.matrix.cell_progress import CellRun, Conclusion
+from toolbox.matrix.cell_run import CellRun, Conclusion
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.records.runs.recorder import Recorder
 from toolbox.records.runs.steps import Outcome
@@ -293,7 +293,7 @@ class Executions:
         return self._judge(run, outcome)
 
     def _judge(self, run: CellRun, outcome: WorkloadOutcome) -> Conclusion:
-        without_checks = judgement.outcome_without_checks(outcome)
+        without_checks = attempt_judgement.outcome_without_checks(outcome)
         conclusion = Conclusion(
             without_checks,
             seconds=outcome.seconds,
@@ -307,12 +307,12 @@ class Executions:
         expected = run.cell.expectations
         changed = staging.changed_files(run.cell.workload, run.directory)
         if without_checks is not None:
-            cases = judgement.finished_cases(expected.checks, Evidence(run.directory, changed=changed))
+            cases = attempt_judgement.finished_cases(expected.checks, Evidence(run.directory, changed=changed))
             return replace(conclusion, cases=tuple(cases))
         metrics = expected.measure(run.directory)
         checks = [check for check in expected.checks if check.to is None]
         evidence = Evidence(run.directory, metrics, bounds=run.cell.bounds, changed=changed)
-        judged = judgement.judge(checks, evidence)
+        judged = attempt_judgement.judge(checks, evidence)
         return replace(conclusion, metrics=metrics, judgements=tuple(judged))
 
     def _backend(self, target: str) -> Backend:

@@ -16,8 +16,8 @@ from toolbox.ground.model.prices import Price
 from toolbox.ground.model.text import abbreviated, truncate
 from toolbox.ground.model.workloads import Workload
 from toolbox.ground.system import filesystem
+from toolbox.matrix.attempt_judgement import Expectations
 from toolbox.matrix.axes import Combination
-from toolbox.matrix.judgement import Expectations
 from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.specification import Quarantine, Retries, Xfail
 from toolbox.matrix.targets import PlannedTarget

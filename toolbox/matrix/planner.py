@@ -31,9 +31,9 @@ from toolbox.ground.model.text import as_text
 from toolbox.ground.model.workloads import Workload
 from toolbox.ground.system import filesystem, processes
 from toolbox.matrix import axes, reuse
+from toolbox.matrix.attempt_judgement import Expectations, NamedCheck, NamedSource
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.axis_values import path_of
-from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
 from toolbox.matrix.plan import BLOCK, Cell, Plan, Selection
 from toolbox.matrix.relations import Relations
 from toolbox.matrix.reuse import Reuse

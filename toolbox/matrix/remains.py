@@ -12,7 +12,7 @@ from functools import partial
 from toolbox.ground.model.events import AttemptReleased
 from toolbox.ground.model.workloads import Handle
 from toolbox.matrix import abandoned
-from toolbox.matrix.cell_progress import CellRun
+from toolbox.matrix.cell_run import CellRun
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Plan
 from toolbox.records.runs.layout import RunDirectory

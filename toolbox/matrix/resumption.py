@@ -7,8 +7,8 @@ from pathlib import Path
 
 from toolbox.ground.model.evidence import Judgement
 from toolbox.ground.model.verdicts import Cause, Verdict
-from toolbox.matrix import judgement
-from toolbox.matrix.cell_progress import CellResult, Conclusion
+from toolbox.matrix import attempt_judgement
+from toolbox.matrix.cell_run import CellResult, Conclusion
 from toolbox.matrix.plan import Cell
 from toolbox.records.runs.run_state import CellAttempt, StepState
 from toolbox.records.runs.steps import Outcome
@@ -79,7 +79,7 @@ def restored(cell: Cell, earlier: StepState, root: Path) -> tuple[CellResult, Ou
     directory, attempts = root / earlier.step, len(earlier.attempts)
     result = CellResult(cell.name, cell.settings, outcome, earlier.measured, directory, attempts, earlier.counts)
     if outcome.cause is Cause.CHECK and attempts:  # the only failed check may be a comparison
-        outcome = judgement.verdict(_judgements_without_comparisons(cell, earlier.attempts[-1]))
+        outcome = attempt_judgement.verdict(_judgements_without_comparisons(cell, earlier.attempts[-1]))
     return result, outcome
 
 

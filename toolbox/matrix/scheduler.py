@@ -26,7 +26,7 @@ from toolbox.matrix import resumption
 from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.admission import Admission
 from toolbox.matrix.budget import Budget
-from toolbox.matrix.cell_progress import CellResult, CellRun, CellState, Conclusion, reused_outcome
+from toolbox.matrix.cell_run import CellResult, CellRun, CellState, Conclusion, reused_outcome
 from toolbox.matrix.comparisons import Comparisons
 from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Cell, Plan

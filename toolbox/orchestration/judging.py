@@ -17,8 +17,8 @@ from toolbox.ground.model.events import CheckJudged, MetricMeasured, Note, case_
 from toolbox.ground.model.evidence import Evidence, Judgement, Metric
 from toolbox.ground.model.verdicts import Verdict
 from toolbox.ground.system import filesystem
-from toolbox.matrix import judgement
-from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
+from toolbox.matrix import attempt_judgement
+from toolbox.matrix.attempt_judgement import Expectations, NamedCheck, NamedSource
 from toolbox.orchestration import session
 from toolbox.records.runs.layout import StepDirectory
 
@@ -65,7 +65,7 @@ def judge(
     measured = expected.measure(directory)
     for metric in measured.values():
         step.recorder.record(MetricMeasured.from_metric(step.identity, metric))
-    results = judgement.judge(expected.checks, Evidence(directory, measured))
+    results = attempt_judgement.judge(expected.checks, Evidence(directory, measured))
     for name, judgement_ in results:
         step.recorder.record(CheckJudged.from_judgement(step.identity, name, judgement_))
         for event in case_events(step.identity, judgement_.cases) if judgement_.cases is not None else ():
@@ -83,7 +83,7 @@ def judge(
     filesystem.write_json(
         StepDirectory(step.directory).checks, step.recorder.redactor.redact_nested(content, keep_keys=True)
     )
-    outcome = judgement.verdict(results)
+    outcome = attempt_judgement.verdict(results)
     if outcome.cause is None:
         return
     if outcome.verdict is Verdict.ERROR:

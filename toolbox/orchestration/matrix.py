@@ -13,7 +13,7 @@ from toolbox.ground.model.events import DurationsExpected, FlakyCellsFailed, Ste
 from toolbox.ground.model.text import counted, tally
 from toolbox.ground.model.verdicts import Cause, Verdict, worst
 from toolbox.ground.system import filesystem
-from toolbox.matrix.cell_progress import CellResult
+from toolbox.matrix.cell_run import CellResult
 from toolbox.matrix.plan import BLOCK, Plan
 from toolbox.matrix.scheduler import Scheduler
 from toolbox.matrix.stop_rules import StopRules

@@ -17,7 +17,7 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, Workload, WorkloadOutcome
 from toolbox.ground.system import cancellation, signals
 from toolbox.ground.system.redaction import Redactor
-from toolbox.matrix.cell_progress import CellRun, Conclusion
+from toolbox.matrix.cell_run import CellRun, Conclusion
 from toolbox.matrix.executions import Executions
 from toolbox.records.runs.recorder import Recorder
 from toolbox.records.runs.steps import Outcome, Step

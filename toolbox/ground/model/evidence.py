@@ -109,7 +109,8 @@ class Judgement:
         cases: the test cases that the check has counted; None if the check does not judge test cases.
         cause: why the check failed; None if the check does not know more than that it failed. `infrastructure` and
             `internal` mean that the attempt could not test the product, so the verdict is `error`. `product` and
-            `timeout` are causes of a failure. `toolbox.matrix.judgement.verdict` combines the causes of several checks.
+            `timeout` are causes of a failure. `toolbox.matrix.attempt_judgement.verdict` combines the causes of several
+            checks.
 
     Raises:
         ValueError: a check cannot have this cause.

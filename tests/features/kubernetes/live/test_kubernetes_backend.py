@@ -22,7 +22,7 @@ from toolbox.features.kubernetes.backends.kubernetes import Target
 from toolbox.ground.model.errors import StepError
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import EndedBy, WorkloadOutcome
-from toolbox.matrix.judgement import outcome_without_checks
+from toolbox.matrix.attempt_judgement import outcome_without_checks
 
 pytestmark = pytest.mark.live
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolbox.features.notebooks.notebook_metrics import MeasuredNotebook, metrics
-from toolbox.matrix.judgement import NamedSource
+from toolbox.matrix.attempt_judgement import NamedSource
 
 
 def test_time_and_memory_of_each_notebook_are_metrics_of_its_runtimes() -> None:

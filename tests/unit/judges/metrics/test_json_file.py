@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolbox.judges.metrics.json_file import Source
-from toolbox.matrix.judgement import NamedSource
+from toolbox.matrix.attempt_judgement import NamedSource
 
 DOCUMENT = (
     '{"no_losses": [], "mixed": [1, "x", NaN], '

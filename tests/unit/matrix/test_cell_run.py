@@ -24,7 +24,7 @@ from toolbox.ground.model.evidence import Deviation, Judgement, Metric
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.system import filesystem
 from toolbox.ground.system.redaction import Redactor
-from toolbox.matrix.cell_progress import CellRun, CellState, Conclusion, Ended
+from toolbox.matrix.cell_run import CellRun, CellState, Conclusion, Ended
 from toolbox.records.runs.recorder import Recorder
 from toolbox.records.runs.steps import Outcome, Step
 

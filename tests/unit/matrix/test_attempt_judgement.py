@@ -11,8 +11,8 @@ from toolbox.ground.model.evidence import Deviation, Evidence, Judgement, Metric
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.ground.system import filesystem
-from toolbox.matrix import judgement
-from toolbox.matrix.judgement import Expectations, NamedCheck, NamedSource
+from toolbox.matrix import attempt_judgement
+from toolbox.matrix.attempt_judgement import Expectations, NamedCheck, NamedSource
 from toolbox.records.runs.steps import Outcome
 
 TIME = {"source": "json_file", "file": "m.json", "path": "t", "unit": "s"}
@@ -28,7 +28,7 @@ def test_the_exit_status_is_checked_first_by_default(checks: list[dict[str, Any]
 def test_a_configured_exit_status_check_replaces_the_default(tmp_path: Path) -> None:
     filesystem.write_text(tmp_path / "exit_code", "3\n")
     expected = Expectations.parse([{"check": "files", "glob": "*"}, {"check": "exit_status", "expected": 3}], {})
-    found = judgement.judge(expected.checks, Evidence(tmp_path))
+    found = attempt_judgement.judge(expected.checks, Evidence(tmp_path))
     assert [(name, judged.passed) for name, judged in found] == [("files", True), ("exit_status", True)]
 
 
@@ -57,7 +57,7 @@ def test_a_comparing_check_gets_its_reference(tmp_path: Path) -> None:
 
     checks = [NamedCheck.parse(FASTER), NamedCheck.parse({"check": "metric", "metric": "time", "upper": 3})]
     assert [check.to for check in checks] == [{"model": "small"}, None]
-    found = judgement.judge(checks, Evidence(tmp_path, {"time": Metric("time", 2.5)}), reference)
+    found = attempt_judgement.judge(checks, Evidence(tmp_path, {"time": Metric("time", 2.5)}), reference)
     assert [(name, judged.passed) for name, judged in found] == [("relation", False), ("metric", True)]
     assert requested == [{"model": "small"}]
 
@@ -89,16 +89,18 @@ def test_a_wrong_metric_is_refused(spec: Any) -> None:
 def test_the_end_of_a_workload_is_judged_unless_it_exited_by_itself(
     ended_by: EndedBy, expected: Outcome | None
 ) -> None:
-    assert judgement.outcome_without_checks(WorkloadOutcome(ended_by, 0, "why")) == expected
+    assert attempt_judgement.outcome_without_checks(WorkloadOutcome(ended_by, 0, "why")) == expected
 
 
 def test_a_cancelled_workload_without_a_message_gets_one() -> None:
-    found = judgement.outcome_without_checks(WorkloadOutcome(EndedBy.CANCELLED))
+    found = attempt_judgement.outcome_without_checks(WorkloadOutcome(EndedBy.CANCELLED))
     assert found == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "the attempt was cancelled")
 
 
 def test_incomplete_logs_are_an_error_whatever_the_exit_status() -> None:
-    found = judgement.outcome_without_checks(WorkloadOutcome(EndedBy.EXIT, 0, log_fault="no space left on device"))
+    found = attempt_judgement.outcome_without_checks(
+        WorkloadOutcome(EndedBy.EXIT, 0, log_fault="no space left on device")
+    )
     assert found == Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "the logs are incomplete: no space left on device")
 
 
@@ -120,7 +122,7 @@ BAD = Judgement(False, "bad")
     ],
 )
 def test_a_failed_exit_status_has_the_cause_product(judged: list[tuple[str, Judgement]], expected: Outcome) -> None:
-    assert judgement.verdict(judged) == expected
+    assert attempt_judgement.verdict(judged) == expected
 
 
 SLOW = Judgement(False, "slow", deviation=Deviation("time", Side.ABOVE, improves=False))
@@ -142,7 +144,7 @@ def test_a_metric_out_of_its_range_is_a_regression_if_nothing_else_failed(
     found: list[Judgement], cause: Cause | None, deviations: dict[str, Deviation]
 ) -> None:
     judgements = [("metric", judged) for judged in found]
-    assert judgement.verdict(judgements).cause is cause
+    assert attempt_judgement.verdict(judgements).cause is cause
     assert deviations_of(judged for _, judged in judgements) == deviations
 
 
@@ -152,7 +154,7 @@ def test_a_workload_that_could_not_test_is_an_error_whatever_the_other_checks_sa
         ("exit_status", Judgement(False, "exit status 75, expected 0", cause=Cause.INFRASTRUCTURE)),
     ]
     expected = Outcome(Verdict.ERROR, Cause.INFRASTRUCTURE, "exit_status: exit status 75, expected 0")
-    assert judgement.verdict(judged) == expected
+    assert attempt_judgement.verdict(judged) == expected
 
 
 def failed(cause: Cause | None, message: str = "bad") -> Judgement:
@@ -179,20 +181,20 @@ def failed(cause: Cause | None, message: str = "bad") -> Judgement:
 def test_the_worst_cause_of_the_failed_checks_wins(
     judged: list[tuple[str, Judgement]], verdict: Verdict, cause: Cause | None
 ) -> None:
-    found = judgement.verdict(judged)
+    found = attempt_judgement.verdict(judged)
     assert (found.verdict, found.cause) == (verdict, cause)
 
 
 def test_the_message_names_all_failed_checks_unless_nothing_was_tested() -> None:
     late, wrong = ("notebooks", failed(Cause.TIMEOUT, "late")), ("files", failed(None, "no file"))
-    assert judgement.verdict([late, wrong]).message == "notebooks: late\nfiles: no file"
+    assert attempt_judgement.verdict([late, wrong]).message == "notebooks: late\nfiles: no file"
     broken = ("mine", failed(Cause.INTERNAL, "the worker is broken"))
-    assert judgement.verdict([late, broken]).message == "mine: the worker is broken"
+    assert attempt_judgement.verdict([late, broken]).message == "mine: the worker is broken"
 
 
 def test_a_failed_workload_is_no_regression() -> None:
     judgements = [("exit_status", WRONG), ("metric", SLOW)]
-    assert judgement.verdict(judgements).cause is Cause.PRODUCT
+    assert attempt_judgement.verdict(judgements).cause is Cause.PRODUCT
     assert deviations_of(judged for _, judged in judgements) == {}
 
 

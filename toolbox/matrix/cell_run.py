@@ -28,7 +28,7 @@ from toolbox.ground.model.text import counted, first_of
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import Handle
 from toolbox.ground.system import filesystem
-from toolbox.matrix.judgement import verdict, without
+from toolbox.matrix.attempt_judgement import verdict, without
 from toolbox.matrix.plan import Cell
 from toolbox.matrix.specification import Xfail
 from toolbox.records.runs import steps
