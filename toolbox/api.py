@@ -6,7 +6,8 @@ Topgallant. All other modules are private, and may change at any time.
 - `role` marks a method as a toolbox command that an Ansible role carries out.
 - `run`, `config`, `env`, `matrix` and `clusters` are the modules that the phases of a project use.
 - `Configuration` is the argument of the functions `derive` and `resolve` of a project.
-- `Secret`, `Help`, `FlagGroup` and `options` are for the parameters of commands.
+- `Secret`, `Help`, `FlagGroup`, `options` and `quantities` are for the parameters of commands, and for contracts.
+- `builtin_root` finds the projects that Topgallant ships.
 - `git` reads the repositories that a project tests.
 - `detect_changes` finds where the level of a series shifted.
 """
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from toolbox.config.configuration import Configuration
     from toolbox.ground.interface import options
     from toolbox.ground.interface.signature import FlagGroup, Help
+    from toolbox.ground.model import quantities
     from toolbox.ground.model.secrets import Secret
     from toolbox.ground.system import git
+    from toolbox.ground.system.places import builtin_root
     from toolbox.orchestration import clusters, config, env, matrix, run
     from toolbox.records.results.changes import detect as detect_changes
 
@@ -32,6 +35,7 @@ __all__ = [
     "FlagGroup",
     "Help",
     "Secret",
+    "builtin_root",
     "clusters",
     "config",
     "detect_changes",
@@ -39,6 +43,7 @@ __all__ = [
     "git",
     "matrix",
     "options",
+    "quantities",
     "role",
     "run",
 ]
@@ -50,8 +55,10 @@ _HOMES: Final = {
     "options": "toolbox.ground.interface:options",
     "FlagGroup": "toolbox.ground.interface.signature:FlagGroup",
     "Help": "toolbox.ground.interface.signature:Help",
+    "quantities": "toolbox.ground.model:quantities",
     "Secret": "toolbox.ground.model.secrets:Secret",
     "git": "toolbox.ground.system:git",
+    "builtin_root": "toolbox.ground.system.places:builtin_root",
     "clusters": "toolbox.orchestration:clusters",
     "config": "toolbox.orchestration:config",
     "env": "toolbox.orchestration:env",

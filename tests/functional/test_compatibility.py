@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[1] / "data"
 VERSIONS = sorted(folder.name for folder in DATA.iterdir())
 ORCHESTRATION = '''
     """Runs a matrix."""
-    from toolbox.orchestration import matrix
+    from toolbox.api import matrix
 
 
     def test():

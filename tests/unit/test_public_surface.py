@@ -51,6 +51,21 @@ def test_the_public_surface_is_as_recorded() -> None:
     assert present == [line for line in recorded if _is_present(line)]
 
 
+@pytest.mark.parametrize("module", [*CORE[:2], *FEATURES])
+def test_type_checkers_and_python_find_the_same_names(module: str) -> None:
+    loaded = importlib.import_module(module)
+    imported = {
+        alias.asname or alias.name: f"{node.module}:{alias.name}"
+        for block in ast.parse(inspect.getsource(loaded)).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == loaded._HOMES
+    assert sorted(imported) == sorted(loaded.__all__)
+
+
 def _is_present(line: str) -> bool:
     """Tell whether the module of a line is in this copy: a feature may have been left out."""
     return any(line.startswith(f"{module}.") for module in (*CORE, *FEATURES))

@@ -123,10 +123,10 @@ def run(play: Play, handler: EventHandler) -> int:
 
 def feature_of_modules(tasks: Path) -> str | None:
     """Return the feature whose Ansible modules a file of tasks uses; None if it uses only modules of Ansible."""
-    modules = {file.stem: file.parts[-3] for folder in places.homes("library") for file in folder.glob("[!_]*.py")}
-    names = "|".join(modules)
-    match = re.search(rf"^\s*(?:-\s+)?({names}):", tasks.read_text(encoding="utf-8"), re.MULTILINE)
-    return None if match is None or not names else modules[match[1]]
+    folders = places.homes("library")
+    features = {file.stem: folder.parent.name for folder in folders for file in folder.glob("[!_]*.py")}
+    keys = re.findall(r"^\s*(?:-\s+)?(\w+):", tasks.read_text(encoding="utf-8"), re.MULTILINE)
+    return next((features[key] for key in keys if key in features), None)
 
 
 def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:

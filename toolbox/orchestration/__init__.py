@@ -1,1 +1,1 @@
-"""The modules that a project imports: `from toolbox.orchestration import config, env, run`."""
+"""The execution of a run, and the modules that a project uses: `from toolbox.api import config, env, run`."""

@@ -1,4 +1,5 @@
-"""The orchestrator's side of the agent: sends the agent to a target, connects to it, and tracks attempts.
+"""This machine and SSH hosts: sends the agent to a target, connects to it, and tracks attempts.
 
-The backends `local` and `ssh` use this package. They define how to reach a target and how to transfer files.
+`agent` is the program on the target. `backends` has the backends `local` and `ssh`. All backends, also those of
+features, keep their attempts in `attempt_book`.
 """

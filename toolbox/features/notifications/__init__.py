@@ -1,1 +1,1 @@
-"""The gateway to webhooks: sends requests to the URLs that notifiers are configured with."""
+"""Messages about runs: the notifiers, and the gateway to the webhooks to which they send."""
