@@ -1,1 +1,1 @@
-"""The cases of a server of a language model: their files, and the answers of the server. No connection is made here."""
+"""Tests and loads of inference servers: case files, cells, and the judgement. Only `client` connects to servers."""

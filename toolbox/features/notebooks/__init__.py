@@ -1,1 +1,1 @@
-"""Tests of notebooks: the runtimes and machines of a configuration, and the results that the notebook worker writes."""
+"""Tests of notebooks on machines and on a JupyterHub: runtimes, cells, and the results that `worker` writes."""
