@@ -6,6 +6,7 @@ names are those of their controllers. The name of the hierarchy of version 2 is 
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Dict, Iterator, NamedTuple, Optional
 
@@ -39,19 +40,19 @@ class OomCounter:
             group: the directory of the group of the attempt; empty if it has none.
             else_machine: if no group counts the killed processes, count those of the machine.
         """
-        files = [*_oom_files(group), *([_MACHINE] if else_machine else ())]
-        self._file = next((file for file in files if _oom_kills(file) is not None), "")
-        self._earlier = _oom_kills(self._file) or 0
+        files = [os.path.join(group, _OOM_FILES[""])] if group else []
+        files += [_own_oom_file(), *([_MACHINE] if else_machine else ())]
+        counts = ((file, _oom_kills(file)) for file in files)
+        self._file, self._earlier = next(((file, kills) for file, kills in counts if kills is not None), ("", 0))
 
     def count(self) -> int:
         """Return the number of processes that were killed since the beginning; 0 if the kernel does not count them."""
         return max(0, (_oom_kills(self._file) or 0) - self._earlier)
 
 
-def _oom_files(group: str) -> Iterator[str]:
-    """Yield the files that may count killed processes, the nearest to the attempt first."""
-    if group:
-        yield os.path.join(group, _OOM_FILES[""])
+@functools.lru_cache(maxsize=1)
+def _own_oom_file() -> str:
+    """Return the file that counts the killed processes of the group of this process; empty if there is none."""
     mounted, own = mounts(), groups()
     for hierarchy, name in _OOM_FILES.items():
         if hierarchy in mounted and hierarchy in own:
@@ -59,16 +60,24 @@ def _oom_files(group: str) -> Iterator[str]:
             # In a container, the path may be that on the host, although the group is mounted as the root.
             directory = mounted[hierarchy].path(own[hierarchy]) or top
             while os.path.commonpath([top, directory]) == top:
-                yield os.path.join(directory, name)
+                file = os.path.join(directory, name)
+                if _oom_kills(file) is not None:
+                    return file
                 if directory == top:
                     break
                 directory = os.path.dirname(directory)
+    return ""
 
 
 def _oom_kills(file: str) -> Optional[int]:
     """Return the number of killed processes in a file of the kernel; None if the file does not have it."""
-    counts = [line.split()[1:] for line in lines(file) if line.startswith("oom_kill ")] if file else []
-    return int(counts[0][0]) if counts and counts[0] and counts[0][0].isdigit() else None
+    try:
+        with open(file, "rb", buffering=0) as stream:
+            content = stream.read().split()
+    except OSError:
+        return None
+    count = content[content.index(b"oom_kill") + 1 :][:1] if b"oom_kill" in content else []
+    return int(count[0]) if count and count[0].isdigit() else None
 
 
 def groups() -> Dict[str, str]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from toolbox.ground.kit import own_cgroups
 from toolbox.ground.kit.own_cgroups import Mount, OomCounter
+
+
+@pytest.fixture(autouse=True)
+def _file_is_searched_again() -> Iterator[None]:
+    own_cgroups._own_oom_file.cache_clear()
+    yield
+    own_cgroups._own_oom_file.cache_clear()
 
 
 @pytest.mark.parametrize(
