@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from toolbox.ground.system import modules
 
 if TYPE_CHECKING:
-    from toolbox.ansible.roles import role
     from toolbox.config.configuration import Configuration
     from toolbox.ground.interface import options
+    from toolbox.ground.interface.registry import role
     from toolbox.ground.interface.signature import FlagGroup, Help
     from toolbox.ground.model import quantities
     from toolbox.ground.model.secrets import Secret
@@ -50,7 +50,7 @@ __all__ = [
 
 # The module of each name: a module is imported when its name is first used.
 _HOMES: Final = {
-    "role": "toolbox.ansible.roles:role",
+    "role": "toolbox.ground.interface.registry:role",
     "Configuration": "toolbox.config.configuration:Configuration",
     "options": "toolbox.ground.interface:options",
     "FlagGroup": "toolbox.ground.interface.signature:FlagGroup",

@@ -295,7 +295,7 @@ def test_the_tasks_of_a_role_are_named_for_a_reader(name: str) -> None:
 
 SAMPLE = '''
 """Look at disks."""
-from toolbox.ansible.roles import role
+from toolbox.api import role
 
 class Disk:
     """Look at disks."""

@@ -16,7 +16,7 @@ from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equa
 
 COMMANDS: Final = '''
     """Commands whose roles have many kinds of tasks."""
-    from toolbox.ansible.roles import role
+    from toolbox.api import role
 
 
     class Equal:

@@ -15,7 +15,7 @@ BYTES: Final = 50_000_000
 FILES: Final = {
     "commands/large.py": '''
         """Commands with large results."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Large:

@@ -17,7 +17,7 @@ from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equa
 HOSTS: Final = ("one", "two", "three")
 COMMANDS: Final = '''
     """Commands whose roles are executed at the same time."""
-    from toolbox.ansible.roles import role
+    from toolbox.api import role
 
 
     class Together:

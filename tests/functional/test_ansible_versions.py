@@ -25,7 +25,7 @@ PROJECT = {
     "config/twice.yaml": "{}",
     "commands/probe.py": '''
         """Look at the processes of Ansible."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
         class Probe:
             """Look at the processes of Ansible."""

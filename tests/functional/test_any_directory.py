@@ -35,7 +35,7 @@ RELATIVE = {
     "config/moving.yaml": "results: {database: results.db}\n",
     "commands/greeter.py": '''
         """Greets."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Greeter:

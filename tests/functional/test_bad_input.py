@@ -266,7 +266,7 @@ def test_a_command_whose_role_does_not_exist_is_refused(small: Workspace) -> Non
         {
             "commands/machine.py": '''
                 """Machines."""
-                from toolbox.ansible.roles import role
+                from toolbox.api import role
 
                 class Machine:
                     """Machines."""

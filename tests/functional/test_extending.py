@@ -225,7 +225,7 @@ def test_a_project_can_contain_a_command_and_its_role(small: Workspace) -> None:
     files = {
         "projects/small/commands/anvil.py": '''
             """Work on an anvil."""
-            from toolbox.ansible.roles import role
+            from toolbox.api import role
 
 
             class Anvil:

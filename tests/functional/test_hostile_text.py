@@ -59,7 +59,7 @@ FILES = {
         """Machines."""
         from typing import Any
 
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Machine:
@@ -315,7 +315,7 @@ BODY = '''
     """Disks."""
     from typing import Any
 
-    from toolbox.ansible.roles import role
+    from toolbox.api import role
 
 
     class Disk:

@@ -25,7 +25,7 @@ WAITING = {
         """Machines."""
         from pathlib import Path
 
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Machine:

@@ -9,7 +9,7 @@ from toolbox.testing import Workspace
 FILES = {
     "commands/word.py": '''
         """Say words."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Word:

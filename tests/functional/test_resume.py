@@ -133,7 +133,7 @@ def test_after_a_power_failure_running_cells_run_again(grid: Grid) -> None:
 ROLE = {
     "commands/probe.py": '''
         """Probes."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Probe:

@@ -45,7 +45,7 @@ FILES = {
         from typing import Any
 
         from toolbox.ground.model.secrets import Secret
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Vault:

@@ -7,7 +7,7 @@ from toolbox.testing import Workspace
 FILES = {
     "commands/parent.py": '''
         """Show how a module is executed."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Parent:

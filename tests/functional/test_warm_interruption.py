@@ -27,7 +27,7 @@ FILES = {
         """Moments of a play."""
         from pathlib import Path
 
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Moments:

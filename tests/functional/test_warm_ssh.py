@@ -21,7 +21,7 @@ FILES = {
         """Execute modules on hosts."""
         from pathlib import Path
 
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Remote:

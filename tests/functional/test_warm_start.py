@@ -19,7 +19,7 @@ from toolbox.testing import Workspace
 FILES = {
     "commands/needs.py": '''
         """Commands that need helpers."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Needs:
@@ -115,7 +115,7 @@ def test_a_helper_that_is_interrupted_at_its_start_leaves_no_directory(workspace
 CHANGES = {
     "commands/probe.py": '''
         """Use what others have made."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Probe:

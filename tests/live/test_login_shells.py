@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 ROLE = {
     "commands/word.py": '''
         """Write words."""
-        from toolbox.ansible.roles import role
+        from toolbox.api import role
 
 
         class Word:

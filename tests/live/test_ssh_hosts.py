@@ -114,7 +114,7 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
             "commands/vault.py": '''
                 """Vaults."""
                 from toolbox.ground.model.secrets import Secret
-                from toolbox.ansible.roles import role
+                from toolbox.api import role
 
 
                 class Vault:

@@ -14,15 +14,14 @@ SSH hosts in `artifacts/HOST/`), and `FAILURE` if the role failed.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final
 
 from toolbox.ansible import inventory, playbook, unsafe_yaml
 from toolbox.ansible.playbook import Play
@@ -30,6 +29,7 @@ from toolbox.ansible.role_events import LOGIN, RoleEvents
 from toolbox.ansible.role_variables import plain, run_body, with_absolute_paths
 from toolbox.ansible.unsafe_yaml import untrusted
 from toolbox.ground.interface.registry import HOSTS, LOGIN_TIMEOUT, Command
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.addresses import Address
 from toolbox.ground.model.errors import MissingProgram, StepError, UsageError
 from toolbox.ground.model.events import Note, StepKind
@@ -91,27 +91,6 @@ class RoleCall:
         The command line is not redacted before it is hashed, because a resumed run may know fewer secrets.
         """
         return hashlib.sha256(filesystem.encode(self.command_line)).hexdigest()[:12]
-
-
-Method = TypeVar("Method", bound=Callable[..., Mapping[str, Any] | None])
-
-
-@overload
-def role(method: Method, /) -> Method: ...
-@overload
-def role(name: str, /) -> Callable[[Method], Method]: ...
-def role(method: Any, /) -> Any:
-    """Mark a method as a toolbox command that runs a role: `GROUP_COMMAND`, or the name in `@role("name")`."""
-    if not isinstance(method, str):
-        return _marked(method, "")
-    if not method.isascii() or not method.isidentifier():
-        raise ValueError(f"@role({method!r}): `@role` needs the name of a role, as in @role('disk_measure')")
-    return functools.partial(_marked, role_name=method)
-
-
-def _marked(method: Method, role_name: str) -> Method:
-    method.role = role_name  # type: ignore[attr-defined]  # the registry reads this attribute
-    return method
 
 
 def run(command: Command, values: Mapping[str, Any], *, suffix: str = "", counts: bool = True) -> Path:
@@ -209,7 +188,7 @@ def _write_request(call: RoleCall, step: Step) -> None:
         filesystem.make_directory(folder)
     filesystem.write_text(directory.command, redactor(call.command_line) + "\n")
     arguments = {call.label: plain(call.values)}
-    filesystem.write_yaml(directory.arguments, redactor.redact_nested(arguments))
+    filesystem.write_text(directory.arguments, yaml_text.dump(redactor.redact_nested(arguments)))
 
 
 def _write_play(call: RoleCall, variables: Mapping[str, Any], *, step: Step, private: Path) -> Path:
@@ -324,4 +303,4 @@ def _argument(value: Any) -> str:
         return value.reference or MASK
     if isinstance(value, str | Path):
         return str(value)
-    return filesystem.dump_yaml_line(value)
+    return yaml_text.dump_line(value)

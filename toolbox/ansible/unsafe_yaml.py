@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox.ground.system import filesystem
+from toolbox.ground.model import yaml_text
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 
@@ -38,7 +38,7 @@ def dump(value: object) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 
-class _Dumper(filesystem.Dumper):
+class _Dumper(yaml_text.Dumper):
     """Writes marked text with Ansible's tag `!unsafe`."""
 
 

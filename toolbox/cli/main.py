@@ -199,7 +199,7 @@ def _with_equals_signs(words: list[str], command: Command) -> list[str]:
 
 
 def _call(command: Command, values: dict[str, Any], context: Context) -> int:
-    from toolbox.reports.terminal import invocation
+    from toolbox.cli import invocation
 
     return invocation.invoke(command, values, context.redactor)
 

@@ -17,7 +17,7 @@ from toolbox.config import paths, presets, references, shell_text
 from toolbox.config.document import Document
 from toolbox.config.paths import Path
 from toolbox.config.references import Resolver
-from toolbox.ground.system import filesystem
+from toolbox.ground.model import yaml_text
 
 WORKLOAD: Final = (references.MATRIX, "workload")
 _COMMAND: Final = (*WORKLOAD, "command")
@@ -134,7 +134,7 @@ def _guarded(parts: list[Any], resolver: _Tracer) -> Guarded:
     containers = sorted({prefix for text in texts if (prefix := references.prefix_of(text)) is not None})
     chosen = [resolver.find(paths.parse(each)) for each in containers if not references.refers_to_cell(each)]
     cell = {path for text in (*texts, *_texts(chosen)) for path in _cell_paths(text)}
-    return Guarded(filesystem.dump_yaml_line([parts, chosen]), frozenset(cell), frozenset(resolver.reached))
+    return Guarded(yaml_text.dump_line([parts, chosen]), frozenset(cell), frozenset(resolver.reached))
 
 
 def _cell_paths(text: str) -> Iterator[Path]:

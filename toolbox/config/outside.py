@@ -21,9 +21,9 @@ from toolbox.config import contract, guarded_fields, paths, presets, references
 from toolbox.config.document import Document
 from toolbox.config.guarded_fields import Guarded
 from toolbox.config.paths import Path
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.text import first_of
-from toolbox.ground.system import filesystem
 
 SOURCE: Final = "/var"
 """The command of a comment that overrides a field. In messages, it is the source of the overrides."""
@@ -151,7 +151,7 @@ class _Rules:
             elif not any(_matches(path, pattern) for pattern in self.patterns):
                 yield (
                     f"a comment may not change `{text}`: a maintainer can allow this by `{BLOCK}: "
-                    f"{{{FIELD}: [{filesystem.dump_yaml_line(text)}]}}` in {self.source}"
+                    f"{{{FIELD}: [{yaml_text.dump_line(text)}]}}` in {self.source}"
                 )
 
     def _is_forbidden(self, path: tuple[str, ...]) -> bool:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from toolbox.ground.model import patterns
+from toolbox.ground.model import patterns, yaml_text
 from toolbox.ground.model.backoff import pause
 from toolbox.ground.model.cases import CaseReport
 from toolbox.ground.model.events import (
@@ -222,7 +222,7 @@ class CellRun:
         )
         directory.failure.unlink(missing_ok=True)
         if not filesystem.size(directory.settings):
-            filesystem.write_yaml(directory.settings, dict(cell.settings))
+            filesystem.write_text(directory.settings, yaml_text.dump(dict(cell.settings)))
 
     def submit(self, target: str) -> None:
         """Record that the next attempt is about to be submitted."""

@@ -22,7 +22,7 @@ from toolbox.config import paths
 from toolbox.config.configuration import Configuration
 from toolbox.config.paths import PathError
 from toolbox.ground.extensions.protocols import MetricCheck, SelectiveTarget
-from toolbox.ground.model import patterns, workloads
+from toolbox.ground.model import patterns, workloads, yaml_text
 from toolbox.ground.model.bounds import Bound
 from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults, UsageError
 from toolbox.ground.model.nearest import did_you_mean
@@ -486,7 +486,7 @@ def _combined(entries: Sequence[Xfail]) -> Xfail | None:
 def _content(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    return filesystem.dump_yaml(value) if name.endswith((".yaml", ".yml")) else filesystem.dump_json(value)
+    return yaml_text.dump(value) if name.endswith((".yaml", ".yml")) else filesystem.dump_json(value)
 
 
 def _digest(workload: Workload, files_sent: Sequence[Any], checks: Sequence[Any], metrics: Mapping[str, Any]) -> str:

@@ -11,15 +11,15 @@ import yaml
 
 from toolbox.config.configuration import Configuration
 from toolbox.config.references import MISSING
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import ConfigurationError
 from toolbox.ground.model.events import ConfigurationChanged
 from toolbox.ground.model.text import first_of
-from toolbox.ground.system import filesystem
 from toolbox.matrix import frozen_fields
 from toolbox.orchestration import projects, session
 from toolbox.orchestration.parallel import region
 from toolbox.orchestration.session import Session
-from toolbox.records.runs.run_state import CLEANUP
+from toolbox.records.runs.layout import CLEANUP
 
 _MAX_SHOWN_FIELDS: Final = 3
 
@@ -61,7 +61,7 @@ class Project:
         layer = f"set_config ({caller.f_code.co_filename}:{caller.f_lineno})"
         # Every check comes before the assignment to `current.configuration`, so that no code reads a wrong value.
         try:
-            text = filesystem.dump_yaml_line(value)
+            text = yaml_text.dump_line(value)
         except yaml.YAMLError:
             kind = type(value).__name__
             raise ConfigurationError(f"set_config({path!r}): a configuration cannot hold a {kind}") from None
@@ -71,7 +71,7 @@ class Project:
             if not _cells_are_over(current):
                 raise ConfigurationError(_refusal(path, cell_fields))
             current.cells_configuration = current.cells_configuration or current.configuration
-            got = filesystem.dump_yaml_line(current.cells_configuration.get(path))
+            got = yaml_text.dump_line(current.cells_configuration.get(path))
             current.late_changes.append(f"{path} was {got} when the cells ran: {layer} changed the value afterwards")
         current.configuration = changed
         recorder = session.step().recorder

@@ -25,7 +25,7 @@ import yaml
 from toolbox.config import paths
 from toolbox.config.contracts.results import Contract as Results
 from toolbox.config.document import Change
-from toolbox.ground.model import patterns
+from toolbox.ground.model import patterns, yaml_text
 from toolbox.ground.model.errors import (
     DamagedFile,
     InfrastructureError,
@@ -70,9 +70,9 @@ from toolbox.orchestration.session import Session
 from toolbox.records.runs import layout, ledger, run_reader, run_verdict, steps, summary
 from toolbox.records.runs.journal import Entry, Journal
 from toolbox.records.runs.journal import read as read_journal
-from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.layout import CLEANUP, RunDirectory
 from toolbox.records.runs.recorder import Listener, Recorder
-from toolbox.records.runs.run_state import CLEANUP, CellAttempt, RunState, StepState
+from toolbox.records.runs.run_state import CellAttempt, RunState, StepState
 from toolbox.records.runs.steps import Outcome, Step
 
 log = logging.getLogger(__name__)
@@ -358,7 +358,7 @@ def _write_request(
         "project_phases": list(phases),
         "overrides": overrides,
         # A resumed run reads the overrides from this YAML text, because JSON does not keep all of their types.
-        "overrides_text": filesystem.dump_yaml(overrides),
+        "overrides_text": yaml_text.dump(overrides),
         "config_file": configuration.source,
         "directory": str(Path.cwd()),
         "workspace": str(workspace) if (workspace := places.workspace()) is not None else None,
@@ -376,7 +376,7 @@ def _write_request(
     filesystem.write_text(RunDirectory(directory).changes, changes)
     for name, value in request.note.items():
         masked = redactor.redact_nested(value, keep_keys=True)
-        filesystem.write_text(directory / name, masked if isinstance(masked, str) else filesystem.dump_yaml(masked))
+        filesystem.write_text(directory / name, masked if isinstance(masked, str) else yaml_text.dump(masked))
     if loaded.plan is not None:
         loaded.plan.write(directory)
     session.write_configuration(configuration, RunDirectory(directory).configuration, redactor)
@@ -393,10 +393,10 @@ def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
     """Return a change in the form of `run.json`: values as one line of YAML, locations as `file:line`."""
     return {
         "path": paths.render(change.path),
-        "value": redactor(filesystem.dump_yaml_line(change.value)),
+        "value": redactor(yaml_text.dump_line(change.value)),
         "by": change.layer,
         "where": str(change.location or ""),
-        "replaced": redactor(filesystem.dump_yaml_line(change.replaced)),
+        "replaced": redactor(yaml_text.dump_line(change.replaced)),
         "replaced_where": str(change.replaced_location or ""),
     }
 

@@ -13,14 +13,15 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from toolbox.config.configuration import Configuration
 from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults, UsageError
 from toolbox.ground.model.nearest import did_you_mean
 from toolbox.ground.system import environ, places
-from toolbox.matrix import plan
-from toolbox.records.runs.run_state import CLEANUP
+from toolbox.records.runs.layout import CLEANUP
+
+if TYPE_CHECKING:
+    from toolbox.config.configuration import Configuration
 
 _DERIVED: Final = "orchestration.py"
 _AXES: Final = "matrix.axes"
@@ -58,6 +59,8 @@ class ProjectFiles:
     @property
     def contracts(self) -> tuple[Path, ...]:
         """The folders with contracts for the blocks of the matrix and of the project."""
+        from toolbox.matrix import plan
+
         return plan.CONTRACTS, self.folder / "contracts"
 
     @property

@@ -25,7 +25,7 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.system import cancellation, environ, signals
 from toolbox.ground.system.cancellation import CancelScope
 from toolbox.records.runs import journal, run_reader, steps
-from toolbox.records.runs.run_state import DELETION
+from toolbox.records.runs.layout import DELETION
 from toolbox.records.runs.steps import Step
 
 log = logging.getLogger(__name__)

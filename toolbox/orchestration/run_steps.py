@@ -22,8 +22,8 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.system import environ
 from toolbox.orchestration import projects
 from toolbox.orchestration.request import RunRequest
-from toolbox.records.runs.layout import RunDirectory
-from toolbox.records.runs.run_state import CLEANUP, RunState, StepState
+from toolbox.records.runs.layout import CLEANUP, RunDirectory
+from toolbox.records.runs.run_state import RunState, StepState
 from toolbox.records.runs.steps import Outcome
 
 _PREPARE: Final = "prepare"

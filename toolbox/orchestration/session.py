@@ -17,6 +17,7 @@ from toolbox.config import presets
 from toolbox.config.command_args import Template
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.ansible_warm import Contract as AnsibleWarm
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.foreign_text import printable
@@ -92,7 +93,7 @@ def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
     block = resolved.get(presets.BLOCK)
     if isinstance(block, dict) and block.get(presets.TO_APPLY):
         resolved = {**resolved, presets.BLOCK: {**block, presets.TO_APPLY: []}}
-    return filesystem.dump_yaml(redactor.redact_nested(resolved, keep_keys=True))
+    return yaml_text.dump(redactor.redact_nested(resolved, keep_keys=True))
 
 
 _current: Ambient[Session] = Ambient("session")

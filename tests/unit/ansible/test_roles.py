@@ -55,7 +55,7 @@ COMMANDS = '''
 """Look at what arrives."""
 from pathlib import Path
 from typing import Any
-from toolbox.ansible.roles import role
+from toolbox.api import role
 
 class Probe:
     """Look at what arrives."""
@@ -373,7 +373,7 @@ def test_the_fingerprint_of_a_call_uses_the_reference_of_a_secret() -> None:
 
 PATHS = """
 from pathlib import Path
-from toolbox.ansible.roles import role
+from toolbox.api import role
 
 class Probe:
     'Look at what arrives.'
@@ -414,7 +414,7 @@ def test_a_relative_path_on_another_host_is_refused(root: Path, top: Step, shown
 BODIES = """
 from typing import Any
 from toolbox.ground.model.secrets import Secret
-from toolbox.ansible.roles import role
+from toolbox.api import role
 
 class Probe:
     'Look at what arrives.'
@@ -457,16 +457,3 @@ def test_an_error_in_a_body_starts_nothing(root: Path, top: Step, shown: list[Ev
         run.run_toolbox("probe", "disk", path="/data/", token="hunter2", unit="x")
     assert shown == []
     assert list(top.directory.iterdir()) == []
-
-
-def test_the_decorator_returns_the_method_unchanged() -> None:
-    def measure() -> None:
-        """Measure."""
-
-    assert roles.role(measure) is roles.role("disk_measure")(measure) is measure
-
-
-@pytest.mark.parametrize("name", ["", "a b", "../x", "{{ x }}", "dísk"])
-def test_an_invalid_name_of_a_role_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="`@role` needs the name of a role"):
-        roles.role(name)

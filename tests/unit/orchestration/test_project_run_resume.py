@@ -124,7 +124,7 @@ def test_passed_phases_are_replayed_and_the_interrupted_phase_runs(project: Proj
 PROBE = """
 'Probes.'
 from pathlib import Path
-from toolbox.ansible.roles import role
+from toolbox.api import role
 
 class Probe:
     @role("probe_nothing")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.matrix.conftest import Planned
 from tests.unit.matrix.conftest import planned as planned  # noqa: PLC0414  # imports the fixture
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import ConfigurationError, UsageError
 from toolbox.ground.system import filesystem
 from toolbox.matrix import plan
@@ -31,7 +32,7 @@ REQUEST = RunRequest(
 
 def kept(request: RunRequest, directory: Path) -> RunRequest:
     """Store a request, and return it as a resumed run reads it."""
-    overrides = filesystem.dump_yaml(dict(request.overrides))
+    overrides = yaml_text.dump(dict(request.overrides))
     filesystem.write_json(directory / "run.json", {**request.as_json(), "overrides_text": overrides})
     return RunRequest.read(directory)
 

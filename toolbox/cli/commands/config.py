@@ -16,11 +16,11 @@ from toolbox.config.document import Location
 from toolbox.config.references import is_whole_reference, refers_to_cell
 from toolbox.ground.interface.options import ConfigFile, Format, LaunchFlags
 from toolbox.ground.interface.signature import Help
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.secrets import MASK, Secret
 from toolbox.ground.model.text import with_text_keys
 from toolbox.ground.system import environ, redaction
-from toolbox.ground.system.filesystem import dump_yaml_line, yaml_text
 from toolbox.orchestration import launch_presets, projects
 
 log = logging.getLogger(__name__)
@@ -149,10 +149,12 @@ def _difference(
 
 def _difference_line(row: Mapping[str, Any]) -> str:
     if "before" not in row:
-        return f"+ {row['path']}: {dump_yaml_line(row['after'])}  ({row['by']})"
+        return f"+ {row['path']}: {yaml_text.dump_line(row['after'])}  ({row['by']})"
     if "after" not in row:
-        return f"- {row['path']}: {dump_yaml_line(row['before'])}  ({row['by']})"
-    return f"  {row['path']}: {dump_yaml_line(row['before'])} --> {dump_yaml_line(row['after'])}  ({row['by']})"
+        return f"- {row['path']}: {yaml_text.dump_line(row['before'])}  ({row['by']})"
+    return (
+        f"  {row['path']}: {yaml_text.dump_line(row['before'])} --> {yaml_text.dump_line(row['after'])}  ({row['by']})"
+    )
 
 
 def _load(project: str | None, config_file: Path | None, launch: LaunchFlags | None) -> Configuration:
@@ -185,7 +187,7 @@ def _load(project: str | None, config_file: Path | None, launch: LaunchFlags | N
 def _dump(value: Any, style: Style) -> str:
     if style == "json":
         return json.dumps(with_text_keys(value), indent=2, default=_as_text, ensure_ascii=False)
-    return yaml_text(value)
+    return yaml_text.printed(value)
 
 
 def _as_text(value: object) -> str:
@@ -195,16 +197,18 @@ def _as_text(value: object) -> str:
 def _explanation(configuration: Configuration, path: str) -> Iterator[str]:
     path = _up_to_reference(configuration, path)
     value, resolved = configuration.written(path), configuration.get(path)
-    yield f"{path} = {dump_yaml_line(value)}" + (f" --> {dump_yaml_line(resolved)}" if resolved != value else "")
+    yield f"{path} = {yaml_text.dump_line(value)}" + (
+        f" --> {yaml_text.dump_line(resolved)}" if resolved != value else ""
+    )
     history = configuration.history(path)
     for change in reversed(history):
         at = paths.render(change.path)
-        target = "it" if at == path else f"{at} to {dump_yaml_line(change.value)}"
+        target = "it" if at == path else f"{at} to {yaml_text.dump_line(change.value)}"
         source = f"{change.layer}{_in_parentheses(change.location)}"
-        yield f"  {source} set {target}, in place of {dump_yaml_line(change.replaced)}"
+        yield f"  {source} set {target}, in place of {yaml_text.dump_line(change.replaced)}"
     first = history[0].replaced_location if history else configuration.location(path)
     if first:
-        yield f"  {first} wrote {dump_yaml_line(history[0].replaced)}" if history else f"  {first} wrote it"
+        yield f"  {first} wrote {yaml_text.dump_line(history[0].replaced)}" if history else f"  {first} wrote it"
     if is_whole_reference(value):
         lines = (
             _axis_explanation(configuration, value)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from toolbox.cli import invocation
 from toolbox.config.configuration import Configuration, Request
 from toolbox.ground.interface import registry, signature
 from toolbox.ground.interface.options import Presets
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import UsageError
-from toolbox.ground.system import environ, filesystem, redaction
+from toolbox.ground.system import environ, redaction
 from toolbox.orchestration import from_config as orchestration
 from toolbox.orchestration import projects, session
 from toolbox.orchestration.session import Session
-from toolbox.reports.terminal import invocation
 
 
 def from_config(
@@ -49,7 +50,7 @@ def from_config(
     values = orchestration.arguments(call, work.configuration, work.template)
     if show_args is not False and show_args != "False":
         output = values if show_args in {True, "True"} else orchestration.argument(values, str(show_args), call.key)
-        return filesystem.yaml_text(output)
+        return yaml_text.printed(output)
     work.configuration.check_contracts()
     toolbox_command = registry.command(group, command)
     orchestration.refuse_placeholders(call.key, values)

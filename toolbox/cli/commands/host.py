@@ -1,6 +1,6 @@
 """Inspect one machine: its hardware, its system and its packages."""
 
-from toolbox.ansible.roles import role
+from toolbox.ground.interface.registry import role
 
 
 class Host:

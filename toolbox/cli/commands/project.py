@@ -1,4 +1,7 @@
-"""List, plan and run projects; resume a run, and show its state and its logs."""
+"""List, plan and run projects; resume a run, and show its state and its logs.
+
+Each command imports what it needs: the help and `project list` need neither matrices nor runs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from toolbox.config import overrides as overrides_text
 from toolbox.ground.interface import options
 from toolbox.ground.interface.options import ArtifactDir, Deadline, LaunchFlags, Shard, SummaryFormat
 from toolbox.ground.interface.signature import Help
@@ -17,14 +19,6 @@ from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.foreign_text import printable_json
 from toolbox.ground.model.quantities import Cost, Count
 from toolbox.ground.system import places, processes
-from toolbox.matrix.plan import Selection, parse_shard
-from toolbox.matrix.scheduler import Options
-from toolbox.orchestration import cell_limit, launch_presets, project_run, projects, request, spending
-from toolbox.orchestration.request import RunRequest
-from toolbox.records.runs import layout, run_reader, summary
-from toolbox.records.runs.run_state import State
-from toolbox.reports.terminal import live_view, plan_table, project_runs, run_table
-from toolbox.reports.terminal.cell_logs import CellLogs
 
 Format = options.Format[Literal["text", "json"]]
 Name = Annotated[str, Help("the name of the project.")]
@@ -52,6 +46,8 @@ class Project:
 
     def list(self, *, format: Format = "text") -> str:  # noqa: A002  # the words of the command line
         """List the projects with their purposes."""
+        from toolbox.orchestration import projects
+
         available = [projects.find(name) for name in places.projects()]
         if format == "json":
             return json.dumps([{"name": item.name, "summary": item.summary} for item in available], indent=2)
@@ -75,6 +71,13 @@ class Project:
         counts with its time limit. If a run would be refused because of its number of cells or its cost, the command
         shows the plan, then says so, and ends with exit code 2, as the run would.
         """
+        from toolbox.config import overrides as overrides_text
+        from toolbox.matrix.plan import Selection, parse_shard
+        from toolbox.matrix.scheduler import Options
+        from toolbox.orchestration import cell_limit, launch_presets, request, spending
+        from toolbox.orchestration.request import RunRequest
+        from toolbox.reports.terminal import live_view, plan_table
+
         files, values = overrides_text.parse(launch.overrides)
         selection = Selection(cells, parse_shard(shard))
         plan_request = RunRequest(name, launch.presets or (), files, values, selection=selection)
@@ -122,6 +125,13 @@ class Project:
             fail_fast: cancel the other cells as soon as one cell does not pass.
             max_failures: start no more cells after this number of failures, including errors and unexpected passes.
         """
+        from toolbox.config import overrides as overrides_text
+        from toolbox.matrix.plan import Selection, parse_shard
+        from toolbox.matrix.scheduler import Options
+        from toolbox.orchestration import launch_presets, project_run
+        from toolbox.orchestration.request import RunRequest
+        from toolbox.reports.terminal import project_runs
+
         if keep_open and phases is None:
             raise UsageError("--keep_open needs --phases: the phases to run now, for example --phases=prepare")
         files, values = overrides_text.parse(launch.overrides)
@@ -167,6 +177,9 @@ class Project:
             damaged: with `ignore`, resume even if lines of the journal cannot be read. The work that these lines
                 recorded may be repeated.
         """
+        from toolbox.orchestration import project_run
+        from toolbox.reports.terminal import project_runs
+
         pattern = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         resume = partial(
             project_run.resume,
@@ -187,6 +200,10 @@ class Project:
         Args:
             run_dir: the directory of the run, its name, or the beginning of its name; the newest run when left out.
         """
+        from toolbox.records.runs import run_reader, summary
+        from toolbox.records.runs.run_state import State
+        from toolbox.reports.terminal import live_view, run_table
+
         run = run_reader.read(_run_directory(run_dir))
         if format == "json":
             return json.dumps(summary.as_json(run), indent=2, ensure_ascii=False)
@@ -206,6 +223,8 @@ class Project:
             cell: the name or the id of a cell, or a pattern such as 'model=small,*'; all cells when left out.
             follow: also print new lines as they are written, until the cell or the run has ended.
         """
+        from toolbox.reports.terminal.cell_logs import CellLogs
+
         logs = CellLogs(_run_directory(run, "; --cell=... names a cell"), cell)
         if follow:
             logs.follow()
@@ -224,6 +243,8 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
     Raises:
         UsageError: no run, or more than one run, has a name with this beginning.
     """
+    from toolbox.records.runs import layout
+
     if run is None:
         return layout.newest_run()
     if Path(run).is_dir():

@@ -10,9 +10,10 @@ from typing import Final
 
 from toolbox.features.ci.comment_runs import CommentRun
 from toolbox.features.ci.refusals import escaped
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.foreign_text import printable
 from toolbox.ground.model.text import counted, first_of, truncate
-from toolbox.ground.system import environ, filesystem
+from toolbox.ground.system import environ
 from toolbox.orchestration import cell_limit, spending
 from toolbox.orchestration import request as run_requests
 from toolbox.orchestration.request import Loaded, RunRequest
@@ -66,7 +67,7 @@ def _lines(run: CommentRun, loaded: Loaded) -> Iterator[str]:
     yield f"{run.description} (line {run.line})"
     yield f"  presets: {', '.join(request.presets) or 'none'}; phases: {phases}"
     overrides = [
-        truncate(f"{path}: {filesystem.dump_yaml_line(value)}", _LONGEST_VALUE)
+        truncate(f"{path}: {yaml_text.dump_line(value)}", _LONGEST_VALUE)
         for path, value in request.all_overrides.items()
     ]
     if overrides:

@@ -18,9 +18,9 @@ from toolbox.features.ci import comment_runs
 from toolbox.features.ci.comment_runs import Settings
 from toolbox.features.ci.refusals import Fault
 from toolbox.features.ci.slash import CommentRequest
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import describe
 from toolbox.ground.model.text import first_of
-from toolbox.ground.system import filesystem
 from toolbox.matrix import plan
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.orchestration import projects
@@ -89,7 +89,7 @@ def _compared_fields(loaded: Loaded, *, are_planned: bool) -> dict[str, Any]:
 
 def _changed(before: object, after: object, *, path: Path) -> Iterator[str]:
     """Yield the paths of the fields that differ. Secrets are equal if their references are equal."""
-    if filesystem.dump_yaml(before) == filesystem.dump_yaml(after):
+    if yaml_text.dump(before) == yaml_text.dump(after):
         return
     if not (isinstance(before, Mapping) and isinstance(after, Mapping)):
         yield paths.render(path)
@@ -121,7 +121,7 @@ def _weaker_cells(before: Plan, after: Plan) -> Iterator[str]:
 def _judged(cell: Cell) -> dict[str, Any]:
     """Return what decides whether a cell passes, except for its quarantine."""
     fields = {key: value for key, value in cell.as_json().items() if key not in _APART}
-    return {**fields, "retries": cell.retries, "text": filesystem.dump_yaml(dict(cell.settings))}
+    return {**fields, "retries": cell.retries, "text": yaml_text.dump(dict(cell.settings))}
 
 
 def _first(names: Sequence[str]) -> str:

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 
 from toolbox.features.ci import slash
 from toolbox.features.ci.earlier_runs import EarlierRun
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import UsageError
-from toolbox.ground.system import filesystem
 from toolbox.orchestration.request import RunRequest
 
 LONGEST: Final = 12_000
@@ -92,7 +92,7 @@ def _encoded(past: EarlierRun) -> _Run:
         run=past.name,
         project=past.project,
         presets=list(past.request.presets),
-        overrides=filesystem.dump_yaml(dict(overrides)) if overrides else "",
+        overrides=yaml_text.dump(dict(overrides)) if overrides else "",
         phases=None if phases is None else list(phases),
         cells=None if past.cells is None else list(past.cells),
     )

@@ -29,6 +29,7 @@ from toolbox.config.contracts.ci import (
     Reap,
     Workflow,
 )
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import InfrastructureError, UsageError
 from toolbox.ground.model.nearest import did_you_mean
 from toolbox.ground.system import environ, filesystem
@@ -368,4 +369,4 @@ def _quoted(text: str) -> str:
 
 def _flow(value: str | list[str]) -> str:
     """Return a text, or a list of texts, on one line of YAML."""
-    return filesystem.dump_yaml_line(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
+    return yaml_text.dump_line(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"

@@ -18,10 +18,10 @@ from toolbox.features.inference.answer_records import AnswerRecord, ErrorRecord
 from toolbox.features.inference.case_files import Case
 from toolbox.features.inference.recorded_responses import UNDETERMINED, Keys, NotRecorded
 from toolbox.features.inference.suites import Expectation, Expectations, ServerProtocol
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.cases import CaseOutcome
 from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults
 from toolbox.ground.model.yaml_scalars import FastLoader
-from toolbox.ground.system import filesystem
 
 _EXPECTED: Final = ("response", "error")  # the fields of a case that are recorded
 _PROTOCOLS: Final[Sequence[ServerProtocol]] = ("fmaas", "openai")
@@ -140,7 +140,7 @@ class CaseFile:
 
     def _text(self, index: int, entry: Mapping[str, Any]) -> str:
         """Return the text of a case in the new file."""
-        return filesystem.dump_yaml([entry] if self.labels is None else {self.labels[index]: entry})
+        return yaml_text.dump([entry] if self.labels is None else {self.labels[index]: entry})
 
 
 def _replaced(written: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import yaml
 
 from toolbox.features.kubernetes.api.connection import Cluster
 from toolbox.features.kubernetes.api.snapshots import Difference, Snapshot
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import CheckFailed, InfrastructureError, describe
 from toolbox.ground.system import cancellation, environ, filesystem
 
@@ -36,7 +37,7 @@ class Comparison:
             StepError: the objects of the cluster cannot be read.
         """
         if not (file := directory / self._before).exists():
-            filesystem.write_yaml(file, self._snapshot().as_json(), durable=True)
+            filesystem.write_text(file, yaml_text.dump(self._snapshot().as_json()), durable=True)
 
     def judge(self, before_directory: Path, directory: Path) -> None:
         """Compare the cluster with the snapshot in `before_directory`, and put both snapshots into `directory`.
@@ -55,7 +56,7 @@ class Comparison:
         after = self._settled(before)
         # Move the old snapshot, so that a resumed run takes a new one: other runs may change the cluster from now on.
         file.replace(directory / file.name)
-        filesystem.write_yaml(directory / f"{self._name}-after.yaml", after.as_json())
+        filesystem.write_text(directory / f"{self._name}-after.yaml", yaml_text.dump(after.as_json()))
         if difference := Difference.between(before, after):
             raise CheckFailed(
                 f"the cluster {self._name} has changed since the run began:\n{difference}", directory=directory

@@ -9,14 +9,15 @@ the name of a built-in group, the commands of the file are added to the built-in
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from toolbox.ground.interface import signature
 from toolbox.ground.interface.signature import Parameter, Signature
@@ -50,6 +51,27 @@ LOGIN_TIMEOUT = Parameter(
 
 # Names that a parameter of a command cannot have, because `run.run_toolbox` or HOSTS uses them.
 RESERVED = frozenset({"group", "command", "artifact_dir_suffix", "check", "hosts"})
+
+
+Method = TypeVar("Method", bound=Callable[..., Mapping[str, Any] | None])
+
+
+@overload
+def role(method: Method, /) -> Method: ...
+@overload
+def role(name: str, /) -> Callable[[Method], Method]: ...
+def role(method: Any, /) -> Any:
+    """Mark a method as a toolbox command that runs a role: `GROUP_COMMAND`, or the name in `@role("name")`."""
+    if not isinstance(method, str):
+        return _marked(method, "")
+    if not method.isascii() or not method.isidentifier():
+        raise ValueError(f"@role({method!r}): `@role` needs the name of a role, as in @role('disk_measure')")
+    return functools.partial(_marked, role_name=method)
+
+
+def _marked(method: Method, role_name: str) -> Method:
+    method.role = role_name  # type: ignore[attr-defined]  # the registry reads this attribute
+    return method
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +204,7 @@ def _command(group_name: str, name: str, call: Callable[..., Any]) -> Command:
         role = f"{group_name}_{name}"
     label = group_name if group_name == name else f"{group_name} {name}"
     if role is None and (folder := places.find("roles", f"{group_name}_{name}")) is not None:
-        raise TypeError(f"{label} has the role {folder}, but is not marked with `@role` (toolbox.ansible.roles)")
+        raise TypeError(f"{label} has the role {folder}, but is not marked with `@role` (toolbox.api)")
     described = signature.of(call, name=label, extra=_extra_parameters(call) if role else [])
     if role and (reserved := RESERVED & {parameter.name for parameter in described.parameters[:-1]}):
         raise TypeError(f"{label}: a parameter cannot be called {min(reserved)}: `run.run_toolbox` uses this name")

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
-import re
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from toolbox.ground.kit import safe_files
-from toolbox.ground.model import yaml_scalars
-from toolbox.ground.model.secrets import MASK, Secret
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
@@ -250,88 +243,3 @@ def read_record(path: Path) -> str:
     if len(content) > _MOST_RECORD:
         raise ValueError(f"{path} has more than {_MOST_RECORD} bytes")
     return content.decode()
-
-
-def write_yaml(path: Path, value: object, *, durable: bool = False) -> Path:
-    """Write a value to a file as YAML, without sorting the keys. `durable` means the same as for `write_bytes`."""
-    return write_text(path, dump_yaml(value), durable=durable)
-
-
-_BREAKS = re.compile("[\x85\u2028\u2029]")
-
-
-class Dumper(yaml.SafeDumper):
-    """Writes YAML without aliases."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        """Return True, so that an object that occurs twice is written twice."""
-        return True
-
-    def analyze_scalar(self, scalar: str) -> Any:
-        """Allow only double quotes for a text with Unicode line breaks: in other styles, parsers change them."""
-        styles = super().analyze_scalar(scalar)
-        if _BREAKS.search(scalar):
-            styles.allow_flow_plain = styles.allow_block_plain = styles.allow_single_quoted = styles.allow_block = False
-        return styles
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-yaml_scalars.read_exponents(Dumper)
-Dumper.add_representer(str, _represent_text)
-Dumper.add_multi_representer(str, _represent_text)
-Dumper.add_representer(Secret, lambda dumper, secret: dumper.represent_str(secret.reference or MASK))
-Dumper.add_multi_representer(Path, lambda dumper, path: dumper.represent_str(str(path)))
-
-
-_SIMPLE: Final = (str, int, float, bool, type(None))
-
-
-def dump_yaml(value: object) -> str:
-    """Return a value as YAML, without sorting the keys."""
-    if isinstance(value, dict) and value and all(type(item) in _SIMPLE for pair in value.items() for item in pair):
-        # The lines of such a mapping do not depend on one another. Writing YAML is slow, and the cells of a matrix
-        # have the same settings again and again.
-        return "".join(_yaml_item(key, item) for key, item in value.items())
-    return _dump_yaml(value)
-
-
-def _yaml_item(key: object, value: object) -> str:
-    if type(value) is int:  # a whole number is often different in each cell
-        return _yaml_line(key, 0).removesuffix("0\n") + f"{value}\n"
-    return _yaml_line(key, value)
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def _yaml_line(key: object, value: object) -> str:
-    return _dump_yaml({key: value})
-
-
-def _dump_yaml(value: object) -> str:
-    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
-
-
-class _LineDumper(Dumper):
-    """Writes a value on one line."""
-
-
-_LineDumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\n" in text else None),
-)
-
-
-def yaml_text(value: object) -> str:
-    """Return a value as YAML to print: without the last line break, and without the end mark `...` of a scalar."""
-    return dump_yaml(value).removesuffix("...\n").rstrip("\n")
-
-
-def dump_yaml_line(value: object) -> str:
-    """Return a value as YAML on one line."""
-    text = yaml.dump(
-        value, Dumper=_LineDumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize
-    )
-    return text.removesuffix("\n").removesuffix("\n...")

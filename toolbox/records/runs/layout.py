@@ -181,6 +181,9 @@ def _read_object(file: Path) -> dict[str, Any]:
     return {}
 
 
+CLEANUP: Final = "post_cleanup"
+DELETION: Final = "delete_resources"
+"""The name of the top-level step that deletes the remote resources of a run at its end."""
 RUN_FORMAT: Final = 1
 """The format of the records in a run directory. A change that makes this version misread a record increments it."""
 _NUMBERS: Final = ".numbers"

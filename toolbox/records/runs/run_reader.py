@@ -46,10 +46,8 @@ from toolbox.ground.model.verdicts import Verdict
 from toolbox.records.runs import attribution, failures, journal, layout, ledger, run_verdict
 from toolbox.records.runs.attribution import Case, Finding
 from toolbox.records.runs.journal import Entry
-from toolbox.records.runs.layout import RunDirectory
+from toolbox.records.runs.layout import CLEANUP, DELETION, RunDirectory
 from toolbox.records.runs.run_state import (
-    CLEANUP,
-    DELETION,
     CellAttempt,
     ClusterState,
     RunState,

@@ -31,9 +31,6 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.records.runs.attribution import Finding
 from toolbox.records.runs.journal import Damage
 
-CLEANUP: Final = "post_cleanup"
-DELETION: Final = "delete_resources"
-"""The name of the top-level step that deletes the remote resources of a run at its end."""
 _MOST_DAMAGE: Final = 2  # so that an error message with these lines has at most five lines
 _DAMAGED: Final = "of this run is damaged: the events of these lines are missing"
 

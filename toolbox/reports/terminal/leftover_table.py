@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 from toolbox.ground.model.foreign_text import printable
 from toolbox.ground.model.text import duration
 from toolbox.ground.model.verdicts import ExitCode
-from toolbox.ground.system import redaction
+from toolbox.ground.system import environ, redaction
 from toolbox.orchestration import leftovers
 from toolbox.orchestration.leftovers import Leftover, Outcome, Reaped, Search
 from toolbox.records.runs import summary
-from toolbox.reports.terminal import invocation, live_view, rows
+from toolbox.reports.terminal import live_view, rows
 from toolbox.reports.terminal.rows import Format
 
 _COLUMNS: Final = ("kind", "name", "state", "owner", "project", "run", "age", "expires", "found")
@@ -48,7 +48,7 @@ def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: b
     else:
         results = [{**_fields(each.leftover), "outcome": each.outcome, "reason": each.reason} for each in reaped]
         text = _dump(results, (*_FIELDS, "outcome", "reason"), format_)
-        print(invocation.escaped(text, is_json=format_ == "json"))
+        print(environ.escaped(text, is_json=format_ == "json"))
     has_failed = any(each.outcome is Outcome.FAILED for each in reaped)
     return ExitCode.ERROR if has_failed or found.faults else ExitCode.PASSED
 

@@ -20,8 +20,8 @@ from toolbox.records.results import run_cost, since_last_run
 from toolbox.records.results.since_last_run import NotCompared
 from toolbox.records.runs import cell_owners
 from toolbox.records.runs.evidence_files import last_line
-from toolbox.records.runs.layout import RunDirectory
-from toolbox.records.runs.run_state import CLEANUP, RunState, State, StepState
+from toolbox.records.runs.layout import CLEANUP, RunDirectory
+from toolbox.records.runs.run_state import RunState, State, StepState
 from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
 
 _MOST_CELLS: Final = 40  # cells in the table

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from toolbox.config.references import is_reference
 from toolbox.features.ci import refusals, slash
 from toolbox.features.ci.slash import CommentRequest, Quarantine, RetestRequest
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import UsageError
-from toolbox.ground.system import filesystem
 
 PROJECTS: Final = ("alpha", "beta", "gamma delta")
 TOKENS: Final = (
@@ -129,7 +129,7 @@ def written(request: CommentRequest) -> Iterator[str]:
     for test in request.tests:
         yield shlex.join(["/test", *([test.job] if test.job else []), test.project, *test.presets])
         for path, value in test.overrides.items():
-            yield f"/var {filesystem.dump_yaml_line({path: value})}"
+            yield f"/var {yaml_text.dump_line({path: value})}"
         for command, words in (("only", test.only), ("cells", test.cells)):
             if words:
                 yield shlex.join([f"/{command}", *words])

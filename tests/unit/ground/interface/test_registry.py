@@ -191,7 +191,7 @@ def test_only_the_requested_group_is_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["check", "group", "command", "hosts", "artifact_dir_suffix"])
 def test_a_parameter_with_a_reserved_name_breaks_its_group(team: Path, name: str) -> None:
     source = f"""
-from toolbox.ansible.roles import role
+from toolbox.api import role
 
 class Taken:
     'Taken.'
@@ -205,3 +205,16 @@ class Taken:
         registry.group("taken")
     assert "the group `taken` is broken" in str(caught.value)
     assert f"taken thing: a parameter cannot be called {name}: `run.run_toolbox` uses this name" in str(caught.value)
+
+
+def test_the_decorator_returns_the_method_unchanged() -> None:
+    def measure() -> None:
+        """Measure."""
+
+    assert registry.role(measure) is registry.role("disk_measure")(measure) is measure
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "{{ x }}", "dísk"])
+def test_an_invalid_name_of_a_role_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="`@role` needs the name of a role"):
+        registry.role(name)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.secrets import MASK, Secret
 from toolbox.ground.system import filesystem
 
@@ -24,7 +25,7 @@ SHOWN_BY: dict[str, Callable[[Secret], str]] = {
     "repr of a mapping": lambda secret: repr({"key": secret}),
     "json": lambda secret: json.dumps({"key": secret}, default=str),
     "json of Topgallant": lambda secret: filesystem.dump_json({"key": secret}),
-    "yaml of Topgallant": lambda secret: filesystem.dump_yaml({"key": secret}),
+    "yaml of Topgallant": lambda secret: yaml_text.dump({"key": secret}),
     "yaml": yaml.dump,
     "repr of an exception": lambda secret: repr(ValueError(secret)),
     "pickle": lambda secret: repr(pickle.dumps(secret)),
@@ -62,7 +63,7 @@ def test_a_secret_cannot_be_written_as_json() -> None:
 
 
 def test_yaml_contains_the_reference_of_a_secret() -> None:
-    dumped = filesystem.dump_yaml({"token": Secret(VALUE, reference="*$@secrets.token")})
+    dumped = yaml_text.dump({"token": Secret(VALUE, reference="*$@secrets.token")})
     assert yaml.safe_load(dumped) == {"token": "*$@secrets.token"}
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from toolbox.ground.kit import safe_files
-from toolbox.ground.model import yaml_scalars
+from toolbox.ground.model import yaml_scalars, yaml_text
 from toolbox.ground.model.secrets import Secret
 from toolbox.ground.model.verdicts import Verdict
 from toolbox.ground.system import filesystem
@@ -81,19 +81,19 @@ def test_appended_text_goes_to_the_end(tmp_path: Path) -> None:
     ["1.10", "null", "yes", "a: b", "- a", "{{ x }}", "'\"", "two\nlines\n", " led and trailed ", "☃", "", "\x1b[2J"],
 )
 def test_yaml_text_stays_text(value: str) -> None:
-    assert yaml.safe_load(filesystem.dump_yaml({"key": [value]})) == {"key": [value]}
+    assert yaml.safe_load(yaml_text.dump({"key": [value]})) == {"key": [value]}
 
 
 @pytest.mark.parametrize("value", ["1e-4", "1e5", "12345e6", ".5e3", "-.5", 1e-5, 1e22, 0.5])
 def test_what_looks_like_a_number_keeps_its_type_for_every_reader(value: str | float) -> None:
-    for text in (filesystem.dump_yaml({"key": value}), f"key: {filesystem.dump_yaml_line(value)}"):
+    for text in (yaml_text.dump({"key": value}), f"key: {yaml_text.dump_line(value)}"):
         for loader in (yaml.SafeLoader, yaml_scalars.Loader):
             assert yaml.load(text, Loader=loader) == {"key": value}  # both loaders are safe
 
 
 def test_yaml_keeps_its_order_and_writes_no_aliases() -> None:
     shared = ["x"]
-    assert filesystem.dump_yaml({"b": shared, "a": shared}) == "b:\n- x\na:\n- x\n"
+    assert yaml_text.dump({"b": shared, "a": shared}) == "b:\n- x\na:\n- x\n"
 
 
 @pytest.mark.parametrize(
@@ -106,13 +106,13 @@ def test_yaml_keeps_its_order_and_writes_no_aliases() -> None:
     ],
 )
 def test_a_mapping_of_simple_values_is_written_as_any_mapping(value: Any) -> None:
-    marked = filesystem.dump_yaml({**value, "list": []})
-    assert filesystem.dump_yaml(value) + "list: []\n" == marked
-    assert list(yaml.safe_load(filesystem.dump_yaml(value)).items()) == list(value.items())
+    marked = yaml_text.dump({**value, "list": []})
+    assert yaml_text.dump(value) + "list: []\n" == marked
+    assert list(yaml.safe_load(yaml_text.dump(value)).items()) == list(value.items())
 
 
 def test_yaml_writes_enumeration_members_and_paths_as_text(tmp_path: Path) -> None:
-    assert yaml.safe_load(filesystem.dump_yaml([Verdict.PASSED, tmp_path])) == ["passed", str(tmp_path)]
+    assert yaml.safe_load(yaml_text.dump([Verdict.PASSED, tmp_path])) == ["passed", str(tmp_path)]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_json_has_the_form_of_the_standard_library(value: Any) -> None:
 
 def test_yaml_and_json_never_show_a_secret() -> None:
     secrets = {"written": Secret("hunter2", reference="*$@a.b"), "given": Secret("hunter2")}
-    assert yaml.safe_load(filesystem.dump_yaml(secrets)) == {"written": "*$@a.b", "given": "***"}
+    assert yaml.safe_load(yaml_text.dump(secrets)) == {"written": "*$@a.b", "given": "***"}
     assert json.loads(filesystem.dump_json(secrets)) == {"written": "***", "given": "***"}
 
 
@@ -143,13 +143,13 @@ def test_yaml_and_json_never_show_a_secret() -> None:
     ],
 )  # fmt: skip
 def test_a_value_on_one_line_of_yaml_is_read_as_it_was(value: Any) -> None:
-    line = filesystem.dump_yaml_line(value)
+    line = yaml_text.dump_line(value)
     assert yaml.safe_load(line) == value
     assert len(line.splitlines()) <= 1
 
 
 def test_a_value_on_one_line_of_yaml_never_shows_a_secret() -> None:
-    line = filesystem.dump_yaml_line({"given": Secret("hunter2"), "written": Secret("hunter2", reference="*$@a.b")})
+    line = yaml_text.dump_line({"given": Secret("hunter2"), "written": Secret("hunter2", reference="*$@a.b")})
     assert yaml.safe_load(line) == {"given": "***", "written": "*$@a.b"}
 
 

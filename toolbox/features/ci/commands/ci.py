@@ -16,12 +16,13 @@ from toolbox.features.ci.refusals import Fault
 from toolbox.features.ci.slash import CommentRequest
 from toolbox.ground.interface.options import ArtifactDir, Deadline, Format, Presets, RunDir, Shard
 from toolbox.ground.interface.signature import Help
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import ConfigurationError, UsageError
 from toolbox.ground.model.foreign_text import clean, printable
 from toolbox.ground.model.quantities import Count, Duration, Range
 from toolbox.ground.model.text import abbreviated, duration
 from toolbox.ground.model.verdicts import ExitCode
-from toolbox.ground.system import environ, filesystem, places, redaction
+from toolbox.ground.system import environ, places, redaction
 from toolbox.matrix import plan
 from toolbox.orchestration import request
 from toolbox.orchestration.request import RunRequest
@@ -61,7 +62,7 @@ class Ci:
             comment, faults = slash.read(text, places.projects())
             comment_runs.of(comment, Settings(), faults)
         content = _as_json(comment)
-        return json.dumps(content, indent=2, default=str) if format == "json" else filesystem.yaml_text(content)
+        return json.dumps(content, indent=2, default=str) if format == "json" else yaml_text.printed(content)
 
     def run(
         self,

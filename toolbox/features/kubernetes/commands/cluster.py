@@ -5,7 +5,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
-from toolbox.ansible.roles import role
 from toolbox.features.kubernetes import owned_objects, personal_leases
 from toolbox.features.kubernetes.api.connection import Cluster as Connection
 from toolbox.features.kubernetes.api.objects import is_name
@@ -23,6 +22,7 @@ from toolbox.ground.interface.options import (
     Resources,
     Timeout,
 )
+from toolbox.ground.interface.registry import role
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import ConfigurationError
 from toolbox.ground.model.quantities import SecondsOrZero, WholeSeconds

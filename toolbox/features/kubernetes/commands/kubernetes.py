@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from toolbox.ansible.roles import role
 from toolbox.ground.interface.options import (
     Argv,
     Context,
@@ -15,6 +14,7 @@ from toolbox.ground.interface.options import (
     Resources,
     Timeout,
 )
+from toolbox.ground.interface.registry import role
 from toolbox.ground.model.quantities import Seconds
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from toolbox.features.kubernetes.api.connection import Json
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.secrets import MASK
 from toolbox.ground.system import filesystem
 
@@ -26,5 +27,5 @@ def without_secrets(obj: Json) -> Json:
 
 def write(path: Path, objects: Iterable[Json]) -> None:
     """Write objects to a file, as one YAML document per object."""
-    documents = [filesystem.dump_yaml(without_secrets(obj)) for obj in objects]
+    documents = [yaml_text.dump(without_secrets(obj)) for obj in objects]
     filesystem.write_text(path, "---\n".join(documents))

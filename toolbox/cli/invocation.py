@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from toolbox.ground.interface import signature
 from toolbox.ground.interface.registry import Command
+from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import StepError, UsageError
-from toolbox.ground.model.foreign_text import printable, printable_json
 from toolbox.ground.model.secrets import secrets_in
 from toolbox.ground.model.verdicts import ExitCode
-from toolbox.ground.system import environ, filesystem
+from toolbox.ground.system import environ
 from toolbox.ground.system.redaction import Redactor
 
 
@@ -26,16 +25,9 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
     if isinstance(result, int) and not isinstance(result, bool):
         return result
     if result is not None:
-        text = result if isinstance(result, str) else filesystem.yaml_text(result)
-        print(escaped(redactor(text), is_json=values.get("format") == "json"))
+        text = result if isinstance(result, str) else yaml_text.printed(result)
+        print(environ.escaped(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
-
-
-def escaped(text: str, *, is_json: bool) -> str:
-    """Escape terminal control sequences and CI workflow commands in a result, unless a program reads the result."""
-    if is_json:
-        return printable_json(text)
-    return printable(text) if sys.stdout.isatty() or environ.is_workflow() else text
 
 
 def _invoke_role(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
