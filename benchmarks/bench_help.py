@@ -19,7 +19,7 @@ def main() -> int:
     """Measure, and return 1 if the limit is exceeded."""
     title = "./run_toolbox.py host --help / python -c 'import fire'"
     within = compare(
-        title, lambda: _run(str(_ENTRY), "host", "--help"), lambda: _run("-c", "import fire"), rounds=25, limit=2
+        title, lambda: _run(str(_ENTRY), "host", "--help"), lambda: _run("-c", "import fire"), rounds=25, limit=1.2
     )
     return 0 if within else 1
 

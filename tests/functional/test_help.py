@@ -33,6 +33,15 @@ def helped(workspace: Workspace, *argv: str) -> str:
     return outcome.stdout
 
 
+@pytest.mark.parametrize("argv", ["--help", "host --help", "kubernetes --help", "project run --help"])
+def test_the_help_needs_neither_the_libraries_nor_the_parts_of_a_run(argv: str) -> None:
+    program = f"import sys; from toolbox.cli.main import main; main({argv.split()}); print(*sys.modules)"
+    outcome = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, check=True, capture_output=True, text=True)
+    loaded = outcome.stdout.splitlines()[-1].split()
+    slow = ("fire", "yaml", "pydantic", "rich", "jinja2", "toolbox.ansible", "toolbox.matrix", "toolbox.records")
+    assert [name for name in loaded if name.startswith(slow)] == []
+
+
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
 def test_without_a_group_all_groups_are_listed(workspace: Workspace, argv: list[str]) -> None:
     text = helped(workspace, *argv)

@@ -11,6 +11,7 @@ from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.results import Contract as Results
 from toolbox.ground.model.errors import UsageError, describe
 from toolbox.ground.model.text import first_of
+from toolbox.ground.system import modules
 from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
 from toolbox.orchestration import storing
@@ -95,8 +96,9 @@ def _earlier_times(configuration: Configuration, project: str) -> Mapping[tuple[
     if not configuration.block(storing.BLOCK, Results).record:
         return {}
     try:
-        from toolbox.records.results import earlier_times
-        from toolbox.records.results.store import Store
+        with modules.gc_frozen_imports():
+            from toolbox.records.results import earlier_times
+            from toolbox.records.results.store import Store
 
         with Store(storing.location(configuration), may_create=False) as store, store.reading() as connection:
             return earlier_times.read(connection, project, now=datetime.now(UTC))

@@ -66,8 +66,9 @@ def flaky_cells(configuration: Configuration, project: str) -> set[str]:
     if not configuration.block(BLOCK, Results).record:
         return set()
     try:
-        from toolbox.records.results import queries
-        from toolbox.records.results.store import Store
+        with modules.gc_frozen_imports():
+            from toolbox.records.results import queries
+            from toolbox.records.results.store import Store
 
         with Store(location(configuration), may_create=False) as store, store.reading() as connection:
             return queries.flaky_cells(connection, project, datetime.now(UTC))

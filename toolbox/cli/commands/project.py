@@ -18,7 +18,7 @@ from toolbox.ground.interface.signature import Help
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.foreign_text import printable_json
 from toolbox.ground.model.quantities import Cost, Count
-from toolbox.ground.system import places, processes
+from toolbox.ground.system import modules, places, processes
 
 Format = options.Format[Literal["text", "json"]]
 Name = Annotated[str, Help("the name of the project.")]
@@ -71,12 +71,13 @@ class Project:
         counts with its time limit. If a run would be refused because of its number of cells or its cost, the command
         shows the plan, then says so, and ends with exit code 2, as the run would.
         """
-        from toolbox.config import overrides as overrides_text
-        from toolbox.matrix.plan import Selection, parse_shard
-        from toolbox.matrix.scheduler import Options
-        from toolbox.orchestration import cell_limit, launch_presets, request, spending
-        from toolbox.orchestration.request import RunRequest
-        from toolbox.reports.terminal import live_view, plan_table
+        with modules.gc_frozen_imports():
+            from toolbox.config import overrides as overrides_text
+            from toolbox.matrix.plan import Selection, parse_shard
+            from toolbox.matrix.scheduler import Options
+            from toolbox.orchestration import cell_limit, launch_presets, request, spending
+            from toolbox.orchestration.request import RunRequest
+            from toolbox.reports.terminal import live_view, plan_table
 
         files, values = overrides_text.parse(launch.overrides)
         selection = Selection(cells, parse_shard(shard))
@@ -125,12 +126,13 @@ class Project:
             fail_fast: cancel the other cells as soon as one cell does not pass.
             max_failures: start no more cells after this number of failures, including errors and unexpected passes.
         """
-        from toolbox.config import overrides as overrides_text
-        from toolbox.matrix.plan import Selection, parse_shard
-        from toolbox.matrix.scheduler import Options
-        from toolbox.orchestration import launch_presets, project_run
-        from toolbox.orchestration.request import RunRequest
-        from toolbox.reports.terminal import project_runs
+        with modules.gc_frozen_imports():
+            from toolbox.config import overrides as overrides_text
+            from toolbox.matrix.plan import Selection, parse_shard
+            from toolbox.matrix.scheduler import Options
+            from toolbox.orchestration import launch_presets, project_run
+            from toolbox.orchestration.request import RunRequest
+            from toolbox.reports.terminal import project_runs
 
         if keep_open and phases is None:
             raise UsageError("--keep_open needs --phases: the phases to run now, for example --phases=prepare")
@@ -177,8 +179,9 @@ class Project:
             damaged: with `ignore`, resume even if lines of the journal cannot be read. The work that these lines
                 recorded may be repeated.
         """
-        from toolbox.orchestration import project_run
-        from toolbox.reports.terminal import project_runs
+        with modules.gc_frozen_imports():
+            from toolbox.orchestration import project_run
+            from toolbox.reports.terminal import project_runs
 
         pattern = None if abandon in {False, "False"} else "*" if abandon in {True, "True"} else str(abandon)
         resume = partial(
