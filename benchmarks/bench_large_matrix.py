@@ -28,7 +28,7 @@ _FAILING: Final = 0.3  # the share of failed cells in a matrix in which nothing 
 _SHAPES: Final = ((10_000,), (1_000, 10), (5_000, 2), (100, 100), (21, 21, 21), (10,) * 4, (2,) * 13)
 _MEMORY_MB: Final = 200
 _SEARCHES: Final = 22  # all failures, the 20 largest groups of equal failures, and the rest
-_SHAPE_RATIO: Final = 120
+_SHAPE_RATIO: Final = 40
 _AXES: Final = {name: list(range(10)) for name in "abcd"}
 
 

@@ -31,7 +31,7 @@ EMPTY_LIMIT, TASK_LIMIT, FIRST_LIMIT = 0.5, 0.35, 1.05
 ROLES = {"empty": 0, "few": 3, "many": 10}
 TASK = "- name: Do nothing\n  ansible.builtin.command: {argv: ['true']}\n  changed_when: false\n"
 COMMANDS = '''"""A group for a benchmark."""
-from toolbox.ground.interface.registry import role
+from toolbox.api import role
 
 
 class Bench:

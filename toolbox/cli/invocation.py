@@ -12,7 +12,7 @@ from toolbox.ground.model import yaml_text
 from toolbox.ground.model.errors import StepError, UsageError
 from toolbox.ground.model.secrets import secrets_in
 from toolbox.ground.model.verdicts import ExitCode
-from toolbox.ground.system import environ
+from toolbox.ground.system import environ, redaction
 from toolbox.ground.system.redaction import Redactor
 
 
@@ -26,7 +26,7 @@ def invoke(command: Command, values: dict[str, Any], redactor: Redactor) -> int:
         return result
     if result is not None:
         text = result if isinstance(result, str) else yaml_text.printed(result)
-        print(environ.escaped(redactor(text), is_json=values.get("format") == "json"))
+        print(redaction.escaped(redactor(text), is_json=values.get("format") == "json"))
     return ExitCode.PASSED
 
 

@@ -4,6 +4,9 @@ A group is a file in `toolbox/cli/commands/`, or in `commands/` of the workspace
 class with the name of the group (`host.py`: `Host`), whose public methods are the commands, or a function with the name
 of the group, which is the only command (`from_config`). If the name of a file in the workspace or in a project is also
 the name of a built-in group, the commands of the file are added to the built-in group.
+
+`@role` marks a command that a role carries out. It is here, not in `toolbox.ansible.roles`, which carries out such
+commands: the help must not wait for the import of Ansible's parts.
 """
 
 from __future__ import annotations

@@ -51,22 +51,22 @@ def dump(value: object) -> str:
     if isinstance(value, dict) and value and all(type(item) in _SIMPLE for pair in value.items() for item in pair):
         # The lines of such a mapping do not depend on one another. Writing YAML is slow, and the cells of a matrix
         # have the same settings again and again.
-        return "".join(_yaml_item(key, item) for key, item in value.items())
-    return _dump_yaml(value)
+        return "".join(_item(key, item) for key, item in value.items())
+    return _dump(value)
 
 
-def _yaml_item(key: object, value: object) -> str:
+def _item(key: object, value: object) -> str:
     if type(value) is int:  # a whole number is often different in each cell
-        return _yaml_line(key, 0).removesuffix("0\n") + f"{value}\n"
-    return _yaml_line(key, value)
+        return _line(key, 0).removesuffix("0\n") + f"{value}\n"
+    return _line(key, value)
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _yaml_line(key: object, value: object) -> str:
-    return _dump_yaml({key: value})
+def _line(key: object, value: object) -> str:
+    return _dump({key: value})
 
 
-def _dump_yaml(value: object) -> str:
+def _dump(value: object) -> str:
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 

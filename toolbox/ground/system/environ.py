@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.ground.model.errors import UsageError
-from toolbox.ground.model.foreign_text import printable, printable_json
 
 ARTIFACT_DIR: Final = "ARTIFACT_DIR"
 CONFIG_FILE: Final = "TOPGALLANT_FROM_CONFIG_FILE"
@@ -109,10 +108,3 @@ def home() -> Path:
     if not directory.is_absolute():
         raise UsageError("this user has no home directory: set $HOME to a directory")
     return directory
-
-
-def escaped(text: str, *, is_json: bool) -> str:
-    """Escape terminal control sequences and CI workflow commands in a result, unless a program reads the result."""
-    if is_json:
-        return printable_json(text)
-    return printable(text) if sys.stdout.isatty() or is_workflow() else text

@@ -1,10 +1,11 @@
-"""Masks secret values in every text that is written or shown, such as the output of programs."""
+"""Masks secret values in every text that is written or shown, and escapes what a terminal would obey in a result."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -13,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from toolbox.ground.kit import masking
 from toolbox.ground.kit.masking import Masker
+from toolbox.ground.model.foreign_text import printable, printable_json
 from toolbox.ground.model.secrets import MASK
-from toolbox.ground.system import filesystem
+from toolbox.ground.system import environ, filesystem
 
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 1 << 13
@@ -180,3 +182,10 @@ def current() -> Redactor:
 def use(redactor: Redactor) -> None:
     """Set the redactor of the process."""
     _Process.redactor = redactor
+
+
+def escaped(text: str, *, is_json: bool) -> str:
+    """Escape terminal control sequences and CI workflow commands in a result, unless a program reads the result."""
+    if is_json:
+        return printable_json(text)
+    return printable(text) if sys.stdout.isatty() or environ.is_workflow() else text

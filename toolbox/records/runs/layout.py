@@ -182,6 +182,7 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 CLEANUP: Final = "post_cleanup"
+"""The name of the last phase of a run, which runs even if the other phases fail."""
 DELETION: Final = "delete_resources"
 """The name of the top-level step that deletes the remote resources of a run at its end."""
 RUN_FORMAT: Final = 1

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from toolbox.ground.model.foreign_text import printable
 from toolbox.ground.model.text import duration
 from toolbox.ground.model.verdicts import ExitCode
-from toolbox.ground.system import environ, redaction
+from toolbox.ground.system import redaction
 from toolbox.orchestration import leftovers
 from toolbox.orchestration.leftovers import Leftover, Outcome, Reaped, Search
 from toolbox.records.runs import summary
@@ -48,7 +48,7 @@ def reap(found: Search, older_than: float | None, format_: Format, *, dry_run: b
     else:
         results = [{**_fields(each.leftover), "outcome": each.outcome, "reason": each.reason} for each in reaped]
         text = _dump(results, (*_FIELDS, "outcome", "reason"), format_)
-        print(environ.escaped(text, is_json=format_ == "json"))
+        print(redaction.escaped(text, is_json=format_ == "json"))
     has_failed = any(each.outcome is Outcome.FAILED for each in reaped)
     return ExitCode.ERROR if has_failed or found.faults else ExitCode.PASSED
 
