@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from toolbox.ground.system import environ, places
+from toolbox.ground.system import environ, filesystem, places
 from toolbox.testing import Workspace
 
 ROOT = places.builtin_root()
@@ -27,16 +28,20 @@ COVERED = {
 SUITES = {file.stem.removeprefix("test_"): file for file in sorted(ROOT.glob("tests/**/conformance/test_*.py"))}
 
 
+def examples() -> dict[str, str]:
+    """Return the example files of docs/extending.md by their paths."""
+    return {match["path"]: match["text"] for match in EXAMPLE.finditer(PAGE.read_text(encoding="utf-8"))}
+
+
 @pytest.fixture
 def documented(workspace: Workspace) -> Workspace:
     """Return a workspace with all example files of docs/extending.md."""
-    examples = {match["path"]: match["text"] for match in EXAMPLE.finditer(PAGE.read_text(encoding="utf-8"))}
-    kinds = {path.partition("/")[0] for path in examples}
+    kinds = {path.partition("/")[0] for path in examples()}
     assert kinds == {
         "commands", "roles", "checks", "comparators", "metrics",
         "backends", "forges", "notifiers", "reports", "page_sections", "projects", "config", "command_args"
     }  # fmt: skip
-    return workspace.write(examples)
+    return workspace.write(examples())
 
 
 def test_the_examples_of_the_documentation_work_together(documented: Workspace) -> None:
@@ -80,22 +85,39 @@ def test_misuse_of_an_extension_is_reported_before_the_run(documented: Workspace
     assert documented.runs() == []
 
 
-def test_extensions_of_the_workspace_win_over_installed_packages(documented: Workspace, tmp_path: Path) -> None:
-    metadata = tmp_path / "site/acme_tests-1.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-tests\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text(
-        "[topgallant.checks]\nsteady = acme_steady\nnever = acme_steady\n[topgallant.reports]\nacme = acme_report\n"
-    )
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Path]:
+    """Add a directory for packages to the search path of the processes of the test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path / "site"))
+        yield tmp_path / "site"
+
+
+def test_a_feature_of_an_installed_package_has_the_shape_of_a_workspace(workspace: Workspace, site: Path) -> None:
+    for path, text in examples().items():
+        filesystem.write_text(site / "topgallant_features/acme" / path, text)
+    outcome = workspace.run("project", "run", "probe", "--presets=many")
+    assert outcome.exit_code == 0, str(outcome)
+    run = workspace.run_directory()
+    assert (run / "totals.txt").read_text() == "passed 2\n"
+    assert (run / "000__prepare/000__disk__measure/artifacts/free.txt").read_text().split()[0] == "Avail"
+    assert "acme/projects" in workspace.run("project", "run", "prob").stderr
+
+
+def test_extensions_of_the_workspace_win_over_those_of_installed_packages(documented: Workspace, site: Path) -> None:
     theirs = (documented.directory / "checks/steady.py").read_text().replace("spread <= self.spread", "False")
-    (tmp_path / "site/acme_steady.py").write_text(theirs)
-    (tmp_path / "site/acme_report.py").write_text("def write(summary): return summary.directory / 'acme'\n")
-    installed = {"PYTHONPATH": str(tmp_path / "site")}
-    outcome = documented.run("project", "run", "probe", "--phases=test", env=installed)
+    files = {
+        "one/checks/steady.py": theirs,
+        "two/checks/never.py": "from topgallant_features.one.checks.steady import Check\n",
+        "two/reports/acme.py": "def write(summary): return summary.directory / 'acme'\n",
+    }
+    for path, text in files.items():
+        filesystem.write_text(site / "topgallant_features" / path, text)
+    outcome = documented.run("project", "run", "probe", "--phases=test")
     assert outcome.exit_code == 0, str(outcome)
     assert "the report `acme` is " in outcome.stderr
     checks = "{matrix.checks: [{check: never, metric: waits}]}"
-    outcome = documented.run("project", "run", "probe", "--phases=test", f"--overrides={checks}", env=installed)
+    outcome = documented.run("project", "run", "probe", "--phases=test", f"--overrides={checks}")
     assert outcome.exit_code == 1, str(outcome)
 
 

@@ -116,7 +116,7 @@ class PriceList:
 
 
 def load() -> PriceList:
-    """Read the prices of Topgallant and of the workspace.
+    """Read the prices of Topgallant, of installed features and of the workspace.
 
     Raises:
         ConfigurationError: a file is wrong. Each fault is listed with its file and line.

@@ -1,16 +1,23 @@
-"""Finds roles, projects, configurations and extensions: first in the workspace, then in Topgallant itself.
+"""Finds roles, projects, configurations and extensions: in the workspace, in installed features, then in Topgallant.
 
 The workspace is the directory that `$TOPGALLANT_WORKSPACE` names. If the variable is not set, the workspace is the
 working directory or its nearest parent that contains projects, commands or roles. Topgallant's own files are beside
 `toolbox/` in a checkout, and in `toolbox/bundled/` in an installed package.
+
+Another package installs a feature as the folder `topgallant_features/NAME/`, which has the shape of a workspace.
+`topgallant_features` is a namespace package: packages share it, because no package adds an `__init__.py`
+(https://packaging.python.org/en/latest/guides/creating-and-discovering-plugins/#using-namespace-packages). Python finds
+it much faster than entry points, for which it would read a file of each installed package.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +32,7 @@ _FOLDERS: Final = ("projects", "commands", "roles")
 # folder `projects`.
 _CONTENTS: Final = ("projects/*/orchestration.py", "commands/*.py", "roles/*/tasks/main.yml")
 ARTIFACTS: Final = "artifacts"
+_NAMESPACE: Final = "topgallant_features"
 
 
 class _Process:
@@ -45,14 +53,25 @@ def homes(kind: str) -> list[Path]:
     return [PACKAGE / kind, *sorted(PACKAGE.glob(f"*/{kind}")), *sorted(PACKAGE.glob(f"features/*/{kind}"))]
 
 
-def module_name(file: Path) -> str | None:
-    """Return the name by which Python imports a file of Topgallant; None for any other file.
+@functools.cache
+def installed_features() -> list[Path]:
+    """Return the folders of the features that other packages have installed, sorted by the names of the features."""
+    spec = find_spec(_NAMESPACE)
+    folders = [Path(each) for each in spec.submodule_search_locations or ()] if spec is not None else []
+    return sorted((path for folder in folders for path in folder.glob("[!_.]*/")), key=lambda path: path.name)
 
-    The files of the projects are not imported by their names, also if they are bundled in the package.
+
+def module_name(file: Path) -> str | None:
+    """Return the name by which Python imports a file of Topgallant or of an installed feature; None for other files.
+
+    The files of projects are not imported by their names, also if they are bundled in the package.
     """
-    if not file.is_relative_to(PACKAGE) or file.is_relative_to(PACKAGE / "bundled"):
-        return None
-    return ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+    packages = [(PACKAGE, PACKAGE / "bundled"), *((folder, folder / "projects") for folder in installed_features())]
+    for folder, projects in packages:
+        if file.is_relative_to(folder) and not file.is_relative_to(projects):
+            base = PACKAGE.parent if folder == PACKAGE else folder.parent.parent
+            return ".".join(file.relative_to(base).with_suffix("").parts)
+    return None
 
 
 def import_folder() -> Path | None:
@@ -107,9 +126,9 @@ def pinned(root: Path | None) -> Iterator[None]:
 
 
 def roots() -> list[Path]:
-    """Return the directories to search: the workspace, if there is one, and then Topgallant's own root."""
+    """Return the directories to search: the workspace, installed features, and then Topgallant's own root."""
     root = workspace()
-    return [builtin_root()] if root is None else [root, builtin_root()]
+    return [*([] if root is None else [root]), *installed_features(), builtin_root()]
 
 
 def artifacts() -> Path:
