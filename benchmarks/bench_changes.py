@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.unit.records.results import labelled_series  # importable because of `sys.path` above
 from tests.unit.records.results.labelled_series import Labelled, Score, Values, score
-from toolbox.records.results.changes import detect
+from toolbox.records.results.change_points import detect
 
 Detector = Callable[[Values], list[int]]
 REAL: Final = Path(__file__).resolve().parents[2] / "shared" / "data" / "sap_small_2021.jsonl"

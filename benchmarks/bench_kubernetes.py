@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from costs import of_run
 
 from tests.features.kubernetes.servers import http_proxy, kubernetes  # importable because of `sys.path` above
-from toolbox.features.kubernetes.pods.views import ATTEMPT_LABEL
+from toolbox.features.kubernetes.pods.pod_state import ATTEMPT_LABEL
 from toolbox.testing import Workspace
 
 JOBS, CELLS, FEW = 200, 2000, 200

@@ -21,7 +21,7 @@ import numpy as np
 from sqlalchemy import Connection, Table, insert, text
 
 from tests.servers import postgres
-from toolbox.records.results import bounds_file, bounds_formulas, changes, queries, tables
+from toolbox.records.results import bounds_file, bounds_formulas, change_points, queries, tables
 from toolbox.records.results.bounds_parser import Entry
 from toolbox.records.results.queries import Filter
 from toolbox.records.results.series import Series
@@ -155,7 +155,7 @@ def measure(kind: str, location: str, samples: int, directory: Path) -> bool:
         floor = statistics.median(timed(lambda: connection.execute(query).fetchall())[0] for _ in range(3))
         reading, series = timed(lambda: queries.series(connection, Filter()))
         bounding, _ = timed(lambda: _update_bounds(series, directory / f"{kind}.yaml"))
-        detecting, detected = timed(lambda: [changes.detect(each.values) for each in series])
+        detecting, detected = timed(lambda: [change_points.detect(each.values) for each in series])
         drawing, index = timed(lambda: dashboard.write(connection, directory / kind, Filter()))
     pages = sorted((page.stat().st_size, page.name) for page in index.parent.rglob("*") if page.is_file())
     size, name = pages[-1]

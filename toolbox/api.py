@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from toolbox.ground.system import git
     from toolbox.ground.system.places import builtin_root
     from toolbox.orchestration import clusters, config, env, matrix, run
-    from toolbox.records.results.changes import detect as detect_changes
+    from toolbox.records.results.change_points import detect as detect_changes
 
 __all__ = [
     "Configuration",
@@ -64,7 +64,7 @@ _HOMES: Final = {
     "env": "toolbox.orchestration:env",
     "matrix": "toolbox.orchestration:matrix",
     "run": "toolbox.orchestration:run",
-    "detect_changes": "toolbox.records.results.changes:detect",
+    "detect_changes": "toolbox.records.results.change_points:detect",
 }
 
 

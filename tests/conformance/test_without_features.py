@@ -42,7 +42,7 @@ QUICK: Final = (
     "tests/unit/config/test_contract.py",
     "tests/unit/config/test_foreign_blocks.py",
     "tests/unit/config/test_null_fields.py",
-    "tests/unit/config/test_outside.py",
+    "tests/unit/config/test_comment_limits.py",
     "tests/unit/ground/extensions",
     "tests/unit/ground/interface",
     "tests/unit/matrix/test_plan.py",

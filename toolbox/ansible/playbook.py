@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toolbox.ansible import unsafe_yaml, warm
-from toolbox.ansible.warm import Helpers
+from toolbox.ansible.warm import AnsibleServers
 from toolbox.ground.system import environ, filesystem, places, processes, scratch
 from toolbox.ground.system.fork_servers import ForkedProcess
 
@@ -129,7 +129,7 @@ def feature_of_modules(tasks: Path) -> str | None:
     return next((features[key] for key in keys if key in features), None)
 
 
-def _variables(play: Play, helpers: Helpers | None) -> dict[str, str]:
+def _variables(play: Play, helpers: AnsibleServers | None) -> dict[str, str]:
     # In the default directory, below the home directory, the path of a socket may be too long.
     sockets = scratch.ssh_sockets(create=play.uses_ssh) or (helpers.config.parent if helpers else play.private)
     settings = {**_SETTINGS, "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets)}

@@ -19,7 +19,7 @@ from typing import Final
 from toolbox.ansible import ssh_link, warm_modules
 from toolbox.ansible.warm_modules import Ended
 from toolbox.ground.system import environ, processes
-from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.context_values import ContextValue
 from toolbox.targets import bootstrap
 
 _END_SECONDS: Final = 10.0
@@ -114,7 +114,7 @@ class Links:
             self._started += [process, link]
 
 
-current: Final[Ambient[Links]] = Ambient("ssh_links")
+current: Final[ContextValue[Links]] = ContextValue("ssh_links")
 """The links of this play."""
 
 

@@ -19,7 +19,7 @@ from typing import Final
 from toolbox.ansible import playbook_server
 from toolbox.ground.kit.process_tree import MARK
 from toolbox.ground.system import environ, places, scratch
-from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.context_values import ContextValue
 from toolbox.ground.system.fork_servers import ForkedProcess, ForkServer
 from toolbox.targets.agent import module_server
 
@@ -30,7 +30,7 @@ SWITCH: Final = "TOPGALLANT_ANSIBLE_WARM"
 _SLOW: Final = "Ansible starts slowly, as an ordinary program: %s"
 
 
-class Helpers:
+class AnsibleServers:
     """The helper processes, which are started when they are needed.
 
     Args:
@@ -105,7 +105,7 @@ def _later() -> list[str]:
     return [str(places.module_name(folder / "_entry.py")) for folder in places.homes("library") if folder.is_dir()]
 
 
-_current: Ambient[Helpers] = Ambient("warm_ansible")
+_current: ContextValue[AnsibleServers] = ContextValue("warm_ansible")
 current = _current.get
 
 
@@ -117,7 +117,7 @@ def opened(*, enabled: bool = True) -> Iterator[None]:
         return
     with ExitStack() as stack:
         try:
-            helpers = Helpers(stack.enter_context(scratch.directory()))
+            helpers = AnsibleServers(stack.enter_context(scratch.directory()))
         except OSError as error:
             log.warning(_SLOW, error)
         else:

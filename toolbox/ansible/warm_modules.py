@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from toolbox.ground.system import environ
-from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.context_values import ContextValue
 from toolbox.ground.system.fork_servers import ForkedProcess
 
-server: Final[Ambient[str]] = Ambient("module_server")
+server: Final[ContextValue[str]] = ContextValue("module_server")
 """The path of the server's socket. It is not in an environment variable, which modules would see."""
 _SHELL: Final = "/bin/sh"
 # What ansible-core executes for a pipelined module without `become` and `environment`.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from toolbox.config import ambiguity, contract, document, outside, paths, presets, references
+from toolbox.config import ambiguity, comment_limits, contract, document, paths, presets, references
 from toolbox.config.contract import Model
 from toolbox.config.document import Change, Document
 from toolbox.config.paths import Path
@@ -35,7 +35,7 @@ class Request:
             `ci.jobs`, by path. They are applied before `overrides`, and may change any field.
         overrides: the new values by path.
         contracts: the folders with the contracts of the matrix and of the project.
-        is_from_outside: whether the overrides come from a comment; see `toolbox.config.outside`.
+        is_from_outside: whether the overrides come from a comment; see `toolbox.config.comment_limits`.
         preset_reasons: why presets were selected, by preset, for explanations; nothing for those that a person named.
     """
 
@@ -132,12 +132,12 @@ class Configuration:
             override_files.append(document.load(file, what="the override file"))
             _override(base, override_files[-1], f"override file {file}")
         _override(base, Document(copy.deepcopy(dict(request.trusted_overrides)), _JOBS), _JOBS)
-        source = outside.SOURCE if request.is_from_outside else "--overrides"
+        source = comment_limits.SOURCE if request.is_from_outside else "--overrides"
         overrides = Document(copy.deepcopy(dict(request.overrides)), source)
         before = base.copy() if request.is_from_outside else None
         _override(base, overrides, source)
         if before is not None:
-            outside.check(before, base, overrides)
+            comment_limits.check(before, base, overrides)
         root = request.file.absolute().parent.parent
         return cls(base, contracts=request.contracts, root=root, override_files=override_files)
 

@@ -1,9 +1,9 @@
 """Reads the fields that a comment may never change, and finds out on what they depend.
 
-`outside` compares these fields before and after the overrides of a comment. A guarded field may refer to other fields,
-and to the axes of the matrix: its value then differs from cell to cell, and a comment that changes the axis would
-change the field. The arguments of a command, and the values in `env` and `write`, are not guarded: they may refer to
-fields that a comment may change.
+`comment_limits` compares these fields before and after the overrides of a comment. A guarded field may refer to other
+fields, and to the axes of the matrix: its value then differs from cell to cell, and a comment that changes the axis
+would change the field. The arguments of a command, and the values in `env` and `write`, are not guarded: they may refer
+to fields that a comment may change.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ class CellRun:
         latest = self.history[-1].deviations if self.history else {}
         return bool(latest) and sum(bool(ended.deviations) for ended in self.history) == 1
 
-    def pause(self) -> float | None:
+    def seconds_until_retry(self) -> float | None:
         """Return the number of seconds before the next attempt; None if no other attempt follows."""
         latest = self.history[-1]
         if self.is_adopted and latest.outcome.verdict is Verdict.CANCELLED:

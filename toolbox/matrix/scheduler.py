@@ -1,9 +1,9 @@
 """Runs the cells of a plan: starts each cell when a target has free capacity, and follows the cell to its verdict.
 
-The thread that calls `Scheduler.run` makes and records all decisions. `Executions` waits for targets in worker threads,
-so this thread never blocks. `Admission` decides which cell starts next. `resumption` decides how a resumed run
+The thread that calls `Scheduler.run` makes and records all decisions. `TargetCalls` waits for targets in worker
+threads, so this thread never blocks. `Admission` decides which cell starts next. `resumption` decides how a resumed run
 continues a cell. `Comparisons` decides when a cell is compared with other cells. `StopRules` decides when to stop.
-`Remains` removes what attempts leave on targets.
+`AttemptCleanup` removes what attempts leave on targets.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import Handle
 from toolbox.ground.system import cancellation, environ, signals
 from toolbox.matrix import resumption
-from toolbox.matrix.abandoned import RemainingAttempt
 from toolbox.matrix.admission import Admission
+from toolbox.matrix.attempt_cleanup import AttemptCleanup
 from toolbox.matrix.budget import Budget
 from toolbox.matrix.cell_run import CellResult, CellRun, CellState, Conclusion, reused_outcome
 from toolbox.matrix.comparisons import Comparisons
-from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.matrix.pools import Pools
-from toolbox.matrix.remains import Remains
 from toolbox.matrix.resumption import Beginning
 from toolbox.matrix.stop_rules import StopRules
+from toolbox.matrix.target_calls import TargetCalls
+from toolbox.matrix.unattended_attempts import RemainingAttempt
 from toolbox.records.runs.layout import StepDirectory
 from toolbox.records.runs.steps import Outcome, Step
 
@@ -89,10 +89,10 @@ class Scheduler:
         self._pools = Pools(plan.targets, self._jobs, plan.pools)
         self._budget = budget
         self._admission = Admission(self._pools, budget)
-        self._executions = Executions(
+        self._calls = TargetCalls(
             plan.targets, step.recorder, variables, clusters or {}, jobs=self._jobs, on_change=self._check_status
         )
-        self._remains = Remains(plan, step.recorder, self._executions, self._admission.unblock)
+        self._cleanup = AttemptCleanup(plan, step.recorder, self._calls, self._admission.unblock)
         self._comparisons = Comparisons(plan)
         self.rules = StopRules(len(plan.cells), 1 if options.fail_fast else options.max_failures)
         past = step.recorder.past
@@ -118,25 +118,25 @@ class Scheduler:
         ]
         done = beginnings.count(Beginning.DONE)
         self._step.recorder.record(MatrixPlanned(self._step.identity, len(cells), self._jobs, done))
-        unwatched = cancellation.current().add(self._executions.wake)
-        with signals.deferred(self._executions.wake):
+        unwatched = cancellation.current().add(self._calls.wake)
+        with signals.deferred(self._calls.wake):
             try:
                 for cell, beginning in zip(cells, beginnings, strict=True):
                     self._begin_cell(cell, beginning)
-                self._remains.discard(self._admission.blocking)
+                self._cleanup.discard(self._admission.blocking)
                 self._loop()
-                self._remains.discard(self._admission.blocking)
-                self._executions.settle()
-                self._remains.teardown_run()
+                self._cleanup.discard(self._admission.blocking)
+                self._calls.settle()
+                self._cleanup.teardown_run()
             except BaseException as error:
                 with signals.shielded():
                     self._stop(describe(error))
-                    self._executions.settle()
-                    self._remains.teardown_run()
+                    self._calls.settle()
+                    self._cleanup.teardown_run()
                 raise
             finally:
                 unwatched()
-                self._executions.close()
+                self._calls.close()
 
     def _loop(self) -> None:
         while True:
@@ -144,7 +144,7 @@ class Scheduler:
             if not self._running and self._admission.is_idle(is_stopped=bool(self.rules.stopped)):
                 self._close_uncompared()
                 return
-            self._executions.handle_results(self._admission.due_in(_SIGNAL_SECONDS))
+            self._calls.handle_results(self._admission.due_in(_SIGNAL_SECONDS))
             signals.check()
             cancellation.current().check()
 
@@ -152,7 +152,7 @@ class Scheduler:
 
     def _begin_cell(self, cell: Cell, beginning: Beginning) -> None:
         if cell.id in self._earlier:
-            self._remains.release_past(self._earlier[cell.id])
+            self._cleanup.release_past(self._earlier[cell.id])
         match beginning:
             case Beginning.NEW:
                 self._admission.add(cell)
@@ -169,7 +169,7 @@ class Scheduler:
             case Beginning.ADOPT:
                 run = self._open_adopted(cell, CellState.STARTING)
                 self._count_adopted(run)
-                self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
+                self._calls.start(run, partial(self._started, run), partial(self._conclude, run))
             case Beginning.JUDGE:
                 run = self._open_adopted(cell, CellState.JUDGING)
                 run.history.pop()
@@ -233,11 +233,11 @@ class Scheduler:
             self._begin_attempt(run)
             if self._budget is not None:
                 self._budget.begin(run.name, cell, target)
-            self._executions.start(run, partial(self._started, run), partial(self._conclude, run))
+            self._calls.start(run, partial(self._started, run), partial(self._conclude, run))
 
     def _begin_attempt(self, run: CellRun) -> None:
         self._pools.reserve(run.target, run.cell)
-        self._remains.note_attempt(run.target)
+        self._cleanup.note_attempt(run.target)
         self._running[run.name] = run
 
     # An attempt, from its start to its conclusion
@@ -247,21 +247,21 @@ class Scheduler:
         run.become(CellState.RUNNING)
         self._pools.mark_reachable(run.target)
         if self._is_ending:
-            self._executions.cancel(run)
+            self._calls.cancel(run)
         self._check_status(run.name)
 
     def _check_status(self, name: str) -> None:
         run = self._running.get(name)
         if run is None or run.state is not CellState.RUNNING:
             return
-        status = self._executions.status(run)
+        status = self._calls.status(run)
         if not status.state.is_over:
             run.note_waiting(status.message)
             if self._budget is not None:
                 self._budget.pay(name, is_paid=not run.waiting)
         else:
             run.become(CellState.JUDGING)
-            self._executions.collect(run, status, partial(self._conclude, run))
+            self._calls.collect(run, status, partial(self._conclude, run))
 
     def _conclude(self, run: CellRun, conclusion: Conclusion) -> None:
         """Record the conclusion of an attempt, and compare the cell with other cells if all other checks passed."""
@@ -323,8 +323,8 @@ class Scheduler:
             outcome = replace(outcome, message=f"{outcome.message}\n{self._how_to_resume(run)}")
         else:
             attempt = outcome if outcome.verdict is Verdict.CANCELLED else conclusion.outcome_before_comparisons()
-            run.end(attempt, conclusion, sync=self._remains.keeps(run.target))
-            self._remains.release(run)
+            run.end(attempt, conclusion, sync=self._cleanup.keeps(run.target))
+            self._cleanup.release(run)
         lost_machine = conclusion.lost_machine
         if self.rules.note_attempt(run.cell.id, outcome, is_adopted=run.is_adopted, lost_machine=lost_machine):
             self._note(self.rules.outage)
@@ -335,7 +335,7 @@ class Scheduler:
             outcome = Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, text)
         is_over = self.rules.stopped or (self.rules.outage and not run.is_unconfirmed)
         is_final = outcome.verdict.is_pass or conclusion.is_open or is_over
-        pause = None if is_final else run.pause()
+        pause = None if is_final else run.seconds_until_retry()
         if pause is None:
             self._comparisons.note_end(run.cell.id, outcome, conclusion.metrics)
             self._close(run, outcome, conclusion)
@@ -399,9 +399,9 @@ class Scheduler:
 
     def _end_running(self, reason: str) -> None:
         self._is_ending = True
-        self._executions.stop_starting(reason)
+        self._calls.stop_starting(reason)
         for run in list(self._running.values()):
-            self._executions.cancel(run)
+            self._calls.cancel(run)
 
     def _stop(self, reason: str) -> None:
         """End the running attempts, and wait until they have ended."""
@@ -411,7 +411,7 @@ class Scheduler:
         try:
             self._close_waiting(reason)
             while self._running and time.monotonic() < deadline:
-                self._executions.handle_results(_SIGNAL_SECONDS)
+                self._calls.handle_results(_SIGNAL_SECONDS)
             self._end_open_attempts()
             self._close_uncompared()
         except (OSError, ToolboxError) as error:
@@ -425,11 +425,11 @@ class Scheduler:
                 RemainingAttempt(run.step.identity, run.attempt, run.name, run.target, run.cell.workload, run.directory)
             )
         for target, attempts in by_target.items():
-            self._executions.end_open(target, attempts)
+            self._calls.end_open(target, attempts)
 
     def _wait_unrecorded(self, deadline: float) -> None:
         while time.monotonic() < deadline:
             runs = [run for run in self._running.values() if run.state is CellState.RUNNING]
-            if all(self._executions.status(run).state.is_over for run in runs):
+            if all(self._calls.status(run).state.is_over for run in runs):
                 return
             time.sleep(_POLL_SECONDS)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from toolbox.config import outside
+from toolbox.config import comment_limits
 from toolbox.config.configuration import Configuration, Request
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import ConfigurationError, UsageError
@@ -74,11 +74,11 @@ def applied(request: RunRequest, job: str | None, cluster: str | None) -> RunReq
 def select(configuration: Configuration, job: str | None, cluster: str | None) -> Launch:
     """Return what the job and the cluster add to a request for a configuration. The errors are those of `applied`."""
     try:
-        if job is None and cluster is None and configuration.get(outside.BLOCK, default=None) is None:
+        if job is None and cluster is None and configuration.get(comment_limits.BLOCK, default=None) is None:
             return Launch((), {}, {})
         from toolbox.config.contracts.ci import Contract  # slow to import
 
-        block = configuration.block(outside.BLOCK, Contract)
+        block = configuration.block(comment_limits.BLOCK, Contract)
     except ConfigurationError:
         if job is not None or cluster is not None:
             raise
@@ -96,7 +96,7 @@ def select(configuration: Configuration, job: str | None, cluster: str | None) -
 
 def _selected(kind: str, entries: Mapping[str, _Entry], name: str | None) -> tuple[_Entry | None, str]:
     """Return the selected entry of `ci.jobs` or `ci.clusters`, and the reason; None if no entry is selected."""
-    field = f"{outside.BLOCK}.{kind}s"
+    field = f"{comment_limits.BLOCK}.{kind}s"
     if name is not None:
         if name not in entries:
             raise UsageError(f"unknown {kind} `{name}`: {did_you_mean(name, entries, label=f'entries of `{field}`')}")

@@ -15,13 +15,13 @@ from typing import Any, Final, Self
 from toolbox.ground.model.errors import Cancelled, SeveralErrors
 from toolbox.ground.model.events import StepKind
 from toolbox.ground.system import cancellation, signals
-from toolbox.ground.system.ambient import Ambient
 from toolbox.ground.system.cancellation import CancelScope
+from toolbox.ground.system.context_values import ContextValue
 from toolbox.orchestration import session
 from toolbox.records.runs import steps
 from toolbox.records.runs.steps import Step
 
-region: Final[Ambient[str]] = Ambient("parallel_region")
+region: Final[ContextValue[str]] = ContextValue("parallel_region")
 """The name of the parallel region that the current code runs in, also in threads that run in a copy of its context."""
 
 

@@ -48,7 +48,7 @@ from toolbox.ground.model.secrets import MASK
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.system import cancellation, environ, filesystem, git, places, processes, signals
 from toolbox.ground.system.redaction import Redactor
-from toolbox.matrix import abandoned, targets
+from toolbox.matrix import targets, unattended_attempts
 from toolbox.orchestration import (
     cell_limit,
     clusters,
@@ -64,8 +64,8 @@ from toolbox.orchestration import (
 from toolbox.orchestration import request as request_module
 from toolbox.orchestration.clusters import Reservation
 from toolbox.orchestration.created_clusters import creation_steps
-from toolbox.orchestration.request import Loaded, RunRequest
-from toolbox.orchestration.run_steps import Part
+from toolbox.orchestration.request import PreparedRun, RunRequest
+from toolbox.orchestration.run_steps import SessionPhases
 from toolbox.orchestration.session import Session
 from toolbox.records.runs import layout, ledger, run_reader, run_verdict, steps, summary
 from toolbox.records.runs.journal import Entry, Journal
@@ -207,16 +207,16 @@ def _attempts_to_abandon(past: RunState, pattern: str) -> list[_CellAttempt]:
     return matches
 
 
-def _remove_abandoned(loaded: Loaded, recorder: Recorder) -> None:
+def _remove_abandoned(loaded: PreparedRun, recorder: Recorder) -> None:
     """Remove the files and objects of abandoned attempts from the targets of a run that has ended."""
     if loaded.plan is not None and recorder.abandoned_attempts():
         existing = {
             name: access for name, access in clusters.known_access(loaded.configuration).items() if access is not None
         }
-        abandoned.remove(loaded.plan, recorder, existing)
+        unattended_attempts.remove(loaded.plan, recorder, existing)
 
 
-def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
+def _verify(loaded: PreparedRun, phases: Mapping[str, Callable[[], object]]) -> None:
     """Check that the targets can run the cells and that the run can be recorded, before the run directory exists."""
     storing.verify(loaded.configuration)
     notifying.verify(loaded.configuration, loaded.request)
@@ -228,8 +228,8 @@ def _verify(loaded: Loaded, phases: Mapping[str, Callable[[], object]]) -> None:
 
 
 def _run(
-    loaded: Loaded,
-    part: Part,
+    loaded: PreparedRun,
+    part: SessionPhases,
     recorder: Recorder,
     reservation: Reservation,
     revision: str | None,
@@ -288,7 +288,7 @@ def _run(
 
 
 def _refuse_changes(
-    loaded: Loaded, changes: Sequence[ConfigurationChanged], directory: Path, redactor: Redactor
+    loaded: PreparedRun, changes: Sequence[ConfigurationChanged], directory: Path, redactor: Redactor
 ) -> None:
     """Raise if the configuration or the plan differs from those that the run began with.
 
@@ -345,7 +345,7 @@ def _create(request: RunRequest) -> Path:
 
 
 def _write_request(
-    loaded: Loaded, directory: Path, redactor: Redactor, phases: Sequence[str], revision: str | None
+    loaded: PreparedRun, directory: Path, redactor: Redactor, phases: Sequence[str], revision: str | None
 ) -> None:
     """Write the files that record the request. Names are not masked, because a resumed run needs them."""
     request, configuration = loaded.request, loaded.configuration
@@ -401,7 +401,9 @@ def _change_json(change: Change, redactor: Redactor) -> dict[str, str]:
     }
 
 
-def _run_phases(part: Part, top: Step, reservation: Reservation, outcomes: dict[str, Outcome]) -> list[BaseException]:
+def _run_phases(
+    part: SessionPhases, top: Step, reservation: Reservation, outcomes: dict[str, Outcome]
+) -> list[BaseException]:
     """Acquire the clusters, run the phases, delete the remote resources, and return the errors in order.
 
     `outcomes` receives the outcome of each phase. If the run does not end with this session, the remote resources and
@@ -481,7 +483,7 @@ def _cancel_unadopted(top: Step) -> None:
     if work.plan is None or work.matrix_has_run or signals.cleanup_has_ended():
         return
     try:
-        abandoned.end(work.plan, top.recorder, work.clusters)
+        unattended_attempts.end(work.plan, top.recorder, work.clusters)
     except ToolboxError as error:  # this error must not prevent the cleanup and the release of the clusters
         top.recorder.record(Note("", f"workloads may still be running: {describe(error)}"))
 
@@ -521,6 +523,6 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _revision_under_test(loaded: Loaded, revision: str | None) -> str | None:
+def _revision_under_test(loaded: PreparedRun, revision: str | None) -> str | None:
     """Return the revision that the project tests: `results.revision`, or else that of the configuration."""
     return loaded.configuration.block(storing.BLOCK, Results).revision or revision

@@ -177,7 +177,7 @@ class _Recorded(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class PreparedRun:
     """A request with its project, its valid configuration and its plan, which is None without a matrix."""
 
     request: RunRequest
@@ -188,7 +188,7 @@ class Loaded:
 
 def load(
     request: RunRequest, *, today: dt.date | None = None, resumed: Path | None = None, needs_secrets: bool = True
-) -> Loaded:
+) -> PreparedRun:
     """Find the project, load its configuration, and make the plan of its matrix.
 
     Args:
@@ -224,7 +224,7 @@ def load(
             matrix_plan = reused_results.find(matrix_plan, configuration, request.project, float(days))
     elif request.selection != Selection():
         raise UsageError(f"--cells, --shard: {configuration.source} has no matrix to take cells from")
-    return Loaded(request, files, configuration, matrix_plan)
+    return PreparedRun(request, files, configuration, matrix_plan)
 
 
 @contextmanager

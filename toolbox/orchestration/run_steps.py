@@ -33,7 +33,7 @@ Phases = Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SessionPhases:
     """What one session of a run executes.
 
     Args:
@@ -47,20 +47,20 @@ class Part:
     others: tuple[str, ...] = ()
 
 
-def first(available: Phases, request: RunRequest) -> Part:
+def first(available: Phases, request: RunRequest) -> SessionPhases:
     """Return what the first session of a run executes.
 
     Raises:
         UsageError: the phases cannot be the first ones of a run.
     """
     if request.first_phases is None:
-        return Part(available)
+        return SessionPhases(available)
     if CLEANUP in request.first_phases:
         raise UsageError(f"--keep_open: the run ends with the phase {CLEANUP}: leave the flag or the phase out")
     return _part(available, RunState(), request.first_phases, "RUN")
 
 
-def following(available: Phases, past: RunState, names: Sequence[str] | None, request: RunRequest) -> Part:
+def following(available: Phases, past: RunState, names: Sequence[str] | None, request: RunRequest) -> SessionPhases:
     """Return what a later session executes.
 
     Args:
@@ -72,11 +72,11 @@ def following(available: Phases, past: RunState, names: Sequence[str] | None, re
     if not request.in_steps:
         if names is not None:
             raise UsageError("--phases continues only a run that `project run --keep_open` began: leave the flag out")
-        return Part(available)
+        return SessionPhases(available)
     if past.finished is not None:
         if names is not None:
             raise UsageError(f"the run {past.run} has ended ({past.finished.verdict}): start a new run")
-        return Part(available)
+        return SessionPhases(available)
     if names is None:
         left = [name for name in available if not _is_over(past, name) and not _is_past(past, name)]
         names = [*left, *([CLEANUP] if CLEANUP not in left else [])]
@@ -84,7 +84,7 @@ def following(available: Phases, past: RunState, names: Sequence[str] | None, re
     return _part(available, past, names, str(past.directory))
 
 
-def _part(available: Phases, past: RunState, names: Sequence[str], run: str) -> Part:
+def _part(available: Phases, past: RunState, names: Sequence[str], run: str) -> SessionPhases:
     known = {**available, CLEANUP: available.get(CLEANUP, _nothing)}
     chosen = projects.select(known, names)
     if not chosen:
@@ -98,9 +98,9 @@ def _nothing() -> None:
     """The phase `post_cleanup` of a project that does not define it: only resources and leases are left to clean up."""
 
 
-def _made(available: Phases, names: Collection[str]) -> Part:
+def _made(available: Phases, names: Collection[str]) -> SessionPhases:
     phases = {name: function for name, function in available.items() if name in names}
-    return Part(phases, CLEANUP in names, tuple(name for name in available if name not in phases))
+    return SessionPhases(phases, CLEANUP in names, tuple(name for name in available if name not in phases))
 
 
 def _check_order(available: Phases, past: RunState, name: str, chosen: Collection[str], run: str) -> None:
@@ -144,7 +144,7 @@ def missing(past: RunState, names: Collection[str]) -> list[str]:
     return [name for name in names if _state(past, name) is None and not _is_past(past, name)]
 
 
-def earlier_outcomes(past: RunState, part: Part) -> Iterator[Outcome]:
+def earlier_outcomes(past: RunState, part: SessionPhases) -> Iterator[Outcome]:
     """Yield the outcomes of the phases that earlier sessions executed, in their order.
 
     Args:
@@ -167,7 +167,7 @@ def changes(past: RunState) -> list[ConfigurationChanged]:
     return [change for phase in past.phase_changes.values() for change in phase]
 
 
-def restored(configuration: Configuration, past: RunState, part: Part) -> Configuration:
+def restored(configuration: Configuration, past: RunState, part: SessionPhases) -> Configuration:
     """Return the configuration with the fields that earlier phases have replaced.
 
     Raises:

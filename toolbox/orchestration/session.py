@@ -22,7 +22,7 @@ from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.foreign_text import printable
 from toolbox.ground.system import environ, filesystem, places, redaction
-from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.context_values import ContextValue
 from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix.plan import Plan
 from toolbox.matrix.scheduler import Options
@@ -96,7 +96,7 @@ def resolved_text(configuration: Configuration, redactor: Redactor) -> str:
     return yaml_text.dump(redactor.redact_nested(resolved, keep_keys=True))
 
 
-_current: Ambient[Session] = Ambient("session")
+_current: ContextValue[Session] = ContextValue("session")
 
 
 def current() -> Session:

@@ -122,14 +122,14 @@ def test_the_pauses_grow_up_to_the_longest_and_differ_a_little(
     run = bench.cell(retries={"infrastructure": 9, "backoff": backoff})
     for seconds in expected:
         attempted(run, BROKEN)
-        pauses = {run.pause() for _ in range(20)}
+        pauses = {run.seconds_until_retry() for _ in range(20)}
         assert all(pause is not None and 0.8 * seconds <= pause <= 1.2 * seconds for pause in pauses)
         assert len(pauses) > 1
 
 
 def test_a_cause_without_retries_gets_no_other_attempt(bench: Bench) -> None:
     for cause in (Cause.CONFIGURATION, Cause.INTERNAL, Cause.INTERRUPTED, Cause.REGRESSION):
-        assert attempted(bench.cell(), Outcome(Verdict.ERROR, cause)).pause() is None
+        assert attempted(bench.cell(), Outcome(Verdict.ERROR, cause)).seconds_until_retry() is None
 
 
 def test_a_cancelled_adopted_attempt_is_repeated_at_once(bench: Bench) -> None:
@@ -137,8 +137,8 @@ def test_a_cancelled_adopted_attempt_is_repeated_at_once(bench: Bench) -> None:
     submit(run)
     run.is_adopted = True
     run.end(CANCELLED, NOTHING, sync=False)
-    assert run.pause() == 0
-    assert attempted(bench.cell(), CANCELLED).pause() is None
+    assert run.seconds_until_retry() == 0
+    assert attempted(bench.cell(), CANCELLED).seconds_until_retry() is None
 
 
 def end(run: CellRun, outcome: Outcome, remark: str = "") -> list[str]:
@@ -303,9 +303,9 @@ def test_a_value_out_of_its_range_counts_when_another_attempt_confirms_it(
 def test_a_deviation_is_confirmed_by_one_attempt_without_a_pause(bench: Bench) -> None:
     run = bench.cell(retries={"check": 5})
     measured(run, ABOVE)
-    assert run.pause() == 0
+    assert run.seconds_until_retry() == 0
     measured(run, ABOVE)
-    assert run.pause() is None
+    assert run.seconds_until_retry() is None
 
 
 def test_only_confirmed_deviations_fail_the_cell(bench: Bench) -> None:
@@ -321,7 +321,7 @@ def test_only_confirmed_deviations_fail_the_cell(bench: Bench) -> None:
 def test_a_confirming_attempt_uses_no_retry(bench: Bench) -> None:
     run = bench.cell(retries={"check": 1, "backoff": {"first": 1}})
     measured(run, FAST, (("files", Judgement(False, "no files")),))
-    assert run.pause() is not None
+    assert run.seconds_until_retry() is not None
 
 
 def test_noise_is_reported_for_an_expected_failure(bench: Bench) -> None:
@@ -334,7 +334,7 @@ def test_noise_is_reported_for_an_expected_failure(bench: Bench) -> None:
 def test_a_failure_without_a_deviation_needs_no_confirmation(bench: Bench) -> None:
     run = bench.cell()
     measured(run, WRONG)
-    assert run.pause() is None
+    assert run.seconds_until_retry() is None
 
 
 def test_the_sides_of_earlier_attempts_are_known_after_a_resume(bench: Bench) -> None:

@@ -24,7 +24,7 @@ from toolbox.records.exports import import_sources
 from toolbox.records.results import (
     bounds_file,
     bounds_formulas,
-    changes,
+    change_points,
     comparison,
     csv_series,
     earlier_results,
@@ -35,7 +35,7 @@ from toolbox.records.results import (
     recording,
     updated_bounds,
 )
-from toolbox.records.results.bounds_update import Update
+from toolbox.records.results.bounds_update import BoundsPolicy
 from toolbox.records.results.cost import Group
 from toolbox.records.results.flakiness import State
 from toolbox.records.results.queries import Filter
@@ -224,7 +224,7 @@ class Results:
         if not 0.5 < confidence < 1:  # noqa: PLR2004
             raise UsageError(f"--confidence must be above 0.5 and below 1, such as 0.999, not {confidence}")
         accepted = updated_bounds.acceptance(accept, reason)
-        how = Update(method, confidence, allow_wider, accepted)
+        how = BoundsPolicy(method, confidence, allow_wider, accepted)
         files = bounds_file.load(projects.find(project).bounds)
         select = CellFlags(project, cells)
         selection = stored_results.run_filter(select, period, metric=metric, revision=revision, baseline=True)
@@ -266,7 +266,7 @@ class Results:
             series = queries.series(connection, selection)
         rows = [
             row
-            for row in result_rows.of_changes((item, changes.detect(item.values)) for item in series)
+            for row in result_rows.of_changes((item, change_points.detect(item.values)) for item in series)
             if (since is None or row["started"] >= since) and (until is None or row["started"] <= until)
         ]
         if output.format == "text" and not rows and series:
@@ -485,7 +485,7 @@ def _import_message(recorded: Recorded, store: Store) -> str:
 
 
 def _changes_of_csv(path: Path, column: str, output: StoreFlags) -> str | None:
-    series = {name: changes.detect_between_gaps(values) for name, values in csv_series.read(path, column).items()}
+    series = {name: change_points.detect_between_gaps(values) for name, values in csv_series.read(path, column).items()}
     rows_by_series = {name: result_rows.of_numbers(detected) for name, detected in series.items()}
     if output.format == "json":
         content = {name: {"changes": rows} for name, rows in rows_by_series.items()}

@@ -16,7 +16,7 @@ from toolbox.ground.model.text import counted, first_of, truncate
 from toolbox.ground.system import environ
 from toolbox.orchestration import cell_limit, spending
 from toolbox.orchestration import request as run_requests
-from toolbox.orchestration.request import Loaded, RunRequest
+from toolbox.orchestration.request import PreparedRun, RunRequest
 from toolbox.records.runs.layout import RunDirectory
 
 _MOST_OVERRIDES: Final = 5
@@ -61,7 +61,7 @@ def repeat_command(request: RunRequest, directory: Path) -> str:
     return shlex.join(words)
 
 
-def _lines(run: CommentRun, loaded: Loaded) -> Iterator[str]:
+def _lines(run: CommentRun, loaded: PreparedRun) -> Iterator[str]:
     request = run.request
     phases = "all" if request.phases is None else ", ".join(request.phases) or "none"
     yield f"{run.description} (line {run.line})"

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 from typing import Final
 
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.ground.system import filesystem, places
 
 _FOLDER: Final = "comments"
 _UNSAFE = re.compile(r"[^\w.-]")
 
 
-def write(part: WorkflowPart, text: str, artifacts: Path | None) -> Path:
+def write(part: WorkflowRun, text: str, artifacts: Path | None) -> Path:
     """Write the comment of a run, or replace its text. Return the path of the file.
 
     Args:

@@ -17,7 +17,7 @@ from toolbox.features.ci.comment_job import Job
 from toolbox.features.ci.comment_runs import CommentRun, Settings
 from toolbox.features.ci.earlier_runs import EarlierRun
 from toolbox.features.ci.refusals import Fault
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.features.ci.slash import CommentRequest, Line
 from toolbox.ground.model.errors import InfrastructureError, UsageError, describe
 from toolbox.ground.model.foreign_text import clean
@@ -51,7 +51,7 @@ class Admission:
     revision: str | None = None
     runs: Sequence[CommentRun] = ()
     earlier: Sequence[EarlierRun] | None = None
-    part: WorkflowPart | None = None
+    part: WorkflowRun | None = None
 
 
 def requested(job: Job, settings: Settings) -> list[CommentRun]:

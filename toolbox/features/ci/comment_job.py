@@ -15,7 +15,7 @@ from toolbox.features.ci import addressed_commands, comment_files, partial_runs,
 from toolbox.features.ci.comment_runs import Settings
 from toolbox.features.ci.earlier_runs import EarlierRun
 from toolbox.features.ci.refusals import Fault
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.features.ci.slash import CommentRequest, Line
 from toolbox.ground.extensions.protocols import Forge, PullRequests
 from toolbox.ground.model.errors import UsageError
@@ -46,7 +46,7 @@ class Job:
 
     forge: Forge
     event: CommentEvent
-    part: WorkflowPart
+    part: WorkflowRun
     artifact_dir: Path | None = None
     shard: tuple[int, int] | None = None
     override_files: Sequence[Path] = ()
@@ -96,7 +96,7 @@ class Job:
         """
         return slash.read(self.event.text, places.projects(), self.description, commands=self.commands())
 
-    def status_part(self, revision: str | None) -> WorkflowPart:
+    def status_part(self, revision: str | None) -> WorkflowRun:
         """Return the workflow with what the runs leave out or change, compared with its full run.
 
         Args:
@@ -149,7 +149,7 @@ class Job:
             return str(comment_files.write(self.part, text, self.artifact_dir))
         return run_comment.publish(self.pull_requests, self.event.pull_request, self.part, text)
 
-    def set_status(self, part: WorkflowPart, revision: str | None, state: CommitState, description: str) -> None:
+    def set_status(self, part: WorkflowRun, revision: str | None, state: CommitState, description: str) -> None:
         """Show the state of the workflow on the tested commit.
 
         Args:
@@ -185,7 +185,7 @@ def of_events(
     return jobs[0] if len(jobs) == 1 else next((job for job in jobs if job.is_allowed()), jobs[0])
 
 
-def part_of(project: str, workflow: str, forge: Forge) -> WorkflowPart:
+def part_of(project: str, workflow: str, forge: Forge) -> WorkflowRun:
     """Return the workflow of a project that this job runs.
 
     Raises:
@@ -194,4 +194,4 @@ def part_of(project: str, workflow: str, forge: Forge) -> WorkflowPart:
     if not re.fullmatch(r"[\w.-]{1,100}", workflow):  # the markers of issues and comments contain the name
         raise UsageError(f"{abbreviated(clean(workflow))} is not a name of a workflow: use letters, digits, _ and -")
     run = forge.run()
-    return WorkflowPart(projects.find(project).name, workflow, run.id, quote(run.url, safe=_URL_CHARACTERS))
+    return WorkflowRun(projects.find(project).name, workflow, run.id, quote(run.url, safe=_URL_CHARACTERS))

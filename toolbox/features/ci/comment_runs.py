@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from toolbox.config import outside, paths, presets
+from toolbox.config import comment_limits, paths, presets
+from toolbox.config.comment_limits import ForbiddenOverrides
 from toolbox.config.configuration import Configuration
 from toolbox.config.contracts.ci import Contract
-from toolbox.config.outside import ForbiddenOverrides
 from toolbox.config.paths import PathError
 from toolbox.features.ci import earlier_runs, refusals
 from toolbox.features.ci.earlier_runs import EarlierRun
@@ -129,7 +129,7 @@ class _Checker:
         faults_before = len(self._faults)
         if (known := self._configure(test.project)) is None:
             return None
-        block = known.block(outside.BLOCK, Contract)
+        block = known.block(comment_limits.BLOCK, Contract)
         job = self._entry(test.job, block.named_jobs, "job")
         cluster = self._entry(test.cluster, block.clusters, "cluster", test.line_of("cluster"))
         chosen = self._known_presets(test.presets, known)
@@ -172,7 +172,7 @@ class _Checker:
         """Return the run that repeats what did not pass in an earlier run; None if it has faults."""
         if (known := self._configure(past.project)) is None:
             return None
-        block = known.block(outside.BLOCK, Contract)
+        block = known.block(comment_limits.BLOCK, Contract)
         self._check_choices(past.chosen_presets(self._settings.presets, block))
         run = past.repeated(
             block, self._settings.presets, self._settings.override_files, self._settings.trusted_overrides
@@ -324,7 +324,7 @@ class _Checker:
         faults: dict[str, None] = {}
         self._configured(run, lambda _path, fault: faults.setdefault(fault))
         if faults:
-            allowed = f"`{outside.BLOCK}: {{{outside.FIELD}: [{_QUARANTINE}]}}` in {known.source}"
+            allowed = f"`{comment_limits.BLOCK}: {{{comment_limits.FIELD}: [{_QUARANTINE}]}}` in {known.source}"
             text = f"/quarantine: a comment may not change `{_QUARANTINE}`: a maintainer can allow this by {allowed}"
             self._add(text, test.line_of("quarantine"))
         return run

@@ -9,7 +9,7 @@ from toolbox.config.contracts.ci import Contract
 from toolbox.features.ci import announcements, refusals, retest_records, slash
 from toolbox.features.ci.comment_runs import CommentRun
 from toolbox.features.ci.earlier_runs import EarlierRun
-from toolbox.features.ci.run_comment import LONGEST, WorkflowPart
+from toolbox.features.ci.run_comment import LONGEST, WorkflowRun
 from toolbox.ground.model.forge_data import CommitState
 from toolbox.ground.model.text import first_of
 from toolbox.reports.forge import markup
@@ -36,7 +36,7 @@ def status(result: str) -> tuple[CommitState, str]:
     return _STATES[result]
 
 
-def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
+def pending(part: WorkflowRun, runs: Sequence[CommentRun]) -> str:
     """Return the comment that says what will run.
 
     Raises:
@@ -47,7 +47,7 @@ def pending(part: WorkflowPart, runs: Sequence[CommentRun]) -> str:
     return f"{retest_records.line(None)}\n{page}"
 
 
-def running(part: WorkflowPart, lines: Sequence[str]) -> str:
+def running(part: WorkflowRun, lines: Sequence[str]) -> str:
     """Return the comment that says how far the runs are.
 
     Args:
@@ -57,20 +57,20 @@ def running(part: WorkflowPart, lines: Sequence[str]) -> str:
     return f"{retest_records.line(None)}\n{page}"
 
 
-def refused(part: WorkflowPart, reason: str) -> str:
+def refused(part: WorkflowRun, reason: str) -> str:
     """Return the comment that says why nothing runs."""
     lines = [line for line in reason.splitlines() if line.strip()]
     return _page("does not run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
-def cancelled(part: WorkflowPart, runs: Sequence[str]) -> str:
+def cancelled(part: WorkflowRun, runs: Sequence[str]) -> str:
     """Return the comment that says which runs were cancelled."""
     pages, _, own = part.url.rpartition("/")
     links = ", ".join(f"[{run}]({pages}/{run})" if own == part.run else f"`{run}`" for run in runs)
     return _page("does not run any more" if runs else "was not running", part, links and f"Cancelled: {links}")
 
 
-def helped(part: WorkflowPart, block: Contract) -> str:
+def helped(part: WorkflowRun, block: Contract) -> str:
     """Return the comment that lists the commands, and what the configuration allows."""
     names = {
         "presets that a comment may choose": block.workflows[part.workflow].comment_presets,
@@ -83,7 +83,7 @@ def helped(part: WorkflowPart, block: Contract) -> str:
     return _page("accepts these commands", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
 
 
-def ended(part: WorkflowPart, result: str, report: str, unpassed: Sequence[EarlierRun] | None) -> str:
+def ended(part: WorkflowRun, result: str, report: str, unpassed: Sequence[EarlierRun] | None) -> str:
     """Return the comment about the end of the workflow run.
 
     Args:
@@ -93,14 +93,14 @@ def ended(part: WorkflowPart, result: str, report: str, unpassed: Sequence[Earli
     return f"{retest_records.line(unpassed)}\n{_page(_STATES[result][1], part, report)}"
 
 
-def _page(what: str, part: WorkflowPart, content: str) -> str:
+def _page(what: str, part: WorkflowRun, content: str) -> str:
     workflow = f"workflow `{part.workflow}`"
     head = f"**Topgallant**: `{part.project}` {what} ({f'[{workflow}]({part.url})' if part.url else workflow})"
     parts = [head, *_partial_note(part), *([content] if content and len(content) <= LONGEST - _ROOM else [])]
     return "\n\n".join(parts)
 
 
-def _partial_note(part: WorkflowPart) -> list[str]:
+def _partial_note(part: WorkflowRun) -> list[str]:
     """Return the paragraphs that say why a run is partial; none for a full run."""
     if not part.is_partial:
         return []

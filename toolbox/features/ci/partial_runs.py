@@ -25,7 +25,7 @@ from toolbox.matrix import plan
 from toolbox.matrix.plan import Cell, Plan
 from toolbox.orchestration import projects
 from toolbox.orchestration import request as run_requests
-from toolbox.orchestration.request import Loaded, RunRequest
+from toolbox.orchestration.request import PreparedRun, RunRequest
 
 _RETEST: Final = "/retest repeats only what did not pass"
 _MOST_NAMES: Final = 3
@@ -79,7 +79,7 @@ def _differences(full: RunRequest, run: RunRequest, settings: Settings) -> Itera
         yield from _weaker_cells(before.plan, after.plan)
 
 
-def _compared_fields(loaded: Loaded, *, are_planned: bool) -> dict[str, Any]:
+def _compared_fields(loaded: PreparedRun, *, are_planned: bool) -> dict[str, Any]:
     """Return the resolved configuration, without the fields of the matrix whose effect the plans show."""
     fields = dict(loaded.configuration.get(paths.ROOT))
     if are_planned:

@@ -24,7 +24,7 @@ from toolbox.features.ci.comment_runs import CommentRun
 from toolbox.features.ci.github import github_api
 from toolbox.features.ci.github.pull_requests import MEMBERS_TOKEN
 from toolbox.features.ci.gitlab import gitlab_api
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.features.ci.run_end import RunEnd
 from toolbox.ground.extensions.protocols import ReportingPullRequests
 from toolbox.ground.model.errors import InfrastructureError, MissingToken, ToolboxError, UsageError, describe
@@ -141,7 +141,7 @@ def _never_fatal() -> Iterator[None]:
         log.warning("the result could not be shown on the pull request: %s", describe(error))
 
 
-def _show_end(job: Job, part: WorkflowPart, result: str, revision: str | None, directories: Sequence[Path]) -> str:
+def _show_end(job: Job, part: WorkflowRun, result: str, revision: str | None, directories: Sequence[Path]) -> str:
     runs = ended_runs.read(directories)
     unpassed = ended_runs.unpassed(runs) if len(runs) == len(directories) else None
     unpassed = unpassed or None if result != "success" else unpassed  # a run that never began has no directory

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowPart:
+class WorkflowRun:
     """A workflow of a project that tests a pull request.
 
     Args:
@@ -66,7 +66,7 @@ class WorkflowPart:
         return f"{self.project}/{self.workflow}/{self.run}"
 
 
-def publish(pull_requests: PullRequests, number: int, part: WorkflowPart, text: str) -> str:
+def publish(pull_requests: PullRequests, number: int, part: WorkflowRun, text: str) -> str:
     """Create the comment of a workflow run, or replace its text. Return the address of the comment.
 
     If the forge does not answer the request that creates the comment, the comment may exist. So the next try looks for
@@ -94,12 +94,12 @@ def publish(pull_requests: PullRequests, number: int, part: WorkflowPart, text: 
     return address
 
 
-def body_of(part: WorkflowPart, text: str) -> str:
+def body_of(part: WorkflowRun, text: str) -> str:
     """Return the body of the comment: the marker, by which the comment is found, and the text."""
     return f"<!-- topgallant-run: {part.marker} -->\n{text}"
 
 
-def cancel(forge: Forge, pull_requests: PullRequests, number: int, part: WorkflowPart) -> list[str]:
+def cancel(forge: Forge, pull_requests: PullRequests, number: int, part: WorkflowRun) -> list[str]:
     """Cancel the other runs of a workflow that have comments on a pull request, and return their ids.
 
     Raises:
@@ -110,7 +110,7 @@ def cancel(forge: Forge, pull_requests: PullRequests, number: int, part: Workflo
     return [run for run in ids[-_MOST_CANCELLED:] if forge.cancel(run)]
 
 
-def earlier(pull_requests: PullRequests, number: int, part: WorkflowPart) -> list[tuple[str, str]]:
+def earlier(pull_requests: PullRequests, number: int, part: WorkflowRun) -> list[tuple[str, str]]:
     """Return the ids of the other runs of a workflow with comments on a pull request, and the texts of the comments.
 
     Raises:
@@ -124,7 +124,7 @@ def earlier(pull_requests: PullRequests, number: int, part: WorkflowPart) -> lis
 
 
 def set_status(
-    pull_requests: PullRequests, revision: str, part: WorkflowPart, state: CommitState, description: str
+    pull_requests: PullRequests, revision: str, part: WorkflowRun, state: CommitState, description: str
 ) -> None:
     """Show the state of a workflow on a commit.
 
@@ -135,7 +135,7 @@ def set_status(
     repeated(lambda: pull_requests.set_status(revision, status))  # the newest status counts
 
 
-def status_of(part: WorkflowPart, state: CommitState, description: str) -> CommitStatus:
+def status_of(part: WorkflowRun, state: CommitState, description: str) -> CommitStatus:
     """Return the commit status of a workflow."""
     return CommitStatus(state, part.status_name, description, part.url)
 
@@ -158,7 +158,7 @@ def repeated(request: Callable[[], T]) -> T:
     return request()
 
 
-def _write(pull_requests: PullRequests, number: int, part: WorkflowPart, author: str, body: str) -> str:
+def _write(pull_requests: PullRequests, number: int, part: WorkflowRun, author: str, body: str) -> str:
     comments = pull_requests.comments(number)
     own = [each for each in comments if each.author == author and marker_of(each) == part.marker]
     if not own:

@@ -18,7 +18,7 @@ from toolbox.features.ci import comment_texts, run_comment
 from toolbox.features.ci.comment_job import Job
 from toolbox.features.ci.earlier_runs import EarlierRun
 from toolbox.features.ci.github import check_runs
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.ground.extensions.protocols import ReportingPullRequests
 from toolbox.ground.model.errors import InfrastructureError, describe
 from toolbox.ground.model.forge_data import CommitReport, NamedLine, ResultLabel
@@ -45,7 +45,7 @@ class RunEnd:
         unpassed: what `/retest` will repeat; None if it is unknown.
     """
 
-    part: WorkflowPart
+    part: WorkflowRun
     result: str
     revision: str | None
     report: str

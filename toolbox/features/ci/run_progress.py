@@ -11,7 +11,7 @@ from toolbox.features.ci.comment_job import Job
 from toolbox.features.ci.comment_runs import CommentRun
 from toolbox.features.ci.milestones import Milestones
 from toolbox.features.ci.progress import Progress
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.ground.model.errors import ToolboxError, UsageError, describe
 from toolbox.ground.model.events import Event
 from toolbox.matrix.plan import Plan
@@ -76,7 +76,7 @@ def _fault(plan: Plan | None) -> str:
     return f"cells run on this machine (target `{local[0]}`)" if local else ""
 
 
-def _listener(progress: Progress, part: WorkflowPart) -> Listener:
+def _listener(progress: Progress, part: WorkflowRun) -> Listener:
     milestones = Milestones()
 
     def listen(event: Event) -> None:

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox.config import outside
+from toolbox.config import comment_limits
 from toolbox.features.ci import hidden_text, refusals
 from toolbox.features.ci.hidden_text import HiddenText
 from toolbox.features.ci.refusals import Fault, quoted
@@ -54,7 +54,7 @@ _INDENT: Final = {" ", "\t"}
 # The end of a /var line whose value is in the following lines. Only such a value may contain blank lines.
 _OPENS_BLOCK = re.compile(r"(:|[|>][-+1-9]{0,2})$")
 _LONGEST_OPENING: Final = 3  # the longest match, such as `|-2`: only so many last characters are searched
-_DEEPEST: Final = 20  # levels that are parsed; `config.outside` allows only 8, and its message names the field
+_DEEPEST: Final = 20  # levels that are parsed; `config.comment_limits` allows only 8, and its message names the field
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +437,7 @@ def _quarantine(text: str) -> Quarantine:
     if len(cells) > _LONGEST_WORD or len(reason) > _LONGEST_WORD or not reason.isprintable():
         raise ValueError(f"/quarantine: the reason must have at most {_LONGEST_WORD} printable characters")
     try:
-        outside.check_value(reason)
+        comment_limits.check_value(reason)
     except ValueError as error:
         raise ValueError(f"/quarantine: {error}") from None
     is_quoted = len(cells) > 1 and cells[0] == cells[-1] and cells[0] in "'\""
@@ -493,13 +493,13 @@ def overrides(text: str) -> dict[str, Any]:
 
 def _check_override(path: object, value: object) -> None:
     try:
-        outside.check_value(path)
+        comment_limits.check_value(path)
     except ValueError as error:
         raise ValueError(f"/var: a path is wrong: {error}") from None
     if len(str(path)) > _LONGEST_WORD:
         raise ValueError(f"/var: a path has more than {_LONGEST_WORD} characters")
     try:
-        outside.check_value(value)
+        comment_limits.check_value(value)
     except ValueError as error:
         raise ValueError(f"/var {abbreviated(path)}: {error}") from None
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from toolbox.features.inference import case_files, judging, recorded_responses, suites
+from toolbox.features.inference import answer_judging, case_files, recorded_responses, suites
 from toolbox.features.inference.answer_records import AnswerRecord, ErrorRecord
 from toolbox.features.inference.case_files import Case
 from toolbox.features.inference.recorded_responses import UNDETERMINED, Keys, NotRecorded
@@ -167,7 +167,7 @@ def _expectation(text: str, entry: Mapping[str, Any], source: str) -> Expectatio
 
 def _require_right(expectation: Expectation, answer: AnswerRecord | None, *, stream: bool = False) -> None:
     """Raise NotRecorded if an answer does not pass the case that was made of it."""
-    result = judging.judge(expectation, expectation.comparators(), answer, stream=stream)
+    result = answer_judging.judge(expectation, expectation.comparators(), answer, stream=stream)
     if result.outcome not in (CaseOutcome.PASSED, CaseOutcome.SKIPPED):
         raise NotRecorded(result.message)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from toolbox.ground.model.errors import Cancelled
 from toolbox.ground.system import signals
-from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.context_values import ContextValue
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class CancelScope:
             self._endings.pop(key, None)
 
 
-_current: Ambient[CancelScope] = Ambient("cancel_scope")
+_current: ContextValue[CancelScope] = ContextValue("cancel_scope")
 entered = _current.entered
 
 

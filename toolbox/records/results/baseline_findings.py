@@ -1,6 +1,6 @@
 """What a run shows against the baseline besides changes of verdicts: flaky cells, and metrics that moved or are lost.
 
-`flaky_failures`, `metric_changes` and `lost_metrics` find them in the store, and `since_last_run` keeps them with the
+`flaky_failures`, `moved_metrics` and `lost_metrics` find them in the store, and `since_last_run` keeps them with the
 run.
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolbox.ground.model.bounds import REPORTED_FROM, Bound, Direction, Method
-from toolbox.records.results import changes, pooled_noise
+from toolbox.records.results import change_points, pooled_noise
 from toolbox.records.results.pooled_noise import Noise
 from toolbox.records.results.series import Series
 
@@ -189,8 +189,8 @@ def _check_sizes(values: NDArray[np.float64]) -> None:
 
 def _begin(values: NDArray[np.float64]) -> int:
     """Return the index of the first value to use: at most 30 values, all after the last confirmed change."""
-    detected = changes.detect_latest(values)
-    confirmed = [change.index for change in detected if change.state is changes.State.CONFIRMED]
+    detected = change_points.detect_latest(values)
+    confirmed = [change.index for change in detected if change.state is change_points.State.CONFIRMED]
     return max(0, len(values) - WINDOW, *confirmed)
 
 

@@ -65,7 +65,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class BoundsPolicy:
     """How to update bounds.
 
     Args:
@@ -100,7 +100,7 @@ class Update:
         bound = self._computed(series, level, current)
         if bound is None:
             return Decision(series, before, before, Action.KEPT, _too_few(series, level))
-        return self._judged(series, before, current, bound, level)
+        return self._decide_write(series, before, current, bound, level)
 
     def _accept(self, series: Series, before: Bound | None, level: Level, acceptance: Acceptance) -> Decision:
         """Decide about the changed level that a person accepts. All its values count, even those that failed cells."""
@@ -151,7 +151,7 @@ class Update:
             return bound
         return bound_by(noise)  # the noise of the new level itself would make the bounds too wide
 
-    def _judged(
+    def _decide_write(
         self, series: Series, before: Bound | None, current: Bound | None, bound: Bound, level: Level
     ) -> Decision:
         """Decide whether to write computed bounds."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from toolbox.ground.model.bounds import Bound, Side
 from toolbox.records.results import bounds_formulas as formulas
-from toolbox.records.results import changes
-from toolbox.records.results.changes import Change
+from toolbox.records.results import change_points
+from toolbox.records.results.change_points import ChangePoint
 from toolbox.records.results.series import RunReference, Series
 
 LONGEST: Final = 2000  # number of latest values to search for changes, and to draw
@@ -33,7 +33,7 @@ class Shift:
         other_presets: whether the two runs had different presets.
     """
 
-    change: Change
+    change: ChangePoint
     run: RunReference
     last: RunReference
     is_worse: bool | None
@@ -42,12 +42,12 @@ class Shift:
     @property
     def is_confirmed(self) -> bool:
         """Whether enough values after the change confirm it."""
-        return self.change.state is changes.State.CONFIRMED
+        return self.change.state is change_points.State.CONFIRMED
 
     @property
     def percent(self) -> float | None:
         """The increase of the level in percent; None if the old level is 0."""
-        return changes.percent(self.change.before, self.change.after)
+        return change_points.percent(self.change.before, self.change.after)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class History:
         """The increase from the median of the `BEFORE` values before the last value to the last value, in percent."""
         before = self.series.values[-BEFORE - 1 : -1]
         usual = float(np.median(before)) if len(before) else 0.0
-        return changes.percent(usual, self.latest) if usual > 0 else None
+        return change_points.percent(usual, self.latest) if usual > 0 else None
 
     @cached_property
     def bounded_from(self) -> int | None:
@@ -122,7 +122,7 @@ def of(all_series: Iterable[Series], bounds: BoundsInForce, noise: Noise) -> lis
 
 def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None) -> History:
     series = whole.latest(LONGEST)
-    shifts = [_shift(series, change) for change in changes.detect(series.values)]
+    shifts = [_shift(series, change) for change in change_points.detect(series.values)]
     is_in_force = bound is not None and bound.is_in(series.unit)
     if not is_in_force:
         confirmed = [shift.change.index for shift in shifts if shift.is_confirmed]
@@ -131,7 +131,7 @@ def _history(whole: Series, bound: Bound | None, noisy: tuple[int, int] | None) 
     return History(series, len(whole.values) - len(series.values), shifts, bound, is_in_force, noisy)
 
 
-def _shift(series: Series, change: Change) -> Shift:
+def _shift(series: Series, change: ChangePoint) -> Shift:
     run, last, direction = series.runs[change.index], series.runs[change.index - 1], series.direction
     is_worse = None if direction is None else direction.improves(change.after, change.before)
     return Shift(change, run, last, is_worse, run.presets != last.presets)

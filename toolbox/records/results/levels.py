@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from toolbox.ground.model.bounds import Bound
-from toolbox.records.results import changes
-from toolbox.records.results.changes import Change
+from toolbox.records.results import change_points
+from toolbox.records.results.change_points import ChangePoint
 from toolbox.records.results.segmentation import REACH, SHORTEST
 from toolbox.records.results.series import Series
 
@@ -42,7 +42,7 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     Args:
         bound: the bounds in force, in the unit of the series.
     """
-    shifts = changes.detect_latest(series.values)
+    shifts = change_points.detect_latest(series.values)
     begin, last_begin = _begin(series, bound, shifts)
     failed = _failed(series, bound)
     kept: list[int] = []
@@ -59,14 +59,14 @@ def accepted(series: Series, bound: Bound | None) -> Level:
     return Level(begin, tuple(kept), changed)
 
 
-def _begin(series: Series, bound: Bound | None, shifts: Sequence[Change]) -> tuple[int, int]:
+def _begin(series: Series, bound: Bound | None, shifts: Sequence[ChangePoint]) -> tuple[int, int]:
     """Return the index at which the accepted level begins, and the last index at which it may begin.
 
     The index of a change may move a little when values are added. No level is shorter than `SHORTEST`, so a change
     less than `SHORTEST` values after the recorded start of the level is the start of the level, not of another level.
     """
     if bound is None or bound.since is None:
-        begin = max((shift.index for shift in shifts if shift.state is changes.State.CONFIRMED), default=0)
+        begin = max((shift.index for shift in shifts if shift.state is change_points.State.CONFIRMED), default=0)
         return begin, begin
     last_begin = series.first_index_since(bound.since) + SHORTEST - 1
     begin = max((shift.index for shift in shifts if shift.index <= last_begin), default=0)
@@ -90,7 +90,7 @@ def _is_same_level(series: Series, kept: Sequence[int], later: Sequence[int]) ->
     if not kept:
         return False
     both = [*kept[-REACH:], *later]
-    return not changes.detect(series.values[both])
+    return not change_points.detect(series.values[both])
 
 
 def _first_failed(failed: frozenset[int], last: int) -> int:

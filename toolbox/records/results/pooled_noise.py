@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from toolbox.records.results import changes
+from toolbox.records.results import change_points
 
 LATEST: Final = 100
 """Number of latest values from which the noise is computed: earlier noise may have been different."""
@@ -47,9 +47,9 @@ class Noise:
 def within_levels(values: NDArray[np.float64], confirmed: Sequence[int] = ()) -> Noise | None:
     """Return the pooled noise of the latest values; None if they have too few degrees of freedom.
 
-    `changes.detect` finds the levels, and deviations are taken from the mean of each level, so that shifts don't count
-    as noise. The variance of n values on k levels is the sum of the squared deviations divided by n - k: the pooled
-    variance of Student's t-test. If all levels have the same sign, deviations are relative to their level.
+    `change_points.detect` finds the levels, and deviations are taken from the mean of each level, so that shifts don't
+    count as noise. The variance of n values on k levels is the sum of the squared deviations divided by n - k: the
+    pooled variance of Student's t-test. If all levels have the same sign, deviations are relative to their level.
 
     Args:
         values: the values in order of time. Values that are too large to compute with are omitted.
@@ -57,7 +57,7 @@ def within_levels(values: NDArray[np.float64], confirmed: Sequence[int] = ()) ->
     """
     kept = np.delete(values, list(confirmed))
     kept = kept[np.abs(kept) < LARGEST][-LATEST:]
-    levels = np.split(kept, [change.index for change in changes.detect(kept)])
+    levels = np.split(kept, [change.index for change in change_points.detect(kept)])
     freedom = len(kept) - len(levels)
     if freedom < LEAST_FREEDOM:
         return None

@@ -39,10 +39,10 @@ def of(
     lost: list[LostMetric] = []
     if connection.scalar(select(SAMPLES.c.run_id).where(SAMPLES.c.run_id == row).limit(1)) is not None:
         from toolbox.records.results import (
-            metric_changes,
+            moved_metrics,
         )  # imports NumPy, which is slow, and which many runs do not need
 
-        moved = metric_changes.of(connection, row, runs, bounds)
+        moved = moved_metrics.of(connection, row, runs, bounds)
         lost = lost_metrics.of(connection, row, runs)
     return comparison.with_findings(flaky_failures.of(connection, row, run.project, run.started), moved, lost)
 

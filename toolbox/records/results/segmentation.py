@@ -1,7 +1,7 @@
 """Finds the levels of a series: proposes where levels begin, places each beginning exactly, and tests it.
 
-All values are finite, and `toolbox.records.results.changes` has scaled them to at most 1. docs/changes.md describes the
-method, its sources, the reasons for the limits, and its measured quality.
+All values are finite, and `toolbox.records.results.change_points` has scaled them to at most 1. docs/changes.md
+describes the method, its sources, the reasons for the limits, and its measured quality.
 """
 
 from __future__ import annotations

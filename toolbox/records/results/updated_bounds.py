@@ -16,7 +16,7 @@ from toolbox.ground.system import environ
 from toolbox.records.results import queries
 from toolbox.records.results.bounds_file import BoundsFiles
 from toolbox.records.results.bounds_parser import Entry
-from toolbox.records.results.bounds_update import Acceptance, Action, Decision, Update
+from toolbox.records.results.bounds_update import Acceptance, Action, BoundsPolicy, Decision
 from toolbox.records.results.queries import Filter
 from toolbox.records.results.series import Series
 
@@ -42,7 +42,7 @@ def acceptance(accept: str | None, reason: str | None) -> Acceptance | None:
 
 
 def update(
-    connection: Connection, selection: Filter, files: BoundsFiles, how: Update, *, dry_run: bool
+    connection: Connection, selection: Filter, files: BoundsFiles, how: BoundsPolicy, *, dry_run: bool
 ) -> tuple[Sequence[Decision], Sequence[str]]:
     """Decide on the bounds of all metrics that the filter selects, and write the bounds unless `dry_run` is set.
 
@@ -78,7 +78,7 @@ def update(
     return decisions, remarks
 
 
-def _decisions(series: Sequence[Series], how: Update, files: BoundsFiles) -> tuple[list[Decision], list[str]]:
+def _decisions(series: Sequence[Series], how: BoundsPolicy, files: BoundsFiles) -> tuple[list[Decision], list[str]]:
     bounds = files.bounds
     decisions, faults = [], []
     for item in series:

@@ -19,7 +19,7 @@ from toolbox.ground.model.errors import Cancelled, ToolboxError, describe, outco
 from toolbox.ground.model.events import Note, StepFinished, StepKind, StepStarted
 from toolbox.ground.model.verdicts import Cause, Verdict, worst
 from toolbox.ground.system import cancellation, filesystem
-from toolbox.ground.system.ambient import Ambient
+from toolbox.ground.system.context_values import ContextValue
 from toolbox.records.runs import layout
 from toolbox.records.runs.layout import StepDirectory
 from toolbox.records.runs.recorder import Recorder
@@ -143,7 +143,7 @@ class Step:
             return worst(self._outcomes, lambda outcome: outcome.verdict)
 
 
-_current: Ambient[Step] = Ambient("step")
+_current: ContextValue[Step] = ContextValue("step")
 current, entered, entered_by_process = _current.get, _current.entered, _current.entered_by_process
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from toolbox.ground.model.bounds import Bound, Method
 from toolbox.ground.model.cases import CaseOutcome
-from toolbox.records.results import changes, comparison
+from toolbox.records.results import change_points, comparison
 from toolbox.records.results.baseline_findings import LostMetric
 from toolbox.records.results.bounds_update import Action, Decision
-from toolbox.records.results.changes import Change
+from toolbox.records.results.change_points import ChangePoint
 from toolbox.records.results.comparison import Comparison
 from toolbox.records.results.cost import Cost, Kind
 from toolbox.records.results.flakiness import Flakiness, State
@@ -308,12 +308,12 @@ def _is_wide(bound: Bound) -> bool:
     return bound.upper - bound.lower > _WIDE * abs(bound.mean)
 
 
-def of_changes(changes_of: Iterable[tuple[Series, Sequence[Change]]]) -> list[Row]:
+def of_changes(changes_of: Iterable[tuple[Series, Sequence[ChangePoint]]]) -> list[Row]:
     """Return one row per change of a level."""
-    return [_change(series, change) for series, changes in changes_of for change in changes]
+    return [_change(series, change) for series, change_points in changes_of for change in change_points]
 
 
-def _change(series: Series, change: Change) -> Row:
+def _change(series: Series, change: ChangePoint) -> Row:
     run, before = series.runs[change.index], series.runs[change.index - 1]
     return {
         "project": series.project,
@@ -335,13 +335,13 @@ def _change(series: Series, change: Change) -> Row:
     }
 
 
-def _word(series: Series, change: Change) -> str:
+def _word(series: Series, change: ChangePoint) -> str:
     if series.direction is None:
         return "changed"
     return "better" if series.direction.improves(change.before, change.after) else "worse"
 
 
-def of_numbers(changes: Iterable[Change]) -> list[Row]:
+def of_numbers(changes: Iterable[ChangePoint]) -> list[Row]:
     """Return one row per change in a series of plain numbers."""
     return [{name: getattr(change, name) for name in NUMBERS[1:]} | {"state": str(change.state)} for change in changes]
 
@@ -408,5 +408,5 @@ def of_cost(cost: Cost, month: Month | None) -> Row:
 
 def _percent(before: float | None, after: float | None) -> float | None:
     """Return the increase in percent, rounded for a table; None if a number is missing, or if `before` is 0."""
-    percent = None if before is None or after is None else changes.percent(before, after)
+    percent = None if before is None or after is None else change_points.percent(before, after)
     return None if percent is None else round(percent, 2)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from toolbox.features.ci import comment_texts, retest_records, run_comment
-from toolbox.features.ci.run_comment import LONGEST, WorkflowPart
+from toolbox.features.ci.run_comment import LONGEST, WorkflowRun
 
-PART = WorkflowPart("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
+PART = WorkflowRun("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
 
 
 def test_a_refusal_is_a_text() -> None:

@@ -11,11 +11,11 @@ from toolbox.features.ci import run_comment
 from toolbox.features.ci.forges.github import Forge
 from toolbox.features.ci.github.github_api import GitHubApi
 from toolbox.features.ci.github.pull_requests import GitHubPullRequests
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.ground.model.errors import InfrastructureError, RefusedRequest
 from toolbox.ground.model.forge_data import CommitState
 
-PART = WorkflowPart("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
+PART = WorkflowRun("small", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
 MARKER = "<!-- topgallant-run: small/on_demand/77 -->"
 
 

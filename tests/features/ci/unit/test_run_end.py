@@ -15,12 +15,12 @@ from toolbox.features.ci.comment_job import Job
 from toolbox.features.ci.forges.github import Forge
 from toolbox.features.ci.github.github_api import GitHubApi
 from toolbox.features.ci.github.pull_requests import GitHubPullRequests
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.features.ci.run_end import RunEnd
 from toolbox.ground.model.errors import InfrastructureError
 from toolbox.ground.model.forge_data import CommentEvent, NamedLine
 
-PART = WorkflowPart("training_e2e", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
+PART = WorkflowRun("training_e2e", "on_demand", "77", "https://github.com/owner/name/actions/runs/77")
 LABELS = ResultLabels(passed="good", failed="bad")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from toolbox.features.inference import case_files, judging, suites
+from toolbox.features.inference import answer_judging, case_files, suites
 from toolbox.features.inference.answer_records import AnswerRecord
 from toolbox.features.inference.client import fmaas_messages, openai_bodies
 from toolbox.features.inference.client.answer_format import Answer, ServerError, merged
@@ -218,7 +218,7 @@ def judged(text: str, name: str, body: Mapping[str, Any]) -> list[CaseResult]:
     ((_, expectation),) = Expectations.model_validate_json(json.dumps(described)).expectations.items()
     streams = [False, True] if case_files.can_stream(case) and name != "error" else [False]
     return [
-        judging.judge(expectation, expectation.comparators(), answered(name, body, stream=stream), stream=stream)
+        answer_judging.judge(expectation, expectation.comparators(), answered(name, body, stream=stream), stream=stream)
         for stream in streams
     ]
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from toolbox.ground.model.bounds import Bound, Direction
-from toolbox.records.results.bounds_update import Acceptance, Action, Decision, Update
+from toolbox.records.results.bounds_update import Acceptance, Action, BoundsPolicy, Decision
 from toolbox.records.results.series import RunReference, Series
 
 BEGAN: Final = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -63,7 +63,7 @@ class Nights:
     def update(self, *, accept: bool = False, may_widen: bool = False) -> Decision:
         """Update the bounds as a user or a nightly job does, and return the decision."""
         acceptance = Acceptance(lambda _: True, "ada", "a faster kernel", self.now) if accept else None
-        decision = Update(acceptance=acceptance, may_widen=may_widen).decide(self.series, self.bound)
+        decision = BoundsPolicy(acceptance=acceptance, may_widen=may_widen).decide(self.series, self.bound)
         self.bound = decision.after
         return decision
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from toolbox.ground.model.bounds import Direction, Method
-from toolbox.records.results import bounds_formulas, changes
+from toolbox.records.results import bounds_formulas, change_points
 from toolbox.records.results.series import RunReference, Series
 
 MANUAL = Path(__file__).parents[4] / "docs" / "bounds.md"
@@ -151,7 +151,7 @@ def test_prediction_uses_no_value_before_a_change() -> None:
 
 def test_a_suspected_change_does_not_limit_the_values() -> None:
     values = np.concatenate([steady(60), steady(5, level=15, seed=2)])
-    assert [change.state for change in changes.detect(values)] == [changes.State.SUSPECT]
+    assert [change.state for change in change_points.detect(values)] == [change_points.State.SUSPECT]
     bound = bounds_formulas.bound_of(series(values))
     assert bound is not None
     assert bound.samples == 30

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from tests.unit.records.results.nightly import BEGAN, HISTORY, Nights, with_history
 from toolbox.ground.model.bounds import Bound, Direction, Method
 from toolbox.records.results import bounds_formulas, levels, pooled_noise
-from toolbox.records.results.bounds_update import LARGEST_WIDENING, Acceptance, Action, Update
+from toolbox.records.results.bounds_update import LARGEST_WIDENING, Acceptance, Action, BoundsPolicy
 
 LEVEL = 22.0
 
@@ -107,9 +107,9 @@ def test_without_a_change_bounds_follow_the_latest_values() -> None:
 def test_a_first_update_begins_at_the_last_confirmed_change() -> None:
     nights = with_history(6)
     nights.nights(20, 1.3 * LEVEL)
-    decision = Update().decide(nights.series, None)
+    decision = BoundsPolicy().decide(nights.series, None)
     assert decision.after is None  # all values of the latest level failed their cells
-    decision = Update().decide(replace(nights.series, confirmed=()), None)
+    decision = BoundsPolicy().decide(replace(nights.series, confirmed=()), None)
     assert decision.after is not None
     assert decision.after.since == nights.series.runs[HISTORY].started
 
@@ -181,7 +181,7 @@ def test_an_accepted_loss_passes_and_a_second_one_does_not() -> None:
 def test_a_level_is_not_accepted_without_a_history_that_gives_its_noise() -> None:
     nights = with_history(9)
     short = replace(nights.series, values=np.array([10.0, 10.1, 30.0]), confirmed=(2,), runs=nights.series.runs[:3])
-    decision = Update(acceptance=Acceptance(lambda _: True, "ada", "why", BEGAN)).decide(short, nights.bound)
+    decision = BoundsPolicy(acceptance=Acceptance(lambda _: True, "ada", "why", BEGAN)).decide(short, nights.bound)
     assert (decision.action, decision.is_accepted) == (Action.REFUSED, False)
 
 
@@ -205,20 +205,20 @@ def test_bounds_that_widen_by_more_than_half_are_refused_without_a_flag() -> Non
 
 def test_an_update_whose_mean_is_out_of_manual_bounds_is_refused() -> None:
     manual = Bound(1, 2, None, None, Method.MANUAL, "s")
-    decision = Update().decide(with_history(12).series, manual)
+    decision = BoundsPolicy().decide(with_history(12).series, manual)
     assert (decision.action, decision.after) == (Action.REFUSED, manual)
     assert "is out of the present bounds" in decision.why
 
 
 def test_manual_bounds_are_kept() -> None:
     nights = with_history(13)
-    decision = Update().decide(nights.series, None, is_manual=True)
+    decision = BoundsPolicy().decide(nights.series, None, is_manual=True)
     assert (decision.action, decision.after, decision.why) == (Action.KEPT, None, "manual bounds are never changed")
 
 
 def test_bounds_use_only_the_values_of_the_chosen_runs() -> None:
     series = with_history(14).series
-    decision = Update(runs=series.runs[-12:]).decide(series, None)
+    decision = BoundsPolicy(runs=series.runs[-12:]).decide(series, None)
     assert decision.after is not None
     assert decision.after.samples == 12
 
@@ -226,7 +226,7 @@ def test_bounds_use_only_the_values_of_the_chosen_runs() -> None:
 def test_choosing_the_runs_of_a_changed_level_does_not_adopt_it() -> None:
     nights = with_history(15)
     nights.nights(12, 1.08 * LEVEL)
-    decision = Update(runs=nights.series.runs[HISTORY:]).decide(nights.series, nights.bound)
+    decision = BoundsPolicy(runs=nights.series.runs[HISTORY:]).decide(nights.series, nights.bound)
     assert (decision.action, decision.after) == (Action.REFUSED, nights.bound)
 
 
@@ -234,7 +234,7 @@ def test_bounds_in_another_unit_do_not_stop_an_update() -> None:
     nights = with_history(16)
     assert nights.bound is not None
     before = replace(nights.bound, unit="ms")
-    assert Update().decide(nights.series, before).action is Action.WRITTEN
+    assert BoundsPolicy().decide(nights.series, before).action is Action.WRITTEN
 
 
 def test_an_old_value_that_is_too_large_does_not_stop_an_update() -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from toolbox.features.inference import answer_records, judging, suites
+from toolbox.features.inference import answer_judging, answer_records, suites
 from toolbox.features.inference.answer_records import AnswerRecord
 from toolbox.features.inference.client import worker_results
 from toolbox.features.inference.suites import Expectation, Expectations, SentCases
@@ -158,13 +158,13 @@ class _Answers:
             if key in self._results:
                 yield self._results[key]
             elif not is_partial:
-                yield judging.judge(expectation, (), None, stream=key[1])
+                yield answer_judging.judge(expectation, (), None, stream=key[1])
         for skipped in self._skipped:
             yield CaseResult(skipped.suite, skipped.name, CaseOutcome.SKIPPED, message=skipped.reason)
 
     def _add(self, key: _Key, answer: AnswerRecord) -> None:
         expectation = self._sent[key]
-        result = judging.judge(expectation, self._comparators_of(key[0], expectation), answer, stream=key[1])
+        result = answer_judging.judge(expectation, self._comparators_of(key[0], expectation), answer, stream=key[1])
         if key in self._results:
             result = replace(result, outcome=CaseOutcome.ERROR, message="the case has several answers")
         self._results[key] = result

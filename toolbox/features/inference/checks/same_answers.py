@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from toolbox.features.inference import answer_records, judging, suites
+from toolbox.features.inference import answer_judging, answer_records, suites
 from toolbox.features.inference.answer_records import AnswerRecord
 from toolbox.features.inference.case_files import Comparators
 from toolbox.features.inference.client import worker_results
@@ -118,7 +118,9 @@ class Check(BaseModel):
                 name = f"{expectation.name} (stream)" if record.stream else expectation.name
                 yield CaseResult(suite, name, CaseOutcome.SKIPPED, None, reason)
             else:
-                result = judging.agree(expectation, comparators, other, record, until_divergence=until_divergence)
+                result = answer_judging.agree(
+                    expectation, comparators, other, record, until_divergence=until_divergence
+                )
                 yield replace(result, suite=suite)
         for key in others.keys() - answered:
             if expectation := expected.expectations.get(key[0]):

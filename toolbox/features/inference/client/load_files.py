@@ -27,7 +27,7 @@ _CELL_CHARACTERS: Final = 200
 _FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
-class Results:
+class LoadJsonWriter:
     """The results of the steps that have ended, in `load.json`. The file is complete at any time."""
 
     def __init__(self, directory: Path, objectives: Objectives) -> None:
@@ -80,7 +80,7 @@ def _times(times: Distribution) -> dict[str, Any]:
     return {"samples": times.samples, "mean": times.mean, "max": times.largest, **percentiles}
 
 
-class Samples:
+class LoadCsvWriter:
     """The requests of all steps, in `load_samples.csv`, in the order in which they ended.
 
     Args:

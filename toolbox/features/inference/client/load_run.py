@@ -14,7 +14,7 @@ from typing import Final
 from . import load_generator, task_ends
 from .answer_format import Answer, Case, InvalidRequestError, Limits, SettingsError
 from .key_mask import KeyMask
-from .load_files import Results, Samples
+from .load_files import LoadCsvWriter, LoadJsonWriter
 from .load_generator import LoadClient, Sample, Step
 from .load_settings import LoadSettings
 from .load_summary import Figures, Summary
@@ -59,8 +59,8 @@ class LoadRun:
     async def run(self, load: LoadSettings, cases: Sequence[Case]) -> None:
         """Run the steps, until the server ends. Raise SettingsError if a request is invalid."""
         steps = _within_file_limit(load.steps)
-        results = Results(self._directory, load.objectives)
-        samples = Samples(self._directory, len(steps))
+        results = LoadJsonWriter(self._directory, load.objectives)
+        samples = LoadCsvWriter(self._directory, len(steps))
         gc.collect()
         gc.freeze()  # a full garbage collection would visit all imported modules, and delay the requests meanwhile
         try:
@@ -135,7 +135,7 @@ class _Clients:
 class _Recorder:
     """Hands what is measured to the summary of a step and to the file of the samples, without the API key."""
 
-    def __init__(self, summary: Summary, samples: Samples, mask: KeyMask) -> None:
+    def __init__(self, summary: Summary, samples: LoadCsvWriter, mask: KeyMask) -> None:
         self.summary = summary
         self._samples = samples
         self._mask = mask

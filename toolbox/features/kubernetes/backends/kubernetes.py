@@ -28,9 +28,9 @@ from toolbox.features.kubernetes.pods.description import Pod
 from toolbox.features.kubernetes.pods.fetching import Selection
 from toolbox.features.kubernetes.pods.manifests import JobRequest
 from toolbox.features.kubernetes.pods.pod_attempts import PodAttempt
+from toolbox.features.kubernetes.pods.pod_state import ATTEMPT_LABEL
 from toolbox.features.kubernetes.pods.run_resources import RunResources
 from toolbox.features.kubernetes.pods.tracker import Tracker
-from toolbox.features.kubernetes.pods.views import ATTEMPT_LABEL
 from toolbox.ground.extensions.protocols import Backend
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import (

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from toolbox.features.kubernetes.api.connection import Cluster
-from toolbox.features.kubernetes.pods import endings, unready
+from toolbox.features.kubernetes.pods import outcome_rules, unready
 from toolbox.features.kubernetes.pods.pod_attempts import PodAttempt
+from toolbox.features.kubernetes.pods.pod_state import JobView, PodView
 from toolbox.features.kubernetes.pods.tracker import Tracker
 from toolbox.features.kubernetes.pods.unready import NewestEvents
-from toolbox.features.kubernetes.pods.views import JobView, PodView
 from toolbox.ground.model.errors import StepError
 from toolbox.ground.model.workloads import AttemptState
 
@@ -139,4 +139,4 @@ class Clock:
         except StepError as error:
             events = [str(error)]
         if not attempt.has_started:
-            self._tracker.end(attempt, endings.overdue(pods, attempt.wait, events))
+            self._tracker.end(attempt, outcome_rules.outcome_if_late(pods, attempt.wait, events))

@@ -17,7 +17,7 @@ from toolbox.features.kubernetes.api.connection import TIMEOUT, ApiError, Cluste
 from toolbox.features.kubernetes.api.execution import Execution
 from toolbox.features.kubernetes.api.objects import POD, Objects
 from toolbox.features.kubernetes.pods.manifests import AGENT
-from toolbox.features.kubernetes.pods.views import FILES, WORKLOAD
+from toolbox.features.kubernetes.pods.pod_state import FILES, WORKLOAD
 from toolbox.ground.model.errors import LimitExceeded, StepError
 from toolbox.ground.model.workloads import CollectLimits
 from toolbox.ground.system import cancellation, filesystem

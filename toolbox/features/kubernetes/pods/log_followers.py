@@ -16,7 +16,7 @@ from toolbox.features.kubernetes.pods import fetching
 from toolbox.features.kubernetes.pods.fetching import Selection, WorkloadRuns
 from toolbox.features.kubernetes.pods.pod_attempts import PodAttempt
 from toolbox.features.kubernetes.pods.pod_logs import LiveCopy
-from toolbox.features.kubernetes.pods.views import WORKLOAD, PodView
+from toolbox.features.kubernetes.pods.pod_state import WORKLOAD, PodView
 from toolbox.ground.kit.attempt_files import STREAMS
 from toolbox.ground.model import backoff
 from toolbox.ground.model.errors import StepError

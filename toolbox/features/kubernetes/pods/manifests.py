@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toolbox.features.kubernetes.pods.description import QUEUE_LABEL, ROOT, SHARED_MEMORY, Pod, Volume, merged
-from toolbox.features.kubernetes.pods.views import FILES, WORKLOAD
+from toolbox.features.kubernetes.pods.pod_state import FILES, WORKLOAD
 from toolbox.ground.model.pod_resources import gigabytes
 from toolbox.ground.model.text import abbreviated
 from toolbox.targets.agent.pod import ARCHIVE

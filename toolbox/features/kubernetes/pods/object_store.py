@@ -15,8 +15,8 @@ from typing import Final
 from toolbox.features.kubernetes.api.connection import Cluster, Json
 from toolbox.features.kubernetes.api.objects import JOB_SET, POD, Kind, Objects, Query
 from toolbox.features.kubernetes.api.watching import Watch
-from toolbox.features.kubernetes.pods import views
-from toolbox.features.kubernetes.pods.views import JobView, PodView
+from toolbox.features.kubernetes.pods import pod_state
+from toolbox.features.kubernetes.pods.pod_state import JobView, PodView
 
 _REQUEST_SECONDS: Final = 10.0
 
@@ -120,7 +120,7 @@ class Store:
         with self.lock:
             gone = [view for pods in self._pods.values() for name, view in pods.items() if name not in names]
         for view in gone:
-            self.see_pod(views.gone(view), is_gone=True)
+            self.see_pod(pod_state.gone(view), is_gone=True)
 
     def refresh(self, job: str, kind: Kind, is_certain: Callable[[JobView, list[PodView]], bool]) -> bool:
         """Read a Job and its pods from the server.
@@ -136,10 +136,10 @@ class Store:
             StepError: the server does not answer.
         """
         objects, namespace = Objects(self._cluster), self._cluster.namespace
-        query = Query(POD, namespace, f"{views.ATTEMPT_LABEL}={job}")
+        query = Query(POD, namespace, f"{pod_state.ATTEMPT_LABEL}={job}")
         with self.lock:
             past, past_job = dict(self._pods.get(job, {})), self._jobs.get(job)
-        present = {view.name: view for view in map(views.pod, objects.listed(query, timeout=_REQUEST_SECONDS))}
+        present = {view.name: view for view in map(pod_state.pod, objects.listed(query, timeout=_REQUEST_SECONDS))}
         answer = objects.read(kind, namespace, job, timeout=_REQUEST_SECONDS)
         with self.lock:
             if job not in self._tracked:
@@ -150,10 +150,10 @@ class Store:
             known.update({name: pod for name, pod in present.items() if name in same})
             if self._jobs.get(job) is past_job:
                 last = past_job or JobView(job, "")
-                self._jobs[job] = views.job(answer) if answer else dataclasses.replace(last, is_deleted=True)
+                self._jobs[job] = pod_state.job(answer) if answer else dataclasses.replace(last, is_deleted=True)
             if not is_certain(self._jobs[job], list(known.values())):
                 return False
-            known.update({name: views.gone(known[name]) for name in same - set(present)})
+            known.update({name: pod_state.gone(known[name]) for name in same - set(present)})
             return True
 
     # The handlers of events, see `_EventHandler`. The view of an object that is dropped at once is not built.
@@ -162,12 +162,12 @@ class Store:
         name, job = _names(found)
         # Ignore the Jobs of a JobSet: the JobSet itself is tracked.
         if job == name and not (is_gone and self._drop(job)):
-            self.see_job(views.job(found, is_gone=is_gone), is_gone=is_gone)
+            self.see_job(pod_state.job(found, is_gone=is_gone), is_gone=is_gone)
 
     def _take_pod(self, found: Json, is_gone: bool) -> None:
         name, job = _names(found)
         if job and not (is_gone and self._drop(job, name)):
-            self.see_pod(views.pod(found, is_gone=is_gone), is_gone=is_gone)
+            self.see_pod(pod_state.pod(found, is_gone=is_gone), is_gone=is_gone)
 
     def _drop(self, job: str, pod: str | None = None) -> bool:
         """Forget a Job or a pod that is gone, unless the Job is tracked. Return whether it is forgotten."""
@@ -186,7 +186,7 @@ class Store:
 def _names(found: Json) -> tuple[str, str]:
     """Return the name of an object and the name of its Job or JobSet, which is empty if it has none."""
     meta = found["metadata"]
-    return meta["name"], meta.get("labels", {}).get(views.ATTEMPT_LABEL, "")
+    return meta["name"], meta.get("labels", {}).get(pod_state.ATTEMPT_LABEL, "")
 
 
 @dataclass(frozen=True, slots=True)

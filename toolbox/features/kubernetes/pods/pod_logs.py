@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolbox.features.kubernetes.api.connection import ApiError, Cluster, Unavailable, fault_of, shut
 from toolbox.features.kubernetes.api.objects import POD, Objects
-from toolbox.features.kubernetes.pods.views import WORKLOAD
+from toolbox.features.kubernetes.pods.pod_state import WORKLOAD
 from toolbox.ground.model import backoff
 from toolbox.ground.model.errors import StepError
 from toolbox.ground.model.workloads import LOG_BYTES

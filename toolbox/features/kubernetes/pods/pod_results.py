@@ -10,7 +10,7 @@ from pathlib import Path
 from toolbox.features.kubernetes.api.connection import Cluster
 from toolbox.features.kubernetes.pods import pod_logs
 from toolbox.features.kubernetes.pods.pod_attempts import PodAttempt
-from toolbox.features.kubernetes.pods.views import PodView
+from toolbox.features.kubernetes.pods.pod_state import PodView
 from toolbox.ground.kit.attempt_files import STREAMS
 from toolbox.ground.model.workloads import EndedBy, WorkloadOutcome
 from toolbox.ground.system import filesystem

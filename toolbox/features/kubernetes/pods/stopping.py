@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from toolbox.features.kubernetes.pods import endings
-from toolbox.features.kubernetes.pods.views import PodView
+from toolbox.features.kubernetes.pods import outcome_rules
+from toolbox.features.kubernetes.pods.pod_state import PodView
 from toolbox.ground.model.errors import StepError
 from toolbox.ground.model.workloads import WorkloadOutcome
 from toolbox.ground.system import cancellation
@@ -61,7 +61,7 @@ class Stop:
             more: whether further pods may be created.
         """
         waited = now - self.since
-        alive = [pod for pod in pods if pod.ended is None and not (pod.is_over or endings.is_stuck(pod))]
+        alive = [pod for pod in pods if pod.ended is None and not (pod.is_over or outcome_rules.is_stuck(pod))]
         return (more and waited < _PLACE_SECONDS) or any(waited < self._timeout(pod) for pod in alive)
 
     def _timeout(self, pod: PodView) -> float:

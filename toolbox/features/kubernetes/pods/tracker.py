@@ -1,8 +1,8 @@
 """Tracks the attempts of a run on one cluster.
 
-`object_store` has the Jobs and pods that the watches report. `endings` decides whether and how an attempt has ended,
-and `stopping` how to stop an attempt. The tracker applies these rules after each change, and notifies the backend.
-`attempt_clock` calls it as time passes.
+`object_store` has the Jobs and pods that the watches report. `outcome_rules` decides whether and how an attempt has
+ended, and `stopping` how to stop an attempt. The tracker applies these rules after each change, and notifies the
+backend. `attempt_clock` calls it as time passes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, Final
 from toolbox.features.kubernetes.api.connection import Cluster
 from toolbox.features.kubernetes.api.objects import JOB, JOB_SET, POD, Kind
 from toolbox.features.kubernetes.api.watching import Watch
-from toolbox.features.kubernetes.pods import endings, fetching, pod_results
+from toolbox.features.kubernetes.pods import fetching, outcome_rules, pod_results
 from toolbox.features.kubernetes.pods.log_followers import LogFollowers
 from toolbox.features.kubernetes.pods.object_store import Store
 from toolbox.features.kubernetes.pods.pod_attempts import PodAttempt
+from toolbox.features.kubernetes.pods.pod_state import PodView
 from toolbox.features.kubernetes.pods.stopping import AgentCanceller, Stop
-from toolbox.features.kubernetes.pods.views import PodView
 from toolbox.ground.model.workloads import AttemptState, AttemptStatus, EndedBy, WorkloadOutcome
 from toolbox.ground.system import cancellation
 from toolbox.ground.system.cancellation import CancelScope
@@ -186,14 +186,16 @@ class Tracker:
                 self.followers.note(attempt, pods)
             is_cancelled = attempt.is_cancelled
             is_deleted = any(pod.is_deleted for pod in pods) and not is_cancelled
-            if is_deleted and not is_fresh and not endings.is_deletion_explained(pods, view):
+            if is_deleted and not is_fresh and not outcome_rules.is_deletion_explained(pods, view):
                 attempt.inquiry.plan(_DOUBT_SECONDS)
                 return
-            is_deleted = is_deleted and not endings.is_by_deadline(pods, view)
-        outcome = endings.conclude(pods, view, expected=attempt.expected, is_cancelled=is_cancelled)
-        outcome = outcome or next(filter(None, map(endings.hopeless, pods)), None)
+            is_deleted = is_deleted and not outcome_rules.is_by_deadline(pods, view)
+        outcome = outcome_rules.conclude(pods, view, expected=attempt.expected, is_cancelled=is_cancelled)
+        outcome = outcome or next(filter(None, map(outcome_rules.outcome_if_unstartable, pods)), None)
         if outcome is None and view is not None:
-            outcome = endings.outcome_from_job(view, pods, is_cancelled=is_cancelled, is_discarded=attempt.is_discarded)
+            outcome = outcome_rules.outcome_from_job(
+                view, pods, is_cancelled=is_cancelled, is_discarded=attempt.is_discarded
+            )
             if outcome is not None and not is_certain:
                 # The reports of its pods arrive on another connection, and may be late.
                 attempt.inquiry.plan(_DOUBT_SECONDS)

@@ -10,7 +10,7 @@ from toolbox.features.kubernetes.api import readiness
 from toolbox.features.kubernetes.api.connection import Cluster
 from toolbox.features.kubernetes.api.objects import Objects
 from toolbox.features.kubernetes.pods.object_store import Store
-from toolbox.features.kubernetes.pods.views import JobView, PodView
+from toolbox.features.kubernetes.pods.pod_state import JobView, PodView
 from toolbox.ground.model.errors import StepError
 
 log = logging.getLogger(__name__)

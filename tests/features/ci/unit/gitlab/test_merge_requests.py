@@ -14,11 +14,11 @@ from tests.features.ci.servers.gitlab.gitlab_state import Note, Version
 from toolbox.features.ci import run_comment
 from toolbox.features.ci.gitlab.gitlab_api import GitLabApi
 from toolbox.features.ci.gitlab.merge_requests import GitLabMergeRequests
-from toolbox.features.ci.run_comment import WorkflowPart
+from toolbox.features.ci.run_comment import WorkflowRun
 from toolbox.ground.model.errors import RefusedRequest, UsageError
 from toolbox.ground.model.forge_data import Commenters, CommentEvent, CommitState, CommitStatus
 
-PART = WorkflowPart("small", "on_comment", "77", "https://gitlab.example.com/group/name/-/pipelines/77")
+PART = WorkflowRun("small", "on_comment", "77", "https://gitlab.example.com/group/name/-/pipelines/77")
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_an_answer_that_is_lost_makes_no_second_note(
 def test_only_the_oldest_of_several_notes_of_a_run_is_kept(
     server: gitlab.Server, requests: GitLabMergeRequests
 ) -> None:
-    part = WorkflowPart("small", "on_comment", "77", "")
+    part = WorkflowRun("small", "on_comment", "77", "")
     for text in ("first", "second"):
         requests.create_comment(1, run_comment.body_of(part, text))
     run_comment.publish(requests, 1, part, "passed")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolbox.features.inference import load_results
-from toolbox.features.inference.client.load_files import Results, Samples, safe_cell
+from toolbox.features.inference.client.load_files import LoadCsvWriter, LoadJsonWriter, safe_cell
 from toolbox.features.inference.client.load_generator import Sample, Step
 from toolbox.features.inference.client.load_summary import Objectives, Summary
 from toolbox.features.inference.client.token_times import Tokens
@@ -24,13 +24,13 @@ def results(directory: Path, *samples: Sample, objectives: Objectives | None = N
     summary = Summary(STEP, objectives or Objectives())
     for sample in samples:
         summary.add(sample)
-    Results(directory, summary.objectives).add(STEP, summary.figures())
+    LoadJsonWriter(directory, summary.objectives).add(STEP, summary.figures())
     return load_results.read(directory, "load.json")
 
 
 def rows(directory: Path, *samples: Sample, most_bytes: int = 10_000) -> tuple[list[dict[str, str]], int]:
     """Write the samples of a step, and return the rows, and the number of samples that were left out."""
-    file = Samples(directory, 1, most_bytes=most_bytes)
+    file = LoadCsvWriter(directory, 1, most_bytes=most_bytes)
     file.begin(STEP)
     for sample in samples:
         file.add(sample)
@@ -60,7 +60,7 @@ def test_a_load_without_objectives_has_no_goodput(tmp_path: Path) -> None:
 
 
 def test_the_results_can_be_read_before_the_first_step(tmp_path: Path) -> None:
-    Results(tmp_path, Objectives())
+    LoadJsonWriter(tmp_path, Objectives())
     assert load_results.read(tmp_path, "load.json").steps == []
     assert [path.name for path in tmp_path.iterdir()] == ["load.json"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.config.test_outside import CONFIG, changed
+from tests.unit.config.test_comment_limits import CONFIG, changed
 from toolbox.ground.model.errors import UsageError
 
 

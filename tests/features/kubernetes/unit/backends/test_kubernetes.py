@@ -33,7 +33,7 @@ from toolbox.features.kubernetes.backends.kubernetes import (
     Target,
 )
 from toolbox.features.kubernetes.pods import manifests
-from toolbox.features.kubernetes.pods.views import ATTEMPT_LABEL, INDEX, SLICE
+from toolbox.features.kubernetes.pods.pod_state import ATTEMPT_LABEL, INDEX, SLICE
 from toolbox.ground.extensions.protocols import Backend
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import ConfigurationError, StepError, SubmissionUnknown

@@ -17,8 +17,8 @@ from toolbox.features.kubernetes.api.connection import Cluster
 from toolbox.features.kubernetes.pods.attempt_clock import Clock
 from toolbox.features.kubernetes.pods.description import Pod
 from toolbox.features.kubernetes.pods.pod_attempts import PodAttempt
+from toolbox.features.kubernetes.pods.pod_state import ATTEMPT_LABEL, Ended, JobView, PodView
 from toolbox.features.kubernetes.pods.tracker import Tracker
-from toolbox.features.kubernetes.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
 from toolbox.ground.model.workloads import EndedBy, Handle, WorkloadOutcome
 
 JOBS, PODS = "/apis/batch/v1/namespaces/tests/jobs", "/api/v1/namespaces/tests/pods"

@@ -15,9 +15,9 @@ from tests.features.kubernetes.unit.pods.following import PODS, RUNNING, Followe
 from toolbox.features.kubernetes.api.connection import Unavailable
 from toolbox.features.kubernetes.pods import stopping
 from toolbox.features.kubernetes.pods.pod_attempts import PodAttempt
+from toolbox.features.kubernetes.pods.pod_state import JobView, PodView
 from toolbox.features.kubernetes.pods.stopping import AgentCanceller, Stop
 from toolbox.features.kubernetes.pods.tracker import Tracker
-from toolbox.features.kubernetes.pods.views import JobView, PodView
 from toolbox.ground.model.workloads import EndedBy
 from toolbox.targets.agent.pod import CANCELLING
 

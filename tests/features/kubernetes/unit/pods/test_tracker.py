@@ -39,8 +39,8 @@ from tests.features.kubernetes.unit.pods.following import (
     wait_until,
 )
 from toolbox.features.kubernetes.pods import attempt_clock, log_followers, object_store
+from toolbox.features.kubernetes.pods.pod_state import Ended, JobView, PodView
 from toolbox.features.kubernetes.pods.tracker import Tracker
-from toolbox.features.kubernetes.pods.views import Ended, JobView, PodView
 from toolbox.ground.model.workloads import AttemptState, EndedBy
 from toolbox.targets.agent.pod import CONFIRMED, HOLDING, WORKLOAD_RUNS
 

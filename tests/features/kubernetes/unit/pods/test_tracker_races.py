@@ -22,9 +22,9 @@ from tests.features.kubernetes.unit.pods.following import (
     stamped,
     wait_until,
 )
-from toolbox.features.kubernetes.pods import attempt_clock, log_followers, views
+from toolbox.features.kubernetes.pods import attempt_clock, log_followers, pod_state
+from toolbox.features.kubernetes.pods.pod_state import ATTEMPT_LABEL, Ended, JobView, PodView
 from toolbox.features.kubernetes.pods.tracker import Tracker
-from toolbox.features.kubernetes.pods.views import ATTEMPT_LABEL, Ended, JobView, PodView
 from toolbox.ground.model.errors import StepError
 from toolbox.ground.model.workloads import AttemptState, EndedBy
 
@@ -108,11 +108,11 @@ def test_an_attempt_has_not_ended_while_a_replacement_pod_runs(
     tracker.store.see_pod(RUNNING)
     other = PodView("q", "w", "j", node="n", is_running=True)
     tracker.store.see_pod(other)
-    tracker.store.see_pod(views.gone(RUNNING), is_gone=True)
+    tracker.store.see_pod(pod_state.gone(RUNNING), is_gone=True)
     wait_until(lambda: pod_lists(server) > 1)
     assert attempt.status.outcome is None
     server.answers("GET", PODS, listed_for([]))
-    tracker.store.see_pod(views.gone(other), is_gone=True)
+    tracker.store.see_pod(pod_state.gone(other), is_gone=True)
     assert "its pod p was deleted" in followed.outcome(attempt).message
 
 
@@ -126,9 +126,9 @@ def test_a_replacement_pod_has_its_own_grace_period(
     followed.start()
     attempt = followed.add()
     tracker.store.see_pod(RUNNING)
-    tracker.store.see_pod(views.pod(other))
+    tracker.store.see_pod(pod_state.pod(other))
     began = time.monotonic()
-    tracker.store.see_pod(views.gone(RUNNING), is_gone=True)
+    tracker.store.see_pod(pod_state.gone(RUNNING), is_gone=True)
     assert followed.outcome(attempt).ended_by is EndedBy.EVICTED
     assert time.monotonic() - began > 2.5
 
@@ -144,7 +144,7 @@ def test_if_one_host_is_lost_the_other_hosts_end_first(followed: Followed, track
     assert followed.removed.get(timeout=20) == "j"
     wait_until(lambda: pod_lists(server) > 1)
     assert attempt.status.state is AttemptState.STOPPING
-    tracker.store.see_pod(views.gone(first), is_gone=True)
+    tracker.store.see_pod(pod_state.gone(first), is_gone=True)
     outcome = followed.outcome(attempt)
     assert (outcome.ended_by, outcome.message[:7]) == (EndedBy.LOST, "host 1:")
 

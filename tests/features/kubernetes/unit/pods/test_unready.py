@@ -12,7 +12,7 @@ from tests.features.kubernetes.servers import kubernetes
 from toolbox.features.kubernetes.api.connection import Cluster
 from toolbox.features.kubernetes.pods import unready
 from toolbox.features.kubernetes.pods.object_store import Store
-from toolbox.features.kubernetes.pods.views import Ended, JobView, PodView
+from toolbox.features.kubernetes.pods.pod_state import Ended, JobView, PodView
 from toolbox.ground.model.clusters import Access
 
 JOB = JobView("j", "u")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from toolbox.features.kubernetes.api import readiness
-from toolbox.features.kubernetes.pods.views import Ended, JobView, PodView
+from toolbox.features.kubernetes.pods.pod_state import Ended, JobView, PodView
 from toolbox.ground.model.workloads import EndedBy, WorkloadOutcome
 
 _KILLED: Final = 137
@@ -91,7 +91,7 @@ def is_deletion_explained(pods: Sequence[PodView], job: JobView | None) -> bool:
     return bool(job.condition or job.is_deleted) or all(pod.deleted_at is not None for pod in pods if pod.is_deleted)
 
 
-def hopeless(pod: PodView) -> WorkloadOutcome | None:
+def outcome_if_unstartable(pod: PodView) -> WorkloadOutcome | None:
     """Return the outcome of a pod that can never start; None if it may start."""
     reason, message = pod.waiting
     if readiness.cannot_be_pulled(reason, message):
@@ -104,7 +104,7 @@ def is_stuck(pod: PodView) -> bool:
     return bool(pod.unschedulable and not pod.node) or pod.waiting[0] in (*readiness.PULLING, *_MISCONFIGURED)
 
 
-def overdue(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> WorkloadOutcome:
+def outcome_if_late(pods: Sequence[PodView], seconds: float, events: Sequence[str]) -> WorkloadOutcome:
     """Return the outcome of an attempt that has not started in time.
 
     Args:

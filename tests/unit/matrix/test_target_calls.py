@@ -18,13 +18,13 @@ from toolbox.ground.model.workloads import AttemptState, AttemptStatus, EndedBy,
 from toolbox.ground.system import cancellation, signals
 from toolbox.ground.system.redaction import Redactor
 from toolbox.matrix.cell_run import CellRun, Conclusion
-from toolbox.matrix.executions import Executions
+from toolbox.matrix.target_calls import TargetCalls
 from toolbox.records.runs.recorder import Recorder
 from toolbox.records.runs.steps import Outcome, Step
 
 
 class Desk:
-    """The executions of one cell, and their results."""
+    """The calls of one cell, and their results."""
 
     def __init__(self, root: Path, planned: Planned, machines: Machines) -> None:
         target = machines.target("one")
@@ -37,7 +37,7 @@ class Desk:
         self.run = CellRun(plan.cells[0], parent.locate("x=a", StepKind.CELL), parent, "r-1")
         self.run.submit("one")
         self.changed: list[str] = []
-        self.executions = Executions(
+        self.calls = TargetCalls(
             {"one": target}, parent.recorder, {"N": "1"}, {}, jobs=1, on_change=self.changed.append
         )
         self.results: list[Any] = []
@@ -47,12 +47,12 @@ class Desk:
         for _ in range(300):
             if self.results:
                 return self.results.pop()
-            self.executions.handle_results(0.1)
+            self.calls.handle_results(0.1)
         raise AssertionError("no result arrived")
 
     def start(self) -> Any:
         """Start the attempt, and return its handle or its error."""
-        self.executions.start(self.run, self.results.append, self.results.append)
+        self.calls.start(self.run, self.results.append, self.results.append)
         started = self.wait()
         if isinstance(started, Handle):
             self.run.handle = started
@@ -61,7 +61,7 @@ class Desk:
     def collect(self) -> Conclusion:
         """Start the attempt, collect its files, and return its conclusion."""
         self.start()
-        self.executions.collect(self.run, self.executions.status(self.run), self.results.append)
+        self.calls.collect(self.run, self.calls.status(self.run), self.results.append)
         found: Conclusion = self.wait()
         return found
 
@@ -76,20 +76,20 @@ def desks(tmp_path: Path, planned: Planned) -> Iterator[Any]:
 
     yield call
     for desk in opened:
-        desk.executions.close()
+        desk.calls.close()
 
 
 def test_results_are_handled_in_the_calling_thread(desks: Any) -> None:
     desk = desks(Ending())
     notified: list[threading.Thread] = []
-    desk.executions._on_change = lambda _: notified.append(threading.current_thread())
+    desk.calls._on_change = lambda _: notified.append(threading.current_thread())
     desk.start()
-    desk.executions.handle_results(0.01)
+    desk.calls.handle_results(0.01)
     assert notified == [threading.main_thread()]
 
 
 def test_handle_results_returns_after_the_timeout(desks: Any) -> None:
-    desks(Ending()).executions.handle_results(0.001)
+    desks(Ending()).calls.handle_results(0.001)
 
 
 def test_an_ended_attempt_is_judged_without_comparisons(desks: Any) -> None:
@@ -189,12 +189,12 @@ def test_an_attempt_out_of_reach_is_not_collected(desks: Any) -> None:
 
 def test_only_a_started_workload_is_cancelled(desks: Any) -> None:
     desk = desks(NEVER)
-    desk.executions.cancel(desk.run)
+    desk.calls.cancel(desk.run)
     desk.start()
-    assert desk.executions.status(desk.run) == AttemptStatus(AttemptState.RUNNING)
-    desk.executions.cancel(desk.run)
-    desk.executions.close()
-    assert desk.executions.status(desk.run).outcome == WorkloadOutcome(EndedBy.CANCELLED, 143)
+    assert desk.calls.status(desk.run) == AttemptStatus(AttemptState.RUNNING)
+    desk.calls.cancel(desk.run)
+    desk.calls.close()
+    assert desk.calls.status(desk.run).outcome == WorkloadOutcome(EndedBy.CANCELLED, 143)
 
 
 def test_a_failed_removal_is_logged(
@@ -204,10 +204,10 @@ def test_a_failed_removal_is_logged(
         monkeypatch.setattr(FakeBackend, method, Mock(side_effect=NO_ROUTE))
     desk = desks(BROKEN)
     desk.start()
-    desk.executions.cancel(desk.run)
-    desk.executions.release("one", desk.run.handle, pytest.fail)
-    desk.executions.close()
-    desk.executions.handle_results(0)
+    desk.calls.cancel(desk.run)
+    desk.calls.release("one", desk.run.handle, pytest.fail)
+    desk.calls.close()
+    desk.calls.handle_results(0)
     assert sorted(caplog.messages) == [
         f"files of {desk.run.name} remain on one: no route",
         "the workload of x=a could not be ended: no route",
@@ -221,16 +221,16 @@ def test_stop_starting_ends_the_wait_for_a_target(desks: Any, monkeypatch: pytes
 
     monkeypatch.setattr(FakeBackend, "submit", wait)
     desk = desks(Ending())
-    desk.executions.start(desk.run, desk.results.append, desk.results.append)
-    desk.executions.stop_starting("the run is ending")
+    desk.calls.start(desk.run, desk.results.append, desk.results.append)
+    desk.calls.stop_starting("the run is ending")
     assert desk.wait().outcome == Outcome(Verdict.CANCELLED, Cause.INTERRUPTED, "the run is ending")
 
 
 def test_a_target_is_opened_once_and_closed_at_the_end(desks: Any) -> None:
     desk = desks(Ending())
     desk.collect()
-    desk.executions.close()
-    backend = desk.executions._backends["one"]
+    desk.calls.close()
+    backend = desk.calls._backends["one"]
     assert (backend.machines.closed, backend.context.name) == (["one"], "one")
     assert backend.context.variables == {"N": "1"}
     assert backend.context.mark.name == "one"
@@ -253,12 +253,12 @@ def test_a_signal_that_ends_the_wait_for_a_removal_cancels_it(desks: Any, monkey
     monkeypatch.setattr(FakeBackend, "release", release)
     desk = desks(Ending())
     desk.start()
-    desk.executions.release("one", desk.run.handle, tuple)
+    desk.calls.release("one", desk.run.handle, tuple)
     monkeypatch.setattr(signals, "check", check)
     with pytest.raises(Interrupted):
-        desk.executions.settle()
+        desk.calls.settle()
     assert errors == []
     with pytest.raises(Interrupted):
-        desk.executions.close()
+        desk.calls.close()
     assert errors == ["interrupted by SIGINT"]
-    assert desk.executions._backends["one"].machines.closed == ["one"]
+    assert desk.calls._backends["one"].machines.closed == ["one"]

@@ -35,10 +35,10 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import AttemptState, AttemptStatus, EndedBy, Handle, WorkloadOutcome
 from toolbox.ground.system import cancellation, signals
 from toolbox.ground.system.cancellation import CancelScope
-from toolbox.matrix import abandoned, attempt_judgement
-from toolbox.matrix.abandoned import RemainingAttempt
+from toolbox.matrix import attempt_judgement, unattended_attempts
 from toolbox.matrix.cell_run import CellRun, Conclusion
 from toolbox.matrix.targets import PlannedTarget
+from toolbox.matrix.unattended_attempts import RemainingAttempt
 from toolbox.records.runs.recorder import Recorder
 from toolbox.records.runs.steps import Outcome
 from toolbox.targets import staging
@@ -51,7 +51,7 @@ _CANCEL_SECONDS: Final = 2.0  # how long cancelled work may take to end; some ta
 _JUDGED: Final = (EndedBy.EXIT, EndedBy.SIGNAL)  # the checks decide the outcome, which does not contain the message
 
 
-class Executions:
+class TargetCalls:
     """The attempts of a run on their targets.
 
     Args:
@@ -132,7 +132,7 @@ class Executions:
         """End attempts that may be running, if their target answers now."""
         failed = partial(_warn, f"workloads on {target} may be running")
         self._do(
-            lambda: abandoned.end_workloads(self._backend(target), attempts),
+            lambda: unattended_attempts.end_workloads(self._backend(target), attempts),
             _do_nothing,
             failed,
             scope=self._removing,
@@ -161,7 +161,7 @@ class Executions:
 
         def work() -> None:
             backend = self._backend(target)
-            abandoned.discard(backend, attempts, lambda event: self._results.put(partial(removed, event)))
+            unattended_attempts.discard(backend, attempts, lambda event: self._results.put(partial(removed, event)))
 
         def failed(error: BaseException) -> None:
             _warn(f"files of attempts may remain on {target}", error)

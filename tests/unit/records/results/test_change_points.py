@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.records.results import labelled_series
 from tests.unit.records.results.labelled_series import Rng, Score, Values, score
-from toolbox.records.results.changes import Change, State, detect, detect_between_gaps
+from toolbox.records.results.change_points import ChangePoint, State, detect, detect_between_gaps
 
 # This is SAP's performance-regression data set of 2021 (CC-BY-4.0): 25 series of a database's nightly runs.
 REAL: Final = Path(__file__).parents[5] / "shared" / "data" / "sap_small_2021.jsonl"
@@ -256,4 +256,4 @@ def test_detection_is_deterministic_and_does_not_modify_the_values() -> None:
     assert detect(values) == detect(values.tolist()) == detect(tuple(values))
     assert (values == before).all()
     assert all(type(change.index) is int and type(change.p_value) is float for change in detect(values))
-    assert isinstance(detect(values)[0], Change)
+    assert isinstance(detect(values)[0], ChangePoint)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from toolbox.ground.model.bounds import Bound
-from toolbox.records.results import changes, comparison, histories, queries
+from toolbox.records.results import change_points, comparison, histories, queries
 from toolbox.records.results.baseline_findings import MOST_VALUES, MetricChange
 from toolbox.records.results.comparison import FALSE_DISCOVERIES, Change, Comparison
 from toolbox.records.results.earlier_results import EarlierRun
@@ -104,7 +104,9 @@ def _is_certain(compared: Comparison, share: float) -> bool:
 
 
 def _history(whole: Series) -> _History:
-    confirmed = [each.index for each in changes.detect(whole.values) if each.state is changes.State.CONFIRMED]
+    confirmed = [
+        each.index for each in change_points.detect(whole.values) if each.state is change_points.State.CONFIRMED
+    ]
     level = whole.latest(len(whole.values) - max([0, *confirmed]))
     is_long = len(level.values) > _LEVEL_VALUES
     return _History(whole, level.latest(_LEVEL_VALUES), level if is_long else whole)

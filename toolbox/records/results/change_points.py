@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangePoint:
     """A shift of the level of a series.
 
     Args:
@@ -73,7 +73,7 @@ def percent(before: float, after: float) -> float | None:
     return increase if math.isfinite(increase) else None
 
 
-def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
+def detect(values: Sequence[float] | NDArray[np.float64]) -> list[ChangePoint]:
     """Return the changes of a series, in order.
 
     Args:
@@ -103,14 +103,14 @@ def detect(values: Sequence[float] | NDArray[np.float64]) -> list[Change]:
     return _described(series, shifts)
 
 
-def detect_latest(values: NDArray[np.float64]) -> list[Change]:
-    """Return the changes among the latest `LOOK_BACK` values of a series; `Change.index` counts all values."""
+def detect_latest(values: NDArray[np.float64]) -> list[ChangePoint]:
+    """Return the changes among the latest `LOOK_BACK` values of a series; `ChangePoint.index` counts all values."""
     begin = max(0, len(values) - LOOK_BACK)
     return [replace(change, index=begin + change.index) for change in detect(values[begin:])]
 
 
-def detect_between_gaps(values: NDArray[np.float64]) -> list[Change]:
-    """Return the changes of a series in which NaN stands for a missing value; `Change.index` counts all values."""
+def detect_between_gaps(values: NDArray[np.float64]) -> list[ChangePoint]:
+    """Return the changes of a series in which NaN stands for a missing value; `ChangePoint.index` counts all values."""
     places = np.flatnonzero(~np.isnan(values))
     return [replace(change, index=int(places[change.index])) for change in detect(values[places])]
 
@@ -182,12 +182,12 @@ def _decimal_units(*values: float) -> Decimal:
     return abs(first - second).scaleb(places)
 
 
-def _described(series: Values, shifts: list[tuple[int, State, float]]) -> list[Change]:
+def _described(series: Values, shifts: list[tuple[int, State, float]]) -> list[ChangePoint]:
     """Return the changes with the levels before and after each change, in the unit of the series."""
     _, exponent = np.frexp(np.abs(series).max())
     parts = np.split(np.ldexp(series, -exponent), [index for index, _, _ in shifts])
     levels = [float(np.ldexp(np.median(part), exponent)) for part in parts]
     return [
-        Change(index, state, before, after, p_value)
+        ChangePoint(index, state, before, after, p_value)
         for (index, state, p_value), before, after in zip(shifts, levels[:-1], levels[1:], strict=True)
     ]

@@ -11,28 +11,26 @@ from functools import partial
 
 from toolbox.ground.model.events import AttemptReleased
 from toolbox.ground.model.workloads import Handle
-from toolbox.matrix import abandoned
+from toolbox.matrix import unattended_attempts
 from toolbox.matrix.cell_run import CellRun
-from toolbox.matrix.executions import Executions
 from toolbox.matrix.plan import Plan
+from toolbox.matrix.target_calls import TargetCalls
 from toolbox.records.runs.layout import RunDirectory
 from toolbox.records.runs.recorder import Recorder
 from toolbox.records.runs.run_state import StepState
 
 
-class Remains:
-    """The remains of the attempts of one run on its targets.
+class AttemptCleanup:
+    """Removes what the attempts of one run leave on its targets.
 
     Args:
         on_removal: called with the name of a target after the removal of abandoned attempts has been tried there.
     """
 
-    def __init__(
-        self, plan: Plan, recorder: Recorder, executions: Executions, on_removal: Callable[[str], None]
-    ) -> None:
+    def __init__(self, plan: Plan, recorder: Recorder, calls: TargetCalls, on_removal: Callable[[str], None]) -> None:
         self._plan = plan
         self._recorder = recorder
-        self._executions = executions
+        self._calls = calls
         self._on_removal = on_removal
         self._attempts_on: Counter[str] = Counter()  # the number of attempts on each target that keeps attempts
         self._removing: set[str] = set()  # targets from which abandoned attempts are being removed
@@ -55,7 +53,7 @@ class Remains:
             self._attempts_on[target] -= 1  # the attempt was never submitted
         else:
             released = AttemptReleased(run.step.identity, run.attempt)
-            self._executions.release(target, run.handle, partial(self._note_removal, target, released))
+            self._calls.release(target, run.handle, partial(self._note_removal, target, released))
 
     def release_past(self, earlier: StepState) -> None:
         """Remove the remains of attempts that ended in earlier sessions."""
@@ -70,7 +68,7 @@ class Remains:
                 continue  # `discard` removes all abandoned attempts of a target together
             directory = RunDirectory(self._recorder.root).attempt(earlier.step, attempt.attempt).path
             handle, released = Handle(attempt.name, directory), AttemptReleased(earlier.step, attempt.attempt)
-            self._executions.release(attempt.target, handle, partial(self._note_removal, attempt.target, released))
+            self._calls.release(attempt.target, handle, partial(self._note_removal, attempt.target, released))
 
     def discard(self, waited_for: Iterable[str]) -> None:
         """Remove the remains of abandoned attempts.
@@ -79,18 +77,18 @@ class Remains:
             waited_for: the targets for which blocked cells wait.
         """
         given_up = self._recorder.abandoned_attempts()
-        for target, attempts in abandoned.by_target(self._plan, self._recorder.root, given_up).items():
+        for target, attempts in unattended_attempts.by_target(self._plan, self._recorder.root, given_up).items():
             if target not in self._removing:
                 self._removing.add(target)
                 removed, done = partial(self._note_removal, target), partial(self._discarded, target)
-                self._executions.discard(target, attempts, removed, done)
+                self._calls.discard(target, attempts, removed, done)
         for target in waited_for:
             if target not in self._removing:
                 self._on_removal(target)  # the configuration no longer has this target, so nothing can be removed
 
     def teardown_run(self) -> None:
         """Remove the remaining objects of the run from targets without attempts."""
-        self._executions.teardown_run(target for target, count in self._attempts_on.items() if not count)
+        self._calls.teardown_run(target for target, count in self._attempts_on.items() if not count)
 
     def _note_removal(self, target: str, released: AttemptReleased) -> None:
         self._recorder.record(released, sync=False)

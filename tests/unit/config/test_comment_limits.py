@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolbox.config import contract, outside
+from toolbox.config import comment_limits, contract
 from toolbox.config.configuration import Configuration, Request
 from toolbox.ground.model.errors import ConfigurationError, UsageError
 from toolbox.testing import Workspace
@@ -295,7 +295,7 @@ def test_keys_of_the_same_text_do_not_hide_a_change(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"may not change `lookup"):
         changed(tmp_path, {"lookup": {1: "evil", "1": "fine"}}, config=config)
     with pytest.raises(ValueError, match="two keys of the same text"):
-        outside.check_value({"a": {1: "evil", "1": "fine"}})
+        comment_limits.check_value({"a": {1: "evil", "1": "fine"}})
 
 
 def test_an_unlisted_field_cannot_be_changed_through_an_anchor(tmp_path: Path) -> None:
@@ -359,14 +359,14 @@ def test_a_ci_block_of_the_project_is_valid(tmp_path: Path) -> None:
 )
 def test_values_that_are_large_or_contain_references_are_refused(value: Any, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        outside.check_value(value)
+        comment_limits.check_value(value)
 
 
 @pytest.mark.parametrize(
     "value", [None, 1, 0.5, True, "text", "x" * 10_000, [1] * 999, {"a": {"b": [None]}}, "a@b", "{{ x }}"]
 )
 def test_plain_values_are_accepted(value: Any) -> None:
-    outside.check_value(value)
+    comment_limits.check_value(value)
 
 
 def test_a_job_may_set_a_field_that_a_comment_may_not(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_a_job_may_set_a_field_that_a_comment_may_not(tmp_path: Path) -> None:
 
 
 def test_a_fault_names_the_path_in_the_comment(tmp_path: Path) -> None:
-    with pytest.raises(outside.ForbiddenOverrides) as caught:
+    with pytest.raises(comment_limits.ForbiddenOverrides) as caught:
         changed(tmp_path, {"training.corpus": {"any": 1, "size": 9}, "hosts[0]": "c", "matrix.max_cost": 1})
     assert list(caught.value.faults.values()) == ["training.corpus", "matrix.max_cost"]
 
@@ -386,4 +386,4 @@ def test_a_fault_names_the_path_in_the_comment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["a\0", "\ud800"])
 def test_a_text_that_no_file_can_contain_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="contains a NUL character or a half of a surrogate pair"):
-        outside.check_value({"a": [text]})
+        comment_limits.check_value({"a": [text]})

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from toolbox.features.kubernetes.pods.endings import (
+from toolbox.features.kubernetes.pods.outcome_rules import (
     conclude,
-    hopeless,
     is_deletion_explained,
     outcome_from_job,
-    overdue,
+    outcome_if_late,
+    outcome_if_unstartable,
 )
-from toolbox.features.kubernetes.pods.views import Ended, JobView, PodView
+from toolbox.features.kubernetes.pods.pod_state import Ended, JobView, PodView
 from toolbox.ground.model.workloads import EndedBy, WorkloadOutcome
 
 JOB = JobView("j", "u")
@@ -196,7 +196,7 @@ def test_the_first_pod_that_fails_ends_the_attempt_and_is_named() -> None:
     ],
 )
 def test_an_image_that_does_not_exist_is_not_waited_for(reason: str, message: str, expected: bool) -> None:
-    found = hopeless(PodView("p", "u", "j", waiting=(reason, message)))
+    found = outcome_if_unstartable(PodView("p", "u", "j", waiting=(reason, message)))
     assert (found is not None) is expected
     assert found is None or found.ended_by is EndedBy.NOT_STARTED
 
@@ -219,7 +219,7 @@ def test_an_image_that_does_not_exist_is_not_waited_for(reason: str, message: st
     ],
 )
 def test_the_message_of_an_overdue_attempt_says_what_it_waited_for(view: PodView, expected: EndedBy, text: str) -> None:
-    outcome = overdue([view], 60, [])
+    outcome = outcome_if_late([view], 60, [])
     assert outcome.ended_by is expected
     assert text in outcome.message
 
@@ -231,10 +231,10 @@ def test_a_workload_that_the_agent_ended_is_not_out_of_memory(by: str) -> None:
 
 def test_the_pod_that_has_not_started_is_named() -> None:
     waiting = PodView("q", "u", "j", index=1, unschedulable="0/1 nodes")
-    outcome = overdue([running(index=0), waiting], 60, [])
+    outcome = outcome_if_late([running(index=0), waiting], 60, [])
     assert (outcome.ended_by, "0/1 nodes" in outcome.message) == (EndedBy.NO_CAPACITY, True)
-    assert overdue([running(index=0), PodView("q", "u", "j", node="m")], 60, []).host == "m"
-    outcome = overdue([running(index=0)], 60, [])
+    assert outcome_if_late([running(index=0), PodView("q", "u", "j", node="m")], 60, []).host == "m"
+    outcome = outcome_if_late([running(index=0)], 60, [])
     assert (outcome.ended_by, outcome.message) == (EndedBy.NO_CAPACITY, "some of its pods did not exist in 60 s")
 
 
@@ -248,13 +248,13 @@ def test_the_pod_that_has_not_started_is_named() -> None:
     ],
 )
 def test_an_attempt_with_a_volume_of_a_missing_object_is_not_started(event: str, expected: EndedBy) -> None:
-    outcome = overdue([PodView("p", "u", "j", node="n")], 60, [event, "Unable to attach or mount volumes"])
+    outcome = outcome_if_late([PodView("p", "u", "j", node="n")], 60, [event, "Unable to attach or mount volumes"])
     assert outcome.ended_by is expected
     assert (event in outcome.message) is (expected is EndedBy.NOT_STARTED)
 
 
 def test_the_message_of_a_job_without_pods_has_the_event_of_the_cluster() -> None:
-    outcome = overdue([], 60, ["exceeded quota: cpu"])
+    outcome = outcome_if_late([], 60, ["exceeded quota: cpu"])
     assert (outcome.ended_by, outcome.message) == (
         EndedBy.NO_CAPACITY,
         "it had no pod in 60 s: exceeded quota: cpu",

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Ambient(Generic[Value]):
+class ContextValue(Generic[Value]):
     """A value of the current context, or of the process if the context has none."""
 
     def __init__(self, name: str) -> None:

@@ -20,7 +20,7 @@ from toolbox.ground.model.events import AttemptAbandoned, AttemptSubmitted, Step
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import Handle, TargetContext, Workload
 from toolbox.ground.system.redaction import Redactor
-from toolbox.matrix import abandoned
+from toolbox.matrix import unattended_attempts
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.records.runs.recorder import Recorder
 
@@ -54,7 +54,9 @@ class Left:
 
     def end(self) -> list[str]:
         """End the open attempts, and return the cells whose attempts have ended."""
-        abandoned.end(self._plan, Recorder(self._root, Redactor(), past=folded([*self._events, *self._abandoned])), {})
+        unattended_attempts.end(
+            self._plan, Recorder(self._root, Redactor(), past=folded([*self._events, *self._abandoned])), {}
+        )
         return [entry.removeprefix("end ") for entry in self.machines.log if entry.startswith("end ")]
 
 
@@ -122,7 +124,7 @@ def test_a_target_that_does_not_answer_gets_one_request(
     bench: Bench, planned: Planned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = Left(bench, planned, "abc")
-    monkeypatch.setattr(abandoned, "_LONGEST_SECONDS", -1.0)
+    monkeypatch.setattr(unattended_attempts, "_LONGEST_SECONDS", -1.0)
     requested = refuse(monkeypatch, "a", "b", "c")
     assert left.end() == []
     assert requested == ["a"]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from toolbox.features.kubernetes.pods import views
+from toolbox.features.kubernetes.pods import pod_state
 
 REPORT = {"ended_by": "exit", "exit_code": 3, "left": 1}
 
 
 def pod(**fields: Any) -> dict[str, Any]:
     """Return a pod in the format of the API server."""
-    meta = {"name": "p", "uid": "u", "labels": {views.ATTEMPT_LABEL: "j"}, **fields.pop("meta", {})}
+    meta = {"name": "p", "uid": "u", "labels": {pod_state.ATTEMPT_LABEL: "j"}, **fields.pop("meta", {})}
     container = {"name": "workload", "resources": {"limits": {"memory": "128G"}}, **fields.pop("container", {})}
     return {
         "metadata": meta,
@@ -28,15 +28,15 @@ def states(**of: Any) -> list[dict[str, Any]]:
 
 
 def test_a_view_has_the_name_the_job_and_the_node_of_its_pod() -> None:
-    view = views.pod(pod())
+    view = pod_state.pod(pod())
     assert (view.name, view.job, view.node, view.memory_limit) == ("p", "j", "n", "128G")
     assert (view.is_running, view.ended, view.index) == (False, None, None)
 
 
 def test_the_report_of_the_agent_is_read_from_the_status() -> None:
     ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": json.dumps(REPORT)}}
-    view = views.pod(pod(containerStatuses=states(workload=ended, files={"running": {}})))
-    assert view.ended == views.Ended(3, "Error", json.dumps(REPORT), REPORT)
+    view = pod_state.pod(pod(containerStatuses=states(workload=ended, files={"running": {}})))
+    assert view.ended == pod_state.Ended(3, "Error", json.dumps(REPORT), REPORT)
     assert view.files is None
 
 
@@ -45,70 +45,70 @@ def test_a_message_that_the_kubelet_truncated_within_the_logs_has_the_outcome() 
     message = json.dumps({**report, "logs": {**report["logs"], "content": "eJzLz0sFAAKCAUY="}})
     for cut in range(message.index("eJz"), len(message)):
         ended = {"terminated": {"exitCode": 3, "message": message[:cut]}}
-        assert views.pod(pod(containerStatuses=states(workload=ended))).report == report
+        assert pod_state.pod(pod(containerStatuses=states(workload=ended))).report == report
 
 
 def test_a_termination_message_that_is_not_the_agents_is_not_a_report() -> None:
     for message in ("", "no JSON", "[1]", '{"some": "thing"}', "[" * 4000, '{"a":' * 800):
         ended = {"terminated": {"exitCode": 1, "message": message}}
-        view = views.pod(pod(containerStatuses=states(workload=ended)))
+        view = pod_state.pod(pod(containerStatuses=states(workload=ended)))
         assert view.ended is not None
         assert (view.ended.report, view.ended.message) == (None, message)
 
 
 def test_the_reason_why_a_pod_waits_is_read() -> None:
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no GPU"}]
-    assert views.pod(pod(conditions=conditions)).unschedulable == "no GPU"
+    assert pod_state.pod(pod(conditions=conditions)).unschedulable == "no GPU"
     waiting = states(workload={"waiting": {"reason": "ErrImagePull", "message": "not found"}})
-    assert views.pod(pod(containerStatuses=waiting)).waiting == ("ErrImagePull", "not found")
+    assert pod_state.pod(pod(containerStatuses=waiting)).waiting == ("ErrImagePull", "not found")
 
 
 def test_a_pod_that_was_scheduled_is_not_unschedulable() -> None:
     conditions = [{"type": "PodScheduled", "status": "True"}]
-    assert views.pod(pod(conditions=conditions)).unschedulable == ""
+    assert pod_state.pod(pod(conditions=conditions)).unschedulable == ""
 
 
 def test_a_disruption_is_read_from_the_condition_or_the_reason_of_the_pod() -> None:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "by x"}
-    assert views.pod(pod(conditions=[condition])).disruption == "PreemptionByScheduler: by x"
-    assert views.pod(pod(reason="Evicted", message="disk")).disruption == "Evicted: disk"
-    assert views.pod(pod()).disruption == ""
+    assert pod_state.pod(pod(conditions=[condition])).disruption == "PreemptionByScheduler: by x"
+    assert pod_state.pod(pod(reason="Evicted", message="disk")).disruption == "Evicted: disk"
+    assert pod_state.pod(pod()).disruption == ""
 
 
 def test_a_pod_that_is_being_deleted_counts_as_deleted() -> None:
-    assert views.pod(pod(meta={"deletionTimestamp": "2026-01-02T03:04:05Z"})).is_deleted
-    assert views.pod(pod(), is_gone=True).is_deleted
-    assert not views.pod(pod(containerStatuses=states(workload={"running": {}})), is_gone=True).is_running
-    assert views.gone(views.pod(pod())).is_deleted
-    assert not views.pod(pod()).is_deleted
+    assert pod_state.pod(pod(meta={"deletionTimestamp": "2026-01-02T03:04:05Z"})).is_deleted
+    assert pod_state.pod(pod(), is_gone=True).is_deleted
+    assert not pod_state.pod(pod(containerStatuses=states(workload={"running": {}})), is_gone=True).is_running
+    assert pod_state.gone(pod_state.pod(pod())).is_deleted
+    assert not pod_state.pod(pod()).is_deleted
 
 
 def test_the_time_of_a_deletion_request_excludes_the_grace_period() -> None:
     meta = {"deletionTimestamp": "1970-01-01T00:01:40Z", "deletionGracePeriodSeconds": 30}
-    assert views.pod(pod(meta=meta)).deleted_at == 70
-    assert views.pod(pod()).deleted_at is None
+    assert pod_state.pod(pod(meta=meta)).deleted_at == 70
+    assert pod_state.pod(pod()).deleted_at is None
 
 
 def test_the_deadline_of_a_job_counts_from_its_start() -> None:
     begun = {"metadata": {"name": "j", "uid": "u"}, "status": {"startTime": "1970-01-01T00:01:40Z"}}
-    assert views.job({**begun, "spec": {"activeDeadlineSeconds": 5}}).ends_at == 105
-    assert views.job({**begun, "spec": {}}).ends_at == math.inf
-    assert views.job(job({"activeDeadlineSeconds": 5})).ends_at == math.inf
+    assert pod_state.job({**begun, "spec": {"activeDeadlineSeconds": 5}}).ends_at == 105
+    assert pod_state.job({**begun, "spec": {}}).ends_at == math.inf
+    assert pod_state.job(job({"activeDeadlineSeconds": 5})).ends_at == math.inf
 
 
 def test_a_job_without_a_pod_replacement_policy_replaces_pods_at_once() -> None:
     spec: dict[str, Any] = {"template": {}}
-    assert views.job(job(spec)).replaces
-    assert not views.job(job({**spec, "podReplacementPolicy": "Failed"})).replaces
-    assert not views.job(job({"replicatedJobs": []})).replaces
+    assert pod_state.job(job(spec)).replaces
+    assert not pod_state.job(job({**spec, "podReplacementPolicy": "Failed"})).replaces
+    assert not pod_state.job(job({"replicatedJobs": []})).replaces
 
 
 def test_the_index_of_a_pod_counts_the_hosts_of_earlier_slices() -> None:
     env = {"env": [{"name": "TOPGALLANT_HOSTS", "value": "4"}]}
-    one = pod(container=env, meta={"annotations": {views.INDEX: "3"}, "labels": {views.ATTEMPT_LABEL: "j"}})
-    assert views.pod(one).index == 3
-    labels = {views.ATTEMPT_LABEL: "j", views.SLICE: "2"}
-    assert views.pod(pod(container=env, meta={"annotations": {views.INDEX: "3"}, "labels": labels})).index == 11
+    one = pod(container=env, meta={"annotations": {pod_state.INDEX: "3"}, "labels": {pod_state.ATTEMPT_LABEL: "j"}})
+    assert pod_state.pod(one).index == 3
+    labels = {pod_state.ATTEMPT_LABEL: "j", pod_state.SLICE: "2"}
+    assert pod_state.pod(pod(container=env, meta={"annotations": {pod_state.INDEX: "3"}, "labels": labels})).index == 11
 
 
 def job(spec: dict[str, Any] | None = None, *conditions: dict[str, str]) -> dict[str, Any]:
@@ -119,13 +119,13 @@ def job(spec: dict[str, Any] | None = None, *conditions: dict[str, str]) -> dict
 
 def test_only_a_true_condition_is_terminal() -> None:
     failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}
-    view = views.job(job({}, {"type": "Complete", "status": "False"}, failed))
+    view = pod_state.job(job({}, {"type": "Complete", "status": "False"}, failed))
     assert (view.condition, view.reason, view.message) == ("Failed", "DeadlineExceeded", "late")
-    assert views.job(job({}, {"type": "Suspended", "status": "True"})).condition == ""
+    assert pod_state.job(job({}, {"type": "Suspended", "status": "True"})).condition == ""
 
 
 def test_the_condition_completed_of_a_job_set_is_read_as_complete() -> None:
-    view = views.job(job({"replicatedJobs": [], "suspend": True}, {"type": "Completed", "status": "True"}))
+    view = pod_state.job(job({"replicatedJobs": [], "suspend": True}, {"type": "Completed", "status": "True"}))
     assert (view.is_set, view.is_suspended, view.condition) == (True, True, "Complete")
 
 
@@ -144,4 +144,4 @@ DIGEST = f"sha256:{'a1' * 32}"
 )
 def test_the_image_of_a_pod_has_the_digest_that_its_node_reports(requested: str, image_id: str, image: str) -> None:
     status = {"name": "workload", "state": {}, "imageID": image_id}
-    assert views.pod(pod(container={"image": requested}, containerStatuses=[status])).image == image
+    assert pod_state.pod(pod(container={"image": requested}, containerStatuses=[status])).image == image
