@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from toolbox.ground.interface import registry
+from toolbox.ground.system import environ
 from toolbox.testing import Workspace
 
 CHECKOUT = Path(__file__).parents[2]
@@ -35,11 +36,26 @@ def helped(workspace: Workspace, *argv: str) -> str:
 
 @pytest.mark.parametrize("argv", ["--help", "host --help", "kubernetes --help", "project run --help"])
 def test_the_help_needs_neither_the_libraries_nor_the_parts_of_a_run(argv: str) -> None:
-    program = f"import sys; from toolbox.cli.main import main; main({argv.split()}); print(*sys.modules)"
-    outcome = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, check=True, capture_output=True, text=True)
-    loaded = outcome.stdout.splitlines()[-1].split()
     slow = ("fire", "yaml", "pydantic", "rich", "jinja2", "toolbox.ansible", "toolbox.matrix", "toolbox.records")
-    assert [name for name in loaded if name.startswith(slow)] == []
+    assert imported(argv, slow) == []
+
+
+def test_a_plan_needs_the_library_of_the_store_only_if_there_is_a_store(tmp_path: Path) -> None:
+    assert imported("project plan training_e2e", ("sqlalchemy",), XDG_STATE_HOME=str(tmp_path)) == []
+
+
+def imported(argv: str, prefixes: tuple[str, ...], **variables: str) -> list[str]:
+    """Return the modules with one of the prefixes that a command line imports."""
+    program = f"import sys; from toolbox.cli.main import main; main({argv.split()}); print(*sys.modules)"
+    outcome = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=CHECKOUT,
+        env={**environ.everything(), **variables},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [name for name in outcome.stdout.splitlines()[-1].split() if name.startswith(prefixes)]
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolbox.config.configuration import Configuration
@@ -96,14 +97,15 @@ def _earlier_times(configuration: Configuration, project: str) -> Mapping[tuple[
     if not configuration.block(storing.BLOCK, Results).record:
         return {}
     try:
+        location = storing.location(configuration)
+        if "://" not in location and not Path(location).exists():
+            return {}  # no run has been recorded yet; SQLAlchemy is slow to import
         with modules.gc_frozen_imports():
             from toolbox.records.results import earlier_times
             from toolbox.records.results.store import Store
 
-        with Store(storing.location(configuration), may_create=False) as store, store.reading() as connection:
+        with Store(location, may_create=False) as store, store.reading() as connection:
             return earlier_times.read(connection, project, now=datetime.now(UTC))
-    except UsageError:  # no run has been recorded yet
-        return {}
     except Exception as error:  # noqa: BLE001  # without earlier runs, cells count with their time limits
         log.warning("the times of earlier runs are unknown: %s", describe(error))
         return {}

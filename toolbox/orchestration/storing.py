@@ -43,11 +43,9 @@ def verify(configuration: Configuration) -> None:
 
 def location(configuration: Configuration) -> str:
     """Return the file or the database URL of the store of a project."""
-    from toolbox.records.results import store
-
     database = configuration.block(BLOCK, Results).database
     if database is None:
-        return store.default_location()
+        return environ.results_database()
     text = database.reveal() if isinstance(database, Secret) else str(database)
     if "://" in text:
         return text

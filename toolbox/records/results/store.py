@@ -20,7 +20,6 @@ from toolbox.ground.model.errors import InfrastructureError, UsageError
 from toolbox.ground.system import environ, extras, filesystem
 from toolbox.records.results import migrations
 
-NAME: Final = "results.sqlite"
 _VERSIONS: Final = Path(migrations.__file__).parent / "versions"
 _WAIT_SECONDS: Final = 30  # the time that a writer waits for another writer; the run can be imported later
 _CONNECT_SECONDS: Final = 10
@@ -31,12 +30,6 @@ _LOCK: Final = 0x7097A11A  # key of the writers' advisory lock in PostgreSQL, an
 
 class StoreError(InfrastructureError):
     """The store cannot be opened, read or written."""
-
-
-def default_location() -> str:
-    """Return the location that the environment names; a file in the user's state directory if it names none."""
-    named = environ.get(environ.RESULTS_DATABASE)
-    return named or str(environ.state_directory() / NAME)
 
 
 class Store:

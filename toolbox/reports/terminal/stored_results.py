@@ -19,13 +19,13 @@ from toolbox.ground.model import moments
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.nearest import did_you_mean
 from toolbox.ground.model.text import first_of
-from toolbox.ground.system import places
+from toolbox.ground.system import environ, places
 from toolbox.orchestration import request, storing
 from toolbox.orchestration.request import RunRequest
 from toolbox.records.results import earlier_results, queries
 from toolbox.records.results.earlier_results import EarlierRun
 from toolbox.records.results.queries import Filter
-from toolbox.records.results.store import Store, default_location
+from toolbox.records.results.store import Store
 from toolbox.reports.terminal import live_view, rows
 from toolbox.reports.terminal.rows import Row
 
@@ -174,7 +174,7 @@ def location(database: str | None, project: str | None) -> str:
         return database
     if project is not None and project in places.projects():
         return storing.location(request.configure(RunRequest(project))[1])
-    return default_location()
+    return environ.results_database()
 
 
 def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter) -> Filter:
