@@ -15,7 +15,7 @@ from tests.functional.test_warm_interruption import SIGNALS, command_line, expec
 from tests.servers import openssh
 from toolbox.testing import Running, Workspace
 
-LINK, HOST_PROGRAM = "ssh_link.py", "closefd=False"
+LINK, HOST_PROGRAM = "ssh_relay.py", "closefd=False"
 FILES = {
     "commands/remote.py": '''
         """Execute modules on hosts."""

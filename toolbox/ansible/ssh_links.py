@@ -1,7 +1,7 @@
 """Executes modules on SSH hosts in forks of interpreters that run as long as the play.
 
 The connection plugin `ssh` calls this module in the processes of a play. The first module for a host starts a link
-(`ssh_link`), whose socket the later processes find by its name. Nothing else is shared between the processes.
+(`ssh_relay`), whose socket the later processes find by its name. Nothing else is shared between the processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from toolbox.ansible import ssh_link, warm_modules
+from toolbox.ansible import ssh_relay, warm_modules
 from toolbox.ansible.warm_modules import Ended
 from toolbox.ground.system import environ, processes
 from toolbox.ground.system.context_values import ContextValue
@@ -69,7 +69,7 @@ class Links:
         for path in self._directory.glob(f"{self._marker(ssh).name}-*"):
             with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):  # the link has ended
                 connection.connect(str(path))
-                connection.sendall(ssh_link.END)
+                connection.sendall(ssh_relay.END)
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Links:
             (stdin, sink), (source, stdout), (errors, stderr) = pipe(), pipe(), pipe()
             process = processes.start_connected(ssh, env, [stdin, stdout, stderr])
             keep = [listener.fileno(), sink, source, errors]
-            args = [sys.executable, str(ssh_link.__file__), *map(str, [*keep, process.pid])]
+            args = [sys.executable, str(ssh_relay.__file__), *map(str, [*keep, process.pid])]
             nothing = os.open(os.devnull, os.O_WRONLY)
             stack.callback(os.close, nothing)
             link = processes.start_connected(args, env, [self._end_of_links.fileno(), nothing, nothing], keep=keep)

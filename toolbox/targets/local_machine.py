@@ -58,7 +58,7 @@ class LocalMachine:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        self._host.request("cancel", _TIMEOUT, directory=str(handle.directory))
+        self._host.connection.request("cancel", _TIMEOUT, directory=str(handle.directory))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`. The directory of the attempt is not removed, because it is part of the run directory."""

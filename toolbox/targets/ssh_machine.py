@@ -123,7 +123,9 @@ class SshMachine:
         """See `Backend`."""
         remote = self._directory(handle.name, _TIMEOUT)
         most = self.context.limits.files + 1  # with one file more than allowed, `archives.extract` detects the excess
-        answer = self._host.request("list", _TIMEOUT, directory=remote, patterns=list(workload.collect), most=most)
+        answer = self._host.connection.request(
+            "list", _TIMEOUT, directory=remote, patterns=list(workload.collect), most=most
+        )
         # Fetch a log again if the local copy is missing or incomplete, for example because the disk was full.
         logs = {AttemptDirectory(handle.directory).log(stream): size for stream, size in answer["logs"].items()}
         incomplete = [log.name for log, size in logs.items() if _size(log) != size]
@@ -131,12 +133,12 @@ class SshMachine:
 
     def cancel(self, handle: Handle) -> None:
         """See `Backend`."""
-        self._host.request("cancel", _TIMEOUT, directory=self._directory(handle.name, _TIMEOUT))
+        self._host.connection.request("cancel", _TIMEOUT, directory=self._directory(handle.name, _TIMEOUT))
 
     def release(self, handle: Handle) -> None:
         """See `Backend`."""
         remote = self._directory(handle.name, _TIMEOUT)
-        self._host.request("release", _TIMEOUT, directory=remote)
+        self._host.connection.request("release", _TIMEOUT, directory=remote)
         self._host.book.forget(remote)
 
     def find(self, workload: Workload, name: str, directory: Path) -> Handle | None:
@@ -157,7 +159,7 @@ class SshMachine:
     def _directory(self, name: str, timeout: float) -> str:
         """Return the absolute path of an attempt's directory on the machine."""
         parent = self.directory
-        home = self._host.home(timeout) if parent.startswith("~") else ""
+        home = self._host.connection.home(timeout) if parent.startswith("~") else ""
         return f"{home}{parent.removeprefix('~')}/{name}"
 
     def _launch(self) -> Channel:
@@ -234,7 +236,7 @@ class SshMachine:
                 raise self._failure("\n".join(map(truncate, errors[-3:])) or f"`{command}` ended with status {status}")
             # The connection has dropped. This request returns when the connection is restored.
             cancellation.current().sleep(_PAUSE)
-            self._host.request("state", deadline - time.monotonic(), directory="/")
+            self._host.connection.request("state", deadline - time.monotonic(), directory="/")
 
     def _run_once(self, command: str, source: Path | None, output: Path | None) -> tuple[int, list[str]]:
         errors: deque[str] = deque(maxlen=_MOST_ERROR_LINES)

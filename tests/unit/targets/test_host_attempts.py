@@ -73,7 +73,7 @@ class Machine:
 
     def disconnect(self) -> None:
         """Kill the program of the connection."""
-        connection = self.host._connection
+        connection = self.host.connection._connection
         assert connection is not None
         connection._channel._process.kill()
 
@@ -111,7 +111,7 @@ def machine(tmp_path: Path) -> Iterator[Machines]:
 
 def ask(machine: Machine, timeout: float = 60) -> Any:
     """Request the state of a missing attempt, and return it."""
-    return machine.host.request("state", timeout, directory="/nowhere")["state"]
+    return machine.host.connection.request("state", timeout, directory="/nowhere")["state"]
 
 
 REFUSED: Final = "echo 'Connection refused' >&2; exit 255"
@@ -294,8 +294,8 @@ def test_an_attempt_that_is_confirmed_during_a_watch_request_is_not_lost(
         one.host.book.change(attempt, AttemptStatus(AttemptState.RUNNING))
         return {"states": {"/there": {"state": "absent"}}}
 
-    monkeypatch.setattr(one.host, "request", request)
-    one.host._reconnect()
+    monkeypatch.setattr(one.host.connection, "request", request)
+    one.host._watch_again()
     assert requests == ["watch"]
     assert attempt.status.state is AttemptState.RUNNING
 
@@ -383,7 +383,7 @@ def test_an_answer_that_no_agent_gives_is_an_error_of_the_host(
 ) -> None:
     one = machine(f"{HELLO}; while read -r line; do echo '{json.dumps({'id': 1, **answer})}'; done")
     with pytest.raises(StepError, match=f"^there: the agent answers `{op}` with a malformed message$"):
-        one.host.request(op, 5)
+        one.host.connection.request(op, 5)
 
 
 @pytest.mark.parametrize("home", ["relative", "~", "/two\nlines", "/" + "h" * 5000])
@@ -391,7 +391,7 @@ def test_an_invalid_home_directory_is_an_error_of_the_host(machine: Machines, ho
     hello = json.dumps({"event": "hello", "home": home})
     one = machine(f"printf '%s\\n' '{hello}'; cat > /dev/null")
     with pytest.raises(StepError, match=r"^there: the agent reports an invalid home directory: "):
-        one.host.home(5)
+        one.host.connection.home(5)
 
 
 def test_a_status_tells_whether_processes_may_remain(machine: Machines, tmp_path: Path) -> None:

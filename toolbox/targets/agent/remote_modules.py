@@ -2,7 +2,7 @@
 
 The login shell of the host starts it in the same way as ansible-core starts the interpreter for a module. So its
 environment, its working directory, its limits and its signals are those of a module, and the forks keep them. The
-program relays the requests of `toolbox.ansible.ssh_link` to a `module_server`, until its standard input is closed. It
+program relays the requests of `toolbox.ansible.ssh_relay` to a `module_server`, until its standard input is closed. It
 runs on targets: it needs Linux and Python 3.8, and imports only the standard library.
 """
 
