@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         VerifiableNotifier,
         VerifiableTarget,
     )
+    from toolbox.ground.kit.server_answers import Generation, quoted
     from toolbox.ground.model.cases import CaseReport
     from toolbox.ground.model.clusters import Access
     from toolbox.ground.model.errors import (
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
         PostedComment,
         ResultLabel,
     )
-    from toolbox.ground.model.generations import Generation, Mismatch, quoted
+    from toolbox.ground.model.model_answers import Mismatch
     from toolbox.ground.model.notifications import Notification
     from toolbox.ground.model.prices import Rental
     from toolbox.ground.model.resources import OpenResource, Owner, Resource
@@ -185,9 +186,9 @@ _HOMES: Final = {
     "CommitStatus": "toolbox.ground.model.forge_data:CommitStatus",
     "PostedComment": "toolbox.ground.model.forge_data:PostedComment",
     "ResultLabel": "toolbox.ground.model.forge_data:ResultLabel",
-    "Generation": "toolbox.ground.model.generations:Generation",
-    "Mismatch": "toolbox.ground.model.generations:Mismatch",
-    "quoted": "toolbox.ground.model.generations:quoted",
+    "Generation": "toolbox.ground.kit.server_answers:Generation",
+    "Mismatch": "toolbox.ground.model.model_answers:Mismatch",
+    "quoted": "toolbox.ground.kit.server_answers:quoted",
     "Notification": "toolbox.ground.model.notifications:Notification",
     "Rental": "toolbox.ground.model.prices:Rental",
     "OpenResource": "toolbox.ground.model.resources:OpenResource",

@@ -15,9 +15,10 @@ from pydantic import BaseModel, RootModel, ValidationError
 from toolbox.config import contract, paths
 from toolbox.ground.extensions import discovery, loading
 from toolbox.ground.extensions.protocols import CHECKS, COMPARATORS, METRICS, ExtendingTarget, Kind
+from toolbox.ground.kit.server_answers import Generation, ServerError, Token
 from toolbox.ground.model.events import RunFinished, StepKind
 from toolbox.ground.model.evidence import Evidence, Judgement, Metric, Reference
-from toolbox.ground.model.generations import Generation, Mismatch, ServerError, Token
+from toolbox.ground.model.model_answers import Mismatch
 from toolbox.ground.model.verdicts import Verdict
 from toolbox.ground.system import modules, places
 from toolbox.matrix.workload_block import WorkloadBlock

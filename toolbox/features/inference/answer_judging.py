@@ -15,21 +15,15 @@ from typing import Final
 from pydantic import ValidationError
 
 from toolbox.features.inference import model_descriptions
-from toolbox.features.inference.answer_records import AnswerRecord, ChunkRecord, GenerationRecord
+from toolbox.features.inference.answer_records import AnswerRecord, ChunkRecord
 from toolbox.features.inference.client.answer_format import NOT_FINISHED, OPENAI_KINDS
 from toolbox.features.inference.model_descriptions import DESCRIPTIONS
 from toolbox.features.inference.suites import Expectation
 from toolbox.features.inference.wire_models import TokenizedBatch
 from toolbox.ground.extensions.protocols import Comparator
+from toolbox.ground.kit.server_answers import Generation, ServerError, quoted
 from toolbox.ground.model.cases import CaseOutcome, CaseResult
-from toolbox.ground.model.generations import (
-    Generation,
-    Mismatch,
-    ServerError,
-    first_divergence,
-    message_mismatches,
-    quoted,
-)
+from toolbox.ground.model.model_answers import Mismatch, first_divergence, message_mismatches
 from toolbox.ground.model.text import counted, truncate
 
 _LONGEST_MESSAGE: Final = 300
@@ -78,7 +72,7 @@ def _remarks(expectation: Expectation, answer: AnswerRecord) -> Iterator[str]:
         yield "the request asks for logprobs, but the answer has none"
 
 
-def _has_logprobs(generation: GenerationRecord) -> bool:
+def _has_logprobs(generation: Generation) -> bool:
     return any(token.logprob is not None for token in generation.tokens or ())
 
 
@@ -113,9 +107,7 @@ def agree(
     if reference.fault is not None or answer.fault is not None:
         mismatches.append(Mismatch(f"no complete answer: {_line(reference.fault or answer.fault or '')}"))
     elif reference.error is not None or answer.error is not None:
-        known = [
-            record.error.generation().error if record.error is not None else None for record in (reference, answer)
-        ]
+        known = (reference.error, answer.error)
         shown = [f"the error {error}" if error is not None else "a text" for error in known]
         keys = [(error.code, error.status) if error is not None else None for error in known]
         if keys[0] != keys[1]:
@@ -127,8 +119,7 @@ def agree(
         counts = f"{len(answer.generations)} answers, the reference has {len(reference.generations)}"
         mismatches.append(Mismatch(f"the batch has {counts}"))
     else:
-        expected = [_without_ids(generation.generation()) for generation in reference.generations]
-        actual = [generation.generation() for generation in answer.generations]
+        expected, actual = list(map(_without_ids, reference.generations)), answer.generations
         mismatches += _compared(expected, actual, comparators)
         pairs = list(zip(expected, actual, strict=True))
         required = [Generation() if until_divergence and _diverge(*pair) else _of_calls(pair[0]) for pair in pairs]
@@ -178,16 +169,15 @@ def _report(mismatches: Sequence[Mismatch]) -> Iterator[str]:
 def _mismatches(
     expectation: Expectation, comparators: Sequence[Comparator], answer: AnswerRecord
 ) -> Iterator[Mismatch]:
-    expected = expectation.generations()
+    expected = expectation.answers
     if expected and expected[0].error is not None:
-        actual = answer.error if answer.error is not None else next(iter(answer.generations), GenerationRecord())
-        given = actual.generation()
+        given = next(iter(answer.generations), Generation()) if answer.error is None else Generation(error=answer.error)
         is_in_stream = answer.stream and expectation.protocol in OPENAI_KINDS
         wanted_error = _of_error_in_stream(expected[0], given, comparators) if is_in_stream else expected[0]
         yield from _compared([wanted_error], [given], comparators)
     elif answer.error is not None:
         refused = f" (sent again {counted(answer.refusals, 'time')})" if answer.refusals else ""
-        yield Mismatch(f"the server answers with an error: {answer.error.generation().error}{refused}")
+        yield Mismatch(f"the server answers with an error: {answer.error}{refused}")
     elif expectation.protocol in DESCRIPTIONS:
         expected_fields = expectation.description or {}
         yield from model_descriptions.mismatches(expectation.protocol, expected_fields, answer.response)
@@ -250,7 +240,7 @@ def _generations(expectation: Expectation, answer: AnswerRecord) -> list[Generat
         ValueError: the answer is not a response to a request for tokens.
     """
     if expectation.protocol != "tokenize":
-        return [generation.generation() for generation in answer.generations]
+        return answer.generations
     try:
         return [each.generation() for each in TokenizedBatch.model_validate(answer.response).responses]
     except ValidationError as error:
@@ -313,7 +303,7 @@ def _stream_faults(answer: AnswerRecord) -> Iterator[str]:
         yield from _faults_of_chunks(chunks, whole, is_complete=is_complete)
 
 
-def _faults_of_chunks(chunks: Sequence[ChunkRecord], whole: GenerationRecord, *, is_complete: bool) -> Iterator[str]:
+def _faults_of_chunks(chunks: Sequence[ChunkRecord], whole: Generation, *, is_complete: bool) -> Iterator[str]:
     text, of_whole = "".join(chunk.text or "" for chunk in chunks), whole.text or ""
     if text != (of_whole if is_complete else of_whole[: len(text)]):
         yield f"the chunks add up to {quoted(text)}, but the whole text is {quoted(of_whole)}"

@@ -1,4 +1,4 @@
-"""The records of answers in `answers.jsonl`, which a target has written, and of expected answers in `cases.json`.
+"""Reads answers: those in `answers.jsonl`, which a target has written, and the expected ones in `expectations.json`.
 
 `answers.jsonl` has one JSON object per line and answer, in the order in which the answers were complete. The file comes
 from a target, so its types are validated strictly, and its sizes are limited. Fields that are not read may be anything.
@@ -6,25 +6,24 @@ from a target, so its types are validated strictly, and its sizes are limited. F
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from toolbox.features.inference.wire_models import Byte
-from toolbox.ground.model import generations
-from toolbox.ground.model.generations import (
-    COUNTS_AND_REASONS,
-    MESSAGE_TEXTS,
-    TOKEN_LISTS,
-    Generation,
-    ServerError,
-    Token,
-    ToolCall,
-)
+from toolbox.ground.kit.server_answers import Generation, ServerError, Token, ToolCall
 from toolbox.records.runs.evidence_files import RecordFault, complete_lines, first_fault
 
 LONGEST_TEXT: Final = 200_000  # characters of a generated text, which some comparators compare in quadratic time
@@ -44,97 +43,71 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seed = Annotated[int, Field(ge=0, lt=2**64)]
 Word = Annotated[str, Field(max_length=_LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
-Offset = Annotated[list[Count], Field(min_length=2, max_length=2)]
-Bytes = Annotated[list[Byte], Field(max_length=_MOST_BYTES)]
+Message = Annotated[str, Field(max_length=_LONGEST_MESSAGE)]
+Seconds = Annotated[float, Field(ge=0)]
+_STRICT: Final = core_schema.CoreConfig(strict=True, allow_inf_nan=False)
+
+
+def _items(kind: Any, most: int, least: int = 0) -> Any:
+    return Annotated[list[kind], Field(min_length=least, max_length=most), AfterValidator(tuple)]
+
+
+_LIMITS: Final[dict[Any, Any]] = {
+    str: Text,
+    str | None: Text,
+    int | None: Count,
+    float | None: Annotated[float | Literal["NaN"], AfterValidator(float)],
+    tuple[int, ...] | None: _items(Count, _MOST_TOKENS),
+}
+
+
+def _limited(kind: type, **limited: Any) -> GetPydanticSchema:
+    """Return the annotation with which pydantic reads a dataclass from JSON. Null is valid where None is the default.
+
+    Args:
+        limited: the types of fields whose limits are not those of their type in `_LIMITS`.
+    """
+    hints = get_type_hints(kind)
+    types = {field: limited.get(field.name) or _LIMITS[hints[field.name]] for field in fields(kind)}
+
+    def schema(_: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        parts = []
+        for field, limited_type in types.items():
+            part = handler.generate_schema(limited_type if field.default is not None else limited_type | None)
+            if field.default is not MISSING:
+                part = core_schema.with_default_schema(part, default=field.default)
+            parts.append(core_schema.dataclass_field(field.name, part))
+        arguments = core_schema.dataclass_args_schema(kind.__name__, parts)
+        return core_schema.dataclass_schema(kind, arguments, [field.name for field in types], config=_STRICT)
+
+    return GetPydanticSchema(schema)
+
+
+_BYTES: Final = _items(Byte, _MOST_BYTES)
+_NO_TOP: Final = Annotated[Any, AfterValidator(lambda _: ())]
+_TOP: Final = _items(Annotated[Token, _limited(Token, bytes=_BYTES, top=_NO_TOP)], _MOST_TOP)
+_TOP_OR_NULL: Final = Annotated[_TOP | None, AfterValidator(lambda top: top or ())]
+_TOKENS: Final = _items(Annotated[Token, _limited(Token, bytes=_BYTES, top=_TOP_OR_NULL)], _MOST_TOKENS)
+ErrorRecord = Annotated[ServerError, _limited(ServerError, code=Word, message=Message, retry_after=Seconds)]
+GenerationRecord = Annotated[
+    Generation,
+    _limited(
+        Generation,
+        stop_reason=Word,
+        seed=Seed,
+        tokens=_TOKENS,
+        input_tokens=_TOKENS,
+        error=ErrorRecord,
+        role=Word,
+        tool_calls=_items(Annotated[ToolCall, _limited(ToolCall)], _MOST_CALLS),
+        offsets=_items(_items(Count, 2, 2), _MOST_TOKENS),
+    ),
+    AfterValidator(lambda read: read if read.error is None else Generation(error=read.error)),
+]
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class TopRecord(_Record):
-    """A probable token at a position."""
-
-    text: Text
-    id: Count | None = None
-    logprob: float | Literal["NaN"] | None = None
-    bytes: Bytes | None = None
-
-    def token(self) -> Token:
-        """Return the token."""
-        return Token(self.text, self.id, _logprob(self.logprob), bytes=_tuple(self.bytes))
-
-
-class TokenRecord(TopRecord):
-    """A token with its details. In an expected answer, the logprob `NaN` means that the server must not have one."""
-
-    rank: Count | None = None
-    top: Annotated[list[TopRecord], Field(max_length=_MOST_TOP)] | None = None
-
-    def token(self) -> Token:
-        """Return the token."""
-        top = tuple(each.token() for each in self.top or ())
-        return Token(self.text, self.id, _logprob(self.logprob), self.rank, top, _tuple(self.bytes))
-
-
-Tokens = Annotated[list[TokenRecord], Field(max_length=_MOST_TOKENS)]
-
-
-class ToolCallRecord(_Record):
-    """A call of a tool."""
-
-    name: Text | None = None
-    arguments: Text | None = None
-    id: Text | None = None
-    type: Text | None = None
-
-    def call(self) -> ToolCall:
-        """Return the call."""
-        return ToolCall(self.name, self.arguments, self.id, self.type)
-
-
-class ErrorRecord(_Record):
-    """An error that a server answered."""
-
-    code: Word | None = None
-    message: Annotated[str, Field(max_length=_LONGEST_MESSAGE)] | None = None
-    status: Count | None = None
-
-    def generation(self) -> Generation:
-        """Return the error in place of a text."""
-        return Generation(error=ServerError(self.code, self.message, self.status))
-
-
-class GenerationRecord(_Record):
-    """The answer to one request of a batch."""
-
-    text: Text | None = None
-    stop_reason: Word | None = None
-    stop_sequence: Text | None = None
-    input_token_count: Count | None = None
-    generated_token_count: Count | None = None
-    seed: Seed | None = None
-    tokens: Tokens | None = None
-    input_tokens: Tokens | None = None
-    error: ErrorRecord | None = None
-    role: Word | None = None
-    reasoning_content: Text | None = None
-    refusal: Text | None = None
-    tool_calls: Annotated[list[ToolCallRecord], Field(max_length=_MOST_CALLS)] | None = None
-    token_ids: Annotated[list[Count], Field(max_length=_MOST_TOKENS)] | None = None
-    offsets: Annotated[list[Offset], Field(max_length=_MOST_TOKENS)] | None = None
-
-    def generation(self) -> Generation:
-        """Return the answer."""
-        if self.error is not None:
-            return self.error.generation()
-        return replace(
-            generations.from_record(self),
-            **{name: getattr(self, name) for name in MESSAGE_TEXTS},
-            tool_calls=tuple(call.call() for call in self.tool_calls) if self.tool_calls is not None else None,
-            token_ids=_tuple(self.token_ids),
-            offsets=tuple((start, end) for start, end in self.offsets) if self.offsets is not None else None,
-        )
 
 
 class ChunkRecord(_Record):
@@ -171,9 +144,9 @@ class AnswerRecord(_Record):
 
     case: Word
     stream: bool = False
-    seconds: Annotated[float, Field(ge=0)] | None = None
+    seconds: Seconds | None = None
     error: ErrorRecord | None = None
-    fault: Annotated[str, Field(max_length=_LONGEST_MESSAGE)] | None = None
+    fault: Message | None = None
     response: Any = None
     generations: Annotated[list[GenerationRecord], Field(max_length=_MOST_GENERATIONS)] = []
     chunks: Annotated[list[ChunkRecord], Field(max_length=_MOST_CHUNKS)] | None = None
@@ -197,44 +170,3 @@ def _record(line: bytes, file: str, number: int) -> AnswerRecord | RecordFault:
         return AnswerRecord.model_validate_json(line)
     except ValidationError as error:
         return RecordFault(f"{file}:{number} is not an answer: {first_fault(error)}", number)
-
-
-def as_json(generation: Generation) -> dict[str, Any]:
-    """Return an expected answer as the JSON object that `GenerationRecord` reads, without the fields that are None."""
-    if (error := generation.error) is not None:
-        return {"error": _given({"code": error.code, "message": error.message, "status": error.status})}
-    fields = {name: getattr(generation, name) for name in ("text", *COUNTS_AND_REASONS, *MESSAGE_TEXTS)}
-    fields["tool_calls"] = _list(generation.tool_calls, lambda call: _given(asdict(call)))
-    fields["token_ids"] = _list(generation.token_ids)
-    fields["offsets"] = _list(generation.offsets, list)
-    for name in TOKEN_LISTS:
-        fields[name] = _list(getattr(generation, name), _token_json)
-    return _given(fields)
-
-
-def _token_json(token: Token) -> dict[str, Any]:
-    is_without = token.logprob is not None and math.isnan(token.logprob)
-    fields = {
-        "id": token.id,
-        "logprob": "NaN" if is_without else token.logprob,
-        "rank": token.rank,
-        "bytes": _list(token.bytes),
-    }
-    top = [_token_json(each) for each in token.top]
-    return {"text": token.text, **_given(fields), **({"top": top} if top else {})}
-
-
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _list(items: Sequence[Any] | None, convert: Callable[[Any], Any] = lambda item: item) -> list[Any] | None:
-    return [convert(item) for item in items] if items is not None else None
-
-
-def _tuple(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
-    return tuple(numbers) if numbers is not None else None
-
-
-def _logprob(value: float | str | None) -> float | None:
-    return math.nan if isinstance(value, str) else value

@@ -51,8 +51,8 @@ from toolbox.features.inference.wire_models import (
 )
 from toolbox.ground.extensions import loading
 from toolbox.ground.extensions.protocols import COMPARATORS
+from toolbox.ground.kit.server_answers import Generation, ServerError
 from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults
-from toolbox.ground.model.generations import Generation, ServerError
 from toolbox.ground.model.text import counted
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolbox.features.inference.wire_models import Count, Message, ResponsePart
-from toolbox.ground.model.generations import Mismatch, quoted, same_json
+from toolbox.ground.kit.server_answers import quoted
+from toolbox.ground.model.model_answers import Mismatch, same_json
 from toolbox.ground.model.text import first_of, without_kind
 
 DESCRIPTIONS: Final = ("model_info", "models")

@@ -6,6 +6,7 @@ same answers pass the new file. If only the stream would not pass, the new case 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any, Final
 import yaml
 
 from toolbox.features.inference import answer_judging, case_files, recorded_responses, suites
-from toolbox.features.inference.answer_records import AnswerRecord, ErrorRecord
+from toolbox.features.inference.answer_records import AnswerRecord
 from toolbox.features.inference.case_files import Case
 from toolbox.features.inference.recorded_responses import UNDETERMINED, Keys, NotRecorded
 from toolbox.features.inference.suites import Expectation, Expectations, ServerProtocol
+from toolbox.ground.kit.server_answers import ServerError
 from toolbox.ground.model import yaml_text
 from toolbox.ground.model.cases import CaseOutcome
 from toolbox.ground.model.errors import ConfigurationError, ConfigurationFaults
@@ -161,7 +163,7 @@ def _expectation(text: str, entry: Mapping[str, Any], source: str) -> Expectatio
     if entry not in (content.values() if isinstance(content, dict) else content):
         raise NotRecorded("the answer changes when it is written as YAML and read again")
     _, described = _described([case], _PROTOCOLS)
-    (expectation,) = Expectations.model_validate(described).expectations.values()
+    (expectation,) = Expectations.model_validate_json(json.dumps(described)).expectations.values()
     return expectation
 
 
@@ -173,7 +175,7 @@ def _require_right(expectation: Expectation, answer: AnswerRecord | None, *, str
 
 
 def _shown(error: Mapping[str, Any]) -> str:
-    return str(ErrorRecord.model_validate(error).generation().error)
+    return str(ServerError(**error))
 
 
 def _described(cases: Sequence[Case], protocols: Sequence[ServerProtocol]) -> tuple[dict[str, Any], dict[str, Any]]:

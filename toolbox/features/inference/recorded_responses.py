@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from toolbox.features.inference import model_descriptions
-from toolbox.features.inference.answer_records import AnswerRecord, ErrorRecord
+from toolbox.features.inference.answer_records import AnswerRecord
 from toolbox.features.inference.case_files import Case
 from toolbox.features.inference.client.answer_format import NOT_FINISHED
 from toolbox.features.inference.model_descriptions import DESCRIPTIONS
 from toolbox.features.inference.wire_models import OpenAiResponse
-from toolbox.ground.model.generations import ServerError
+from toolbox.ground.kit.server_answers import ServerError, as_json
 from toolbox.records.runs.evidence_files import first_fault
 
 Keys = Literal["camelCase", "snake_case"]
@@ -51,8 +52,8 @@ def recorded(case: Case, answer: AnswerRecord | None, keys: Keys) -> dict[str, A
         raise NotRecorded(answer.fault)
     if answer.error is not None:
         if _is_of_server(answer.error) and not _is_expected(case, answer.error):
-            raise NotRecorded(f"the error is not about the request: {answer.error.generation().error}")
-        return {"error": answer.error.model_dump(exclude_none=True)}
+            raise NotRecorded(f"the error is not about the request: {answer.error}")
+        return {"error": as_json(replace(answer.error, retry_after=None))}
     if is_undetermined(case):
         raise NotRecorded(UNDETERMINED)
     for generation in answer.generations:
@@ -84,11 +85,11 @@ def expected_error(case: Case) -> ServerError | None:
     return next((each.error for each in case.expected or () if each.error is not None), None)
 
 
-def _is_of_server(error: ErrorRecord) -> bool:
+def _is_of_server(error: ServerError) -> bool:
     return error.code in _SERVER_CODES or error.status in _SERVER_STATUSES
 
 
-def _is_expected(case: Case, error: ErrorRecord) -> bool:
+def _is_expected(case: Case, error: ServerError) -> bool:
     expected = expected_error(case)
     if expected is None or (expected.code is None and expected.status is None):
         return False

@@ -14,13 +14,12 @@ from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from toolbox.features.inference import answer_records
 from toolbox.features.inference.answer_records import GenerationRecord
 from toolbox.features.inference.case_files import Case, Protocol, can_stream
 from toolbox.ground.extensions import loading
 from toolbox.ground.extensions.protocols import COMPARATORS, Comparator
+from toolbox.ground.kit.server_answers import Generation, as_json
 from toolbox.ground.model.evidence import Evidence
-from toolbox.ground.model.generations import Generation
 from toolbox.ground.model.text import counted
 from toolbox.records.runs.evidence_files import read_document, readable
 
@@ -72,10 +71,6 @@ class Expectation(BaseModel):
         """Whether any complete answer is right: nothing is expected, and no comparator has a field of its own."""
         is_expecting = self.answers is not None or self.description is not None
         return not is_expecting and all(spec[COMPARATORS.key] == _EXACT_NAME for spec in self.compare)
-
-    def generations(self) -> list[Generation] | None:
-        """Return the expected answers."""
-        return [answer.generation() for answer in self.answers] if self.answers is not None else None
 
     def comparators(self) -> list[Comparator]:
         """Return the comparators.
@@ -221,7 +216,7 @@ def _expectation(case: Case, name: str, compare: Sequence[Mapping[str, Any]] | N
         "name": name,
         "protocol": case.protocol,
         "requests": case.requests,
-        "answers": [answer_records.as_json(answer) for answer in answers] if answers is not None else None,
+        "answers": as_json(answers),
         "compare": [dict(spec) for spec in _comparators(case, compare)],
         "is_random": case.is_random,
         "description": case.description,

@@ -28,8 +28,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from toolbox.features.inference.client import openai_bodies
-from toolbox.ground.model import generations
-from toolbox.ground.model.generations import Generation, Token, ToolCall
+from toolbox.ground.kit.server_answers import Generation, Token, ToolCall
+from toolbox.ground.model import model_answers
 from toolbox.ground.model.text import abbreviated
 
 MOST_REQUESTS: Final = 1000  # in a batch
@@ -272,7 +272,10 @@ class GenerationResponse(ResponsePart):
 
     def generation(self) -> Generation:
         """Return the answer."""
-        return generations.from_record(self)
+        fields: dict[str, Any] = dict(self)
+        for name in ("tokens", "input_tokens"):
+            fields[name] = tuple(map(TokenInfo.token, fields[name])) if fields[name] is not None else None
+        return Generation(**fields)
 
 
 class Offset(ResponsePart):
@@ -433,7 +436,7 @@ def _as_json_text(arguments: Any) -> Any:
     if isinstance(arguments, Mapping):
         return json.dumps(is_json(arguments), ensure_ascii=False)
     if isinstance(arguments, str) and arguments:
-        generations.json_value(arguments)
+        model_answers.json_value(arguments)
     return arguments
 
 

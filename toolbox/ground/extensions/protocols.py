@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 from pydantic import BaseModel
 
+from toolbox.ground.kit.server_answers import Generation
 from toolbox.ground.model.cases import CaseReport
 from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.evidence import Evidence, Judgement
-from toolbox.ground.model.generations import Generation, Mismatch
+from toolbox.ground.model.model_answers import Mismatch
 from toolbox.ground.model.prices import Rental
 from toolbox.ground.model.resources import OpenResource, Owner
 from toolbox.ground.model.workloads import AttemptStatus, Handle, TargetContext, Workload

@@ -10,8 +10,8 @@ import pytest
 
 from toolbox.features.inference import case_files
 from toolbox.features.inference.case_files import Case, can_stream
+from toolbox.ground.kit.server_answers import Generation, ServerError, Token, ToolCall
 from toolbox.ground.model.errors import ConfigurationError
-from toolbox.ground.model.generations import Generation, ServerError, Token, ToolCall
 
 EVERY_SHAPE = """
     # A comment

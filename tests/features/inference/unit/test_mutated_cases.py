@@ -19,9 +19,10 @@ import yaml
 from toolbox.features.inference import answer_judging, case_files, suites
 from toolbox.features.inference.answer_records import AnswerRecord
 from toolbox.features.inference.client import fmaas_messages, openai_bodies
-from toolbox.features.inference.client.answer_format import Answer, ServerError, merged
+from toolbox.features.inference.client.answer_format import Answer, merged
 from toolbox.features.inference.client.fmaas import generation_pb2 as fmaas
 from toolbox.features.inference.suites import Expectations
+from toolbox.ground.kit.server_answers import ServerError
 from toolbox.ground.model.cases import CaseOutcome, CaseResult
 from toolbox.ground.model.errors import ConfigurationError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -53,7 +54,7 @@ def answer(case: str, *responses: dict[str, Any], **fields: Any) -> AnswerRecord
         for each in responses
     ]
     record = {"response": {"responses": list(responses)}, "generations": generations, **fields}
-    return AnswerRecord.model_validate({"case": f"f/{case}", **record})
+    return AnswerRecord.model_validate_json(json.dumps({"case": f"f/{case}", **record}))
 
 
 def error(case: str, **fields: Any) -> AnswerRecord:
@@ -305,8 +306,9 @@ def test_a_tool_call_with_broken_arguments_is_a_fault_that_names_its_place(tmp_p
 
 def test_an_error_of_the_server_is_recorded_if_the_case_expects_it(tmp_path: Path) -> None:
     text = GREEDY + "      error: {code: RESOURCE_EXHAUSTED}\n"
-    new = record(tmp_path, text, error("greedy", code="RESOURCE_EXHAUSTED"))
+    new = record(tmp_path, text, error("greedy", code="RESOURCE_EXHAUSTED", status=429, retry_after=0.5))
     assert new.faults == []
+    assert new.entries[0]["error"] == {"code": "RESOURCE_EXHAUSTED", "message": "too long", "status": 429}
     assert "is not about the request" in fault(tmp_path, text, error("greedy", code="INTERNAL"))
 
 
@@ -351,6 +353,5 @@ def test_every_character_is_the_same_after_reading(tmp_path_factory: pytest.Temp
 
 def test_a_text_that_yaml_cannot_express_is_a_fault(tmp_path: Path) -> None:
     response = {"responses": [{**whole(), "stopSequence": "\ud800"}]}
-    assert "a case file cannot express the answer" in fault(
-        tmp_path, GREEDY, answer("greedy", whole(), response=response)
-    )
+    given = answer("greedy", whole()).model_copy(update={"response": response})
+    assert "a case file cannot express the answer" in fault(tmp_path, GREEDY, given)

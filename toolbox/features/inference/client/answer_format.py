@@ -1,7 +1,6 @@
 """The cases that are sent to a server, and the answers, with their form in the files `cases.json` and `answers.jsonl`.
 
-Both protocols normalise their responses to `Generation`. A part of a stream is a `Generation` too, with only what it
-adds; `merged` puts the parts together.
+Both protocols normalise their responses to `Generation`. `merged` puts the parts of a stream together.
 """
 
 from __future__ import annotations
@@ -9,20 +8,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from .key_mask import NO_KEY, KeyMask, cut
+from toolbox.ground.kit.server_answers import Generation, ServerError, ToolCall, as_json, cut
+
+from .key_mask import NO_KEY, KeyMask
 
 T = TypeVar("T")
 
 NOT_FINISHED: Final = "NOT_FINISHED"
+UNFINISHED: Final = (None, NOT_FINISHED)
 FMAAS_KINDS: Final = ("fmaas", "tokenize", "model_info")
 OPENAI_KINDS: Final = ("completions", "chat", "models")
 # Requests for text, which a server can answer with a stream.
 GENERATING: Final = ("fmaas", "completions", "chat")
-# The fields of a generation that are written only if the server tells them.
-_RARE: Final = ("stop_sequence", "role", "reasoning_content", "refusal", "tool_calls", "token_ids")
 # Texts that may be those of a server.
 _FAULT_CHARACTERS: Final = 1000
 _CODE_CHARACTERS: Final = 200
@@ -85,76 +85,13 @@ class Case:
     retries: int = 0
 
 
-@dataclass(frozen=True)
-class TopToken:
-    """An alternative at the position of a token."""
-
-    text: str
-    id: int | None = None
-    logprob: float | None = None
-    bytes: Sequence[int] | None = None
-
-
-@dataclass(frozen=True)
-class Token:
-    """A token of an input or of a generated text. None stands for what the server does not tell."""
-
-    text: str
-    id: int | None = None
-    logprob: float | None = None
-    rank: int | None = None
-    top: Sequence[TopToken] | None = None
-    bytes: Sequence[int] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolCall:
-    """A call of a tool, or what a chunk of a stream adds to it.
-
-    Args:
-        index: the number of the call in the message.
-        arguments: a JSON text.
-    """
-
-    index: int
-    name: str | None = None
-    arguments: str | None = None
-    id: str | None = None
-    type: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Generation:
-    """A generated text, or what a chunk of a stream adds to it. None stands for what the server does not tell.
-
-    Args:
-        stop_reason: a name of the enumeration `StopReason` of fmaas, or another reason of the server in capitals.
-        role: the role of a chat message, like `reasoning_content`, `refusal` and `tool_calls`.
-        token_ids: the ids of the generated tokens, if the server lists them beside the tokens.
-    """
-
-    text: str = ""
-    stop_reason: str = NOT_FINISHED
-    input_token_count: int | None = None
-    generated_token_count: int | None = None
-    seed: int | None = None
-    tokens: Sequence[Token] | None = None
-    input_tokens: Sequence[Token] | None = None
-    stop_sequence: str | None = None
-    role: str | None = None
-    reasoning_content: str | None = None
-    refusal: str | None = None
-    tool_calls: Sequence[ToolCall] | None = None
-    token_ids: Sequence[int] | None = None
-
-
 def merged(parts: Sequence[Generation]) -> Generation:
     """Join the parts of a stream to one generation. Later counts replace earlier ones."""
-    reasons = [part.stop_reason for part in parts if part.stop_reason != NOT_FINISHED]
+    reasons = [part.stop_reason for part in parts if part.stop_reason not in UNFINISHED]
     tokens = _joined([part.tokens for part in parts])
     counted = None if tokens is None else len(tokens)
     return Generation(
-        text="".join(part.text for part in parts),
+        text="".join(part.text or "" for part in parts),
         stop_reason=reasons[-1] if reasons else NOT_FINISHED,
         input_token_count=_last([part.input_token_count for part in parts]),
         generated_token_count=_last([counted, *(part.generated_token_count for part in parts)]),
@@ -170,14 +107,14 @@ def merged(parts: Sequence[Generation]) -> Generation:
     )
 
 
-def _merged_calls(parts: Sequence[ToolCall] | None) -> Sequence[ToolCall] | None:
+def _merged_calls(parts: Sequence[ToolCall] | None) -> tuple[ToolCall, ...] | None:
     """Join the parts of calls of tools, as the client library of OpenAI does: names and arguments are concatenated."""
     if parts is None:
         return None
     by_index: dict[int, list[ToolCall]] = {}
     for part in parts:
-        by_index.setdefault(part.index, []).append(part)
-    return [
+        by_index.setdefault(part.index or 0, []).append(part)
+    return tuple(
         ToolCall(
             index=index,
             name=_concatenated([part.name for part in calls]),
@@ -186,7 +123,7 @@ def _merged_calls(parts: Sequence[ToolCall] | None) -> Sequence[ToolCall] | None
             type=_last([part.type for part in calls]),
         )
         for index, calls in sorted(by_index.items())
-    ]
+    )
 
 
 def _concatenated(texts: Sequence[str | None]) -> str | None:
@@ -199,9 +136,9 @@ def _last(values: Sequence[T | None]) -> T | None:
     return present[-1] if present else None
 
 
-def _joined(lists: Sequence[Sequence[T] | None]) -> Sequence[T] | None:
+def _joined(lists: Sequence[Sequence[T] | None]) -> tuple[T, ...] | None:
     present = [items for items in lists if items is not None]
-    return [item for items in present for item in items] if present else None
+    return tuple(item for items in present for item in items) if present else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,25 +157,9 @@ class Chunk:
     raw: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServerError:
-    """An answer that is an error. Long texts are cut.
-
-    Args:
-        code: the name of the error, for example INVALID_ARGUMENT.
-        status: the status of HTTP.
-        retry_after: if the server refused the request for now (429 or 503 with `Retry-After`), the seconds after which
-            it may be sent again.
-    """
-
-    code: str
-    message: str
-    status: int | None = None
-    retry_after: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "code", cut(self.code, _CODE_CHARACTERS))
-        object.__setattr__(self, "message", cut(self.message, _MESSAGE_CHARACTERS))
+def server_error(code: str, message: str, status: int | None = None) -> ServerError:
+    """Return an error whose texts are cut."""
+    return ServerError(cut(code, _CODE_CHARACTERS), cut(message, _MESSAGE_CHARACTERS), status)
 
 
 @dataclass(kw_only=True)
@@ -330,10 +251,10 @@ class Answer:
             "case": self.case,
             "stream": self.stream,
             "seconds": round(self.seconds, 6),
-            "error": self.error and vars(self.error),
+            "error": as_json(self.error),
             "fault": self.fault and cut(self.fault, _FAULT_CHARACTERS),
             "response": self.response,
-            "generations": [_generation(generation) for generation in self.generations],
+            "generations": as_json(tuple(self.generations)),
             "refusals": self.refusals,
         }
         if self.stream:
@@ -342,35 +263,6 @@ class Answer:
         return content
 
 
-def _generation(generation: Generation) -> dict[str, Any]:
-    content = vars(generation) | {
-        "tokens": _tokens(generation.tokens),
-        "input_tokens": _tokens(generation.input_tokens),
-    }
-    if generation.tool_calls is not None:
-        content["tool_calls"] = [vars(call) for call in generation.tool_calls]
-    return _without_unknown(content, _RARE)
-
-
-def _tokens(tokens: Sequence[Token] | None) -> list[dict[str, Any]] | None:
-    if tokens is None:
-        return None
-    return [
-        _token(token) | {"top": None if token.top is None else [_token(top) for top in token.top]} for token in tokens
-    ]
-
-
-def _token(token: Token | TopToken) -> dict[str, Any]:
-    return _without_unknown(vars(token), ("bytes",))
-
-
-def _without_unknown(content: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Leave out those of the named fields that are None, because most answers have none of them."""
-    return {name: value for name, value in content.items() if value is not None or name not in names}
-
-
 def _chunk(chunk: Chunk) -> dict[str, Any]:
-    content = _generation(chunk.part)
-    if content["stop_reason"] == NOT_FINISHED:
-        content["stop_reason"] = None
-    return {"index": chunk.index, "seconds": round(chunk.seconds, 6), **content, "raw": chunk.raw}
+    part = replace(chunk.part, stop_reason=None) if chunk.part.stop_reason == NOT_FINISHED else chunk.part
+    return {"index": chunk.index, "seconds": round(chunk.seconds, 6), **as_json(part), "raw": chunk.raw}

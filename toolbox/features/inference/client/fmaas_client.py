@@ -9,8 +9,10 @@ from typing import Final
 import grpc
 import grpc.aio
 
+from toolbox.ground.kit.server_answers import ServerError
+
 from . import fmaas_messages
-from .answer_format import Answer, Case, FaultError, Limits, ServerError
+from .answer_format import Answer, Case, FaultError, Limits, server_error
 from .fmaas import generation_pb2 as fmaas
 from .server_addresses import GrpcAddress, trusted_certificates
 
@@ -126,7 +128,7 @@ def _server_error(error: grpc.aio.AioRpcError) -> ServerError:
     code, details = error.code(), _details(error)
     if code in _NO_ANSWER or _FROM_CLIENT.search(details):
         raise FaultError(f"{code.name}: {details}") from error
-    return ServerError(code=code.name, message=details)
+    return server_error(code.name, details)
 
 
 def _details(error: grpc.aio.AioRpcError) -> str:

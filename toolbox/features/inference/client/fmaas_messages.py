@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
-from .answer_format import FaultError, Generation, InvalidRequestError, Token, TopToken
+from toolbox.ground.kit.server_answers import Generation, Token
+
+from .answer_format import FaultError, InvalidRequestError
 from .fmaas import generation_pb2 as fmaas
 
 M = TypeVar("M", bound=Message)
@@ -72,8 +74,8 @@ class ResponseReader:
             input_token_count=response.input_token_count,
             generated_token_count=response.generated_token_count,
             seed=response.seed or None,
-            tokens=[self._token(token) for token in response.tokens] if self.asked.generated_tokens else None,
-            input_tokens=[self._token(token) for token in response.input_tokens] if self.asked.input_tokens else None,
+            tokens=tuple(map(self._token, response.tokens)) if self.asked.generated_tokens else None,
+            input_tokens=tuple(map(self._token, response.input_tokens)) if self.asked.input_tokens else None,
             stop_sequence=response.stop_sequence or None,
         )
 
@@ -88,8 +90,8 @@ class ResponseReader:
             input_token_count=response.input_token_count or None,
             generated_token_count=response.generated_token_count,
             seed=response.seed or None,
-            tokens=[self._token(token) for token in response.tokens] or None,
-            input_tokens=[self._token(token) for token in response.input_tokens] or None,
+            tokens=tuple(map(self._token, response.tokens)) or None,
+            input_tokens=tuple(map(self._token, response.input_tokens)) or None,
             stop_sequence=response.stop_sequence or None,
         )
 
@@ -98,9 +100,9 @@ class ResponseReader:
             token.text,
             logprob=self._logprob(token.logprob),
             rank=token.rank or None,
-            top=[TopToken(top.text, logprob=self._logprob(top.logprob)) for top in token.top_tokens]
+            top=tuple(Token(top.text, logprob=self._logprob(top.logprob)) for top in token.top_tokens)
             if self.asked.top_n_tokens
-            else None,
+            else (),
         )
 
     def _logprob(self, value: float) -> float | None:

@@ -11,14 +11,8 @@ from typing import Final
 from toolbox.ground.kit.masking import Masker, overlap
 
 MASK: Final = "***"
-_CUT: Final = "..."
 _CUT_ENDS: Final = re.compile(r"""\\?['"]?\.\.\.""")  # also of a text in quotes
 _SHORTEST_PART: Final = 4  # less of a key tells nothing, and is often the end of a word
-
-
-def cut(text: str, most: int) -> str:
-    """Return a text with at most this many characters. `KeyMask` also finds the beginning of a key at its end."""
-    return text if len(text) <= most else text[: most - len(_CUT)] + _CUT
 
 
 class KeyMask:

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from .answer_format import NOT_FINISHED, FaultError, Generation, ServerError, Token, ToolCall, TopToken
+from toolbox.ground.kit.server_answers import Generation, ServerError, Token, ToolCall, cut
+
+from .answer_format import NOT_FINISHED, FaultError, server_error
 from .json_values import count, decoded, excerpt, finite_number, mapping, sequence, text
-from .key_mask import cut
 
 _MOST_CHOICES: Final = 1024
 _MOST_ID_DIGITS: Final = 18
@@ -95,11 +96,11 @@ def _message(choice: Mapping[str, Any], place: str) -> dict[str, Any]:
     }
 
 
-def _tool_calls(value: object, place: str, *, is_part: bool) -> Sequence[ToolCall] | None:
+def _tool_calls(value: object, place: str, *, is_part: bool) -> tuple[ToolCall, ...] | None:
     if value is None:
         return None
     calls = enumerate(sequence(value, place))
-    return [_tool_call(call, number, f"{place}[{number}]", is_part=is_part) for number, call in calls]
+    return tuple(_tool_call(call, number, f"{place}[{number}]", is_part=is_part) for number, call in calls)
 
 
 def _tool_call(value: object, position: int, place: str, *, is_part: bool) -> ToolCall:
@@ -119,10 +120,10 @@ def _optional_text(value: object, place: str) -> str | None:
     return None if value is None else text(value, place)
 
 
-def _numbers(value: object, place: str) -> Sequence[int] | None:
+def _numbers(value: object, place: str) -> tuple[int, ...] | None:
     """Return a list of numbers; None if there is none, or if it has gaps."""
     numbers = [count(number, place) for number in sequence(value, place)] if value is not None else [None]
-    known = [number for number in numbers if number is not None]
+    known = tuple(number for number in numbers if number is not None)
     return known if len(known) == len(numbers) else None
 
 
@@ -153,57 +154,54 @@ def stop_sequence(choice: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _tokens(choice: Mapping[str, Any], place: str) -> Sequence[Token] | None:
+def _tokens(choice: Mapping[str, Any], place: str) -> tuple[Token, ...] | None:
     if choice.get("logprobs") is None:
         return None
     place = f"{place}.logprobs"
     logprobs = mapping(choice["logprobs"], place)
-    tokens: Sequence[Token] | None = None
+    tokens: tuple[Token, ...] | None = None
     if logprobs.get("content") is not None:
         entries = sequence(logprobs["content"], f"{place}.content")
-        tokens = [_entry(entry, f"{place}.content[{number}]") for number, entry in enumerate(entries)]
+        tokens = tuple(_entry(entry, f"{place}.content[{number}]") for number, entry in enumerate(entries))
     elif logprobs.get("tokens") is not None:
         tokens = _parallel(logprobs, place)
     ids = choice.get("token_ids")
     if tokens is not None and isinstance(ids, list) and len(ids) == len(tokens):
-        tokens = [replace(token, id=count(number, "token_ids")) for token, number in zip(tokens, ids, strict=True)]
+        tokens = tuple(replace(token, id=count(number, "token_ids")) for token, number in zip(tokens, ids, strict=True))
     return tokens
 
 
 def _entry(value: object, place: str) -> Token:
     entry = mapping(value, place)
     top = entry.get("top_logprobs")
+    return replace(_token(entry, place), top=_top(top, f"{place}.top_logprobs") if top is not None else ())
+
+
+def _top(value: object, place: str) -> tuple[Token, ...]:
+    return tuple(_token(mapping(item, place), place) for item in sequence(value, place))
+
+
+def _token(entry: Mapping[str, Any], place: str) -> Token:
     return Token(
         text=text(entry.get("token"), f"{place}.token"),
         id=count(entry.get("id"), f"{place}.id"),
         logprob=finite_number(entry.get("logprob"), f"{place}.logprob"),
-        top=None if top is None else [_top(item, f"{place}.top_logprobs") for item in sequence(top, place)],
         bytes=_numbers(entry.get("bytes"), f"{place}.bytes"),
     )
 
 
-def _top(value: object, place: str) -> TopToken:
-    entry = mapping(value, place)
-    return TopToken(
-        text=text(entry.get("token"), f"{place}.token"),
-        id=count(entry.get("id"), f"{place}.id"),
-        logprob=finite_number(entry.get("logprob"), f"{place}.logprob"),
-        bytes=_numbers(entry.get("bytes"), f"{place}.bytes"),
-    )
-
-
-def _parallel(logprobs: Mapping[str, Any], place: str) -> Sequence[Token]:
+def _parallel(logprobs: Mapping[str, Any], place: str) -> tuple[Token, ...]:
     texts = sequence(logprobs["tokens"], f"{place}.tokens")
     values = _list_of_length(logprobs, "token_logprobs", place, len(texts))
     tops = _list_of_length(logprobs, "top_logprobs", place, len(texts))
-    return [
+    return tuple(
         Token(
             text=text(name, f"{place}.tokens"),
             logprob=finite_number(value, f"{place}.token_logprobs"),
-            top=None if top is None else _top_by_text(top, f"{place}.top_logprobs"),
+            top=() if top is None else _top_by_text(top, f"{place}.top_logprobs"),
         )
         for name, value, top in zip(texts, values, tops, strict=True)
-    ]
+    )
 
 
 def _list_of_length(logprobs: Mapping[str, Any], name: str, place: str, length: int) -> Sequence[Any]:
@@ -215,11 +213,11 @@ def _list_of_length(logprobs: Mapping[str, Any], name: str, place: str, length: 
     return values
 
 
-def _top_by_text(value: object, place: str) -> Sequence[TopToken]:
-    return [TopToken(name, logprob=finite_number(number, place)) for name, number in mapping(value, place).items()]
+def _top_by_text(value: object, place: str) -> tuple[Token, ...]:
+    return tuple(Token(name, logprob=finite_number(number, place)) for name, number in mapping(value, place).items())
 
 
-def _input_tokens(choice: Mapping[str, Any], place: str) -> Sequence[Token] | None:
+def _input_tokens(choice: Mapping[str, Any], place: str) -> tuple[Token, ...] | None:
     """Return the tokens in vLLM's `prompt_logprobs`: an object for each position, with the ids of tokens as keys."""
     if choice.get("prompt_logprobs") is None:
         return None
@@ -227,7 +225,7 @@ def _input_tokens(choice: Mapping[str, Any], place: str) -> Sequence[Token] | No
     positions = sequence(choice["prompt_logprobs"], place)
     ids = choice.get("prompt_token_ids")
     known = ids if isinstance(ids, list) and len(ids) == len(positions) else [None] * len(positions)
-    return [_input_token(value, number, place) for value, number in zip(positions, known, strict=True)]
+    return tuple(_input_token(value, number, place) for value, number in zip(positions, known, strict=True))
 
 
 def _input_token(value: object, known: object, place: str) -> Token:
@@ -244,10 +242,10 @@ def _input_token(value: object, known: object, place: str) -> Token:
         id=_id(key),
         logprob=finite_number(top[key].get("logprob"), place),
         rank=count(top[key].get("rank"), place),
-        top=[
-            TopToken(_decoded_token(entry, place), _id(name), finite_number(entry.get("logprob"), place))
+        top=tuple(
+            Token(_decoded_token(entry, place), _id(name), finite_number(entry.get("logprob"), place))
             for name, entry in top.items()
-        ],
+        ),
     )
 
 
@@ -294,10 +292,10 @@ def error_of(body: object, status: int | None) -> ServerError:
     number = details.get("code")
     if status is None and isinstance(number, int) and number in _ERROR_STATUSES:
         status = number  # an error in a stream, whose HTTP status was 200
-    return ServerError(
-        code=code or (f"HTTP {status}" if status else "ERROR"),
-        message=message if isinstance(message, str) else excerpt(str(message)),
-        status=status,
+    return server_error(
+        code or (f"HTTP {status}" if status else "ERROR"),
+        message if isinstance(message, str) else excerpt(str(message)),
+        status,
     )
 
 

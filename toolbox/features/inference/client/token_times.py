@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from .answer_format import NOT_FINISHED, Answer, FaultError, Generation, unfinished_stream
+from toolbox.ground.kit.server_answers import Generation
+
+from .answer_format import UNFINISHED, Answer, FaultError, unfinished_stream
 
 # Fields of a chunk of a chat that contain generated tokens, besides `content`: thoughts (of vLLM, two names) and calls.
 _FURTHER_OUTPUT: Final = ("reasoning_content", "reasoning", "tool_calls")
@@ -46,7 +48,7 @@ class _Text:
 
     def count(self, part: Generation, output: int) -> int:
         """Return the number of tokens in a part that contains `output` bytes of output."""
-        self.is_finished = self.is_finished or part.stop_reason != NOT_FINISHED
+        self.is_finished = self.is_finished or part.stop_reason not in UNFINISHED
         self.size += output
         before = self.counted
         if part.generated_token_count is not None:
@@ -80,7 +82,7 @@ class TimedAnswer(Answer):
         """Note the tokens of a chunk that has just arrived."""
         time = self.clock()
         text = self._texts.setdefault(index, _Text())
-        if number := text.count(part, len(part.text.encode(errors="replace")) or _further_output(raw, index)):
+        if number := text.count(part, len((part.text or "").encode(errors="replace")) or _further_output(raw, index)):
             self.tokens.append(Tokens(time, number, index))
 
     def end_stream(self) -> None:

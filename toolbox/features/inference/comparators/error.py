@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from toolbox.ground.model.generations import Generation, Mismatch, quoted
+from toolbox.ground.kit.server_answers import Generation, quoted
+from toolbox.ground.model.model_answers import Mismatch
 
 
 class Comparator(BaseModel):

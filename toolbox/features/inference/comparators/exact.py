@@ -11,19 +11,12 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from toolbox.ground.model.generations import (
-    COUNTS_AND_REASONS,
-    LISTS,
-    Generation,
-    Mismatch,
-    Token,
-    first_divergence,
-    message_mismatches,
-    quoted,
-    text_mismatch,
-)
+from toolbox.ground.kit.server_answers import Generation, Token, quoted
+from toolbox.ground.model.model_answers import Mismatch, first_divergence, message_mismatches, text_mismatch
 
 _TOKENS: Final = {"tokens": "token", "input_tokens": "input token"}
+_COUNTS_AND_REASONS: Final = ("stop_reason", "stop_sequence", "input_token_count", "generated_token_count", "seed")
+_LISTS: Final = ("token_ids", "offsets")
 _OF_TOKEN: Final = ("rank", "id", "bytes")
 _MOST_SHOWN: Final = 10  # numbers of a list
 
@@ -46,12 +39,12 @@ def _mismatches(expected: Generation, actual: Generation) -> Iterator[Mismatch]:
     different = text_mismatch(expected, actual) if expected.text is not None else None
     if different is not None:
         yield different
-    for name in COUNTS_AND_REASONS:
+    for name in _COUNTS_AND_REASONS:
         wanted, given = getattr(expected, name), getattr(actual, name)
         if wanted is not None and wanted != given:
             yield Mismatch(f"{name} is {_shown(given)}, expected {_shown(wanted)}")
     yield from message_mismatches(expected, actual)
-    for name in LISTS:
+    for name in _LISTS:
         numbers, others = getattr(expected, name), getattr(actual, name) or ()
         if numbers is not None and numbers != others:
             yield _of_lists(name, numbers, others)

@@ -10,8 +10,8 @@ import math
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolbox.ground.model import generations
-from toolbox.ground.model.generations import Generation, Mismatch, Token, message_mismatches, text_mismatch
+from toolbox.ground.kit.server_answers import Generation, Token
+from toolbox.ground.model.model_answers import Mismatch, first_divergence, message_mismatches, text_mismatch
 
 
 class Comparator(BaseModel):
@@ -33,7 +33,7 @@ class Comparator(BaseModel):
             if different is None:
                 return next(message_mismatches(expected, actual), None)
             return Mismatch(f"{different.message}; the {whose} has no tokens", different.evidence)
-        divergence = generations.first_divergence(expected.tokens, actual.tokens)
+        divergence = first_divergence(expected.tokens, actual.tokens)
         if divergence is None:
             different = text_mismatch(expected, actual) if expected.text is not None else None
             return different or next(message_mismatches(expected, actual), None)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolbox.ground.model.generations import Generation, Mismatch, Token, first_divergence
+from toolbox.ground.kit.server_answers import Generation, Token
+from toolbox.ground.model.model_answers import Mismatch, first_divergence
 
 
 class Comparator(BaseModel):

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolbox.ground.model.generations import Generation, Mismatch, text_mismatch
+from toolbox.ground.kit.server_answers import Generation
+from toolbox.ground.model.model_answers import Mismatch, text_mismatch
 
 
 class Comparator(BaseModel):

@@ -13,7 +13,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from toolbox.features.inference.extra import EXTRA
-from toolbox.ground.model.generations import Generation, Mismatch, quoted
+from toolbox.ground.kit.server_answers import Generation, quoted
+from toolbox.ground.model.model_answers import Mismatch
 from toolbox.ground.system import extras
 
 _MEMORY: Final = 1 << 23  # bytes of a compiled expression

@@ -10,7 +10,8 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolbox.features.inference.extra import EXTRA
-from toolbox.ground.model.generations import Generation, Mismatch, text_mismatch
+from toolbox.ground.kit.server_answers import Generation
+from toolbox.ground.model.model_answers import Mismatch, text_mismatch
 from toolbox.ground.system import extras
 
 

@@ -9,35 +9,18 @@ from typing import Any
 import pytest
 
 from toolbox.features.inference.client import json_values, openai_bodies
-from toolbox.features.inference.client.answer_format import (
-    Answer,
-    FaultError,
-    Generation,
-    Limits,
-    ServerError,
-    Token,
-    TopToken,
-    merged,
-)
+from toolbox.features.inference.client.answer_format import Answer, FaultError, Limits, merged, server_error
 from toolbox.features.inference.client.key_mask import KeyMask
+from toolbox.ground.kit.server_answers import Generation, ServerError, Token
 
 KEY = "sk-very-secret"
-TOKEN = Token("b", id=5, logprob=-1.5, rank=2, top=[TopToken("c", 6, -0.5)])
+TOKEN = Token("b", id=5, logprob=-1.5, rank=2, top=(Token("c", 6, -0.5),))
 TOKEN_LINE = {
     "text": "b",
     "id": 5,
     "logprob": -1.5,
     "rank": 2,
     "top": [{"text": "c", "id": 6, "logprob": -0.5}],
-}
-EMPTY: dict[str, Any] = {
-    "text": "",
-    "stop_reason": "NOT_FINISHED",
-    "input_token_count": None,
-    "generated_token_count": None,
-    "seed": None,
-    "tokens": None,
-    "input_tokens": None,
 }
 
 
@@ -54,8 +37,8 @@ def test_a_whole_answer() -> None:
             input_token_count=1,
             generated_token_count=1,
             seed=7,
-            tokens=[TOKEN],
-            input_tokens=[Token("a")],
+            tokens=(TOKEN,),
+            input_tokens=(Token("a"),),
         )
     ]
     assert content(answer) == {
@@ -73,7 +56,7 @@ def test_a_whole_answer() -> None:
                 "generated_token_count": 1,
                 "seed": 7,
                 "tokens": [TOKEN_LINE],
-                "input_tokens": [{"text": "a", "id": None, "logprob": None, "rank": None, "top": None}],
+                "input_tokens": [{"text": "a"}],
             }
         ],
         "refusals": 0,
@@ -82,26 +65,23 @@ def test_a_whole_answer() -> None:
 
 def test_a_stream_has_its_chunks() -> None:
     answer = Answer(case="a", stream=True)
-    answer.add(0, Generation(text="b", tokens=[TOKEN]), {"raw": 1})
+    answer.add(0, Generation(text="b", stop_reason="NOT_FINISHED", tokens=(TOKEN,)), {"raw": 1})
     answer.add(0, Generation(stop_reason="EOS_TOKEN", generated_token_count=1), {"raw": 2})
     answer.end_stream()
     line = content(answer)
     assert line["generations"] == [
-        EMPTY | {"text": "b", "stop_reason": "EOS_TOKEN", "generated_token_count": 1, "tokens": [TOKEN_LINE]}
+        {"text": "b", "stop_reason": "EOS_TOKEN", "generated_token_count": 1, "tokens": [TOKEN_LINE]}
     ]
     first, second = line["chunks"]
     assert first.pop("seconds") <= second.pop("seconds")
-    assert first == EMPTY | {
-        "index": 0, "text": "b", "stop_reason": None, "tokens": [TOKEN_LINE], "raw": {"raw": 1}
-    }  # fmt: skip
-    assert second == EMPTY | {"index": 0, "stop_reason": "EOS_TOKEN", "generated_token_count": 1, "raw": {"raw": 2}}
+    assert first == {"index": 0, "text": "b", "tokens": [TOKEN_LINE], "raw": {"raw": 1}}
+    assert second == {"index": 0, "stop_reason": "EOS_TOKEN", "generated_token_count": 1, "raw": {"raw": 2}}
     assert line["chunks_left_out"] == 0
 
 
 def test_an_error() -> None:
-    answer = Answer(case="a", stream=False, error=ServerError(code="INVALID_ARGUMENT", message="no", status=None))
-    fields = {"code": "INVALID_ARGUMENT", "status": None, "message": "no", "retry_after": None}
-    assert content(answer)["error"] == fields
+    answer = Answer(case="a", stream=False, error=ServerError("INVALID_ARGUMENT", "no"))
+    assert content(answer)["error"] == {"code": "INVALID_ARGUMENT", "message": "no"}
 
 
 def test_a_long_fault_is_cut() -> None:
@@ -168,7 +148,7 @@ def test_an_answer_with_the_key_in_several_chunks_or_tokens_is_left_out(seed: in
         as_texts.add(0, Generation(text=part), {})
         as_texts.add(1, Generation(text="between"), {})
         as_raw.add(0, Generation(), raw)
-    as_tokens = Answer(case="a", stream=False, generations=[Generation(tokens=list(map(Token, parts)))])
+    as_tokens = Answer(case="a", stream=False, generations=[Generation(tokens=tuple(map(Token, parts)))])
     as_logprobs = Answer(case="a", stream=False, response={"choices": [{"logprobs": {"tokens": parts}}]})
     is_whole = any(KEY in part for part in parts)
     for answer in (as_texts, as_raw, as_tokens, as_logprobs):
@@ -199,8 +179,8 @@ def test_the_fault_of_an_answer_with_the_key_in_parts_is_kept() -> None:
 
 
 def test_the_texts_of_an_error_are_cut() -> None:
-    error = ServerError(code="c" * 10_000, message="m" * 100_000)
-    assert (len(error.code), len(error.message)) == (200, 10_000)
+    error = server_error("c" * 10_000, "m" * 100_000)
+    assert (len(error.code or ""), len(error.message or "")) == (200, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +189,7 @@ def test_the_texts_of_an_error_are_cut() -> None:
         Answer(case="a", stream=False, fault="x" * 990 + KEY),
         Answer(case="a", stream=False, fault=json_values.excerpt("x" * 190 + KEY)),
         Answer(case="a", stream=False, error=openai_bodies.error_of_content(b"x" * 990 + KEY.encode(), 500)),
-        Answer(case="a", stream=False, error=ServerError(code="C", message="x" * 9990 + KEY)),
+        Answer(case="a", stream=False, error=server_error("C", "x" * 9990 + KEY)),
     ],
 )
 def test_the_beginning_of_a_key_is_masked_where_a_fault_or_an_error_is_cut(answer: Answer) -> None:

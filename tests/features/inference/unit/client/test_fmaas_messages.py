@@ -8,14 +8,9 @@ from typing import Any
 import pytest
 
 from toolbox.features.inference.client import fmaas_messages
-from toolbox.features.inference.client.answer_format import (
-    FaultError,
-    Generation,
-    InvalidRequestError,
-    Token,
-    TopToken,
-)
+from toolbox.features.inference.client.answer_format import FaultError, InvalidRequestError
 from toolbox.features.inference.client.fmaas import generation_pb2 as fmaas
+from toolbox.ground.kit.server_answers import Generation, Token
 
 
 def batch(request: dict[str, Any]) -> fmaas.BatchedGenerationRequest:
@@ -96,8 +91,8 @@ def test_a_response_has_everything_that_was_requested() -> None:
         input_token_count=2,
         generated_token_count=1,
         seed=7,
-        tokens=[Token("b", logprob=-1.0, rank=2, top=[TopToken("c", logprob=-0.5)])],
-        input_tokens=[Token("a", top=[])],
+        tokens=(Token("b", logprob=-1.0, rank=2, top=(Token("c", logprob=-0.5),)),),
+        input_tokens=(Token("a"),),
     )
 
 
@@ -106,13 +101,13 @@ def test_what_was_not_requested_is_unknown_and_not_zero() -> None:
     generation = fmaas_messages.ResponseReader(asked).whole(
         fmaas.GenerationResponse(tokens=[fmaas.TokenInfo(text="b")])
     )
-    assert generation.tokens == [Token("b", logprob=None, rank=None, top=None)]
+    assert generation.tokens == (Token("b"),)
     assert generation.input_tokens is None
 
 
 def test_a_part_of_a_stream_without_a_count_says_that_no_token_was_generated() -> None:
     part = fmaas_messages.ResponseReader(fmaas.ResponseOptions()).part(fmaas.GenerationResponse(text="b"))
-    assert part == Generation(text="b", generated_token_count=0)
+    assert part == Generation(text="b", stop_reason="NOT_FINISHED", generated_token_count=0)
 
 
 def test_nan_is_a_text_in_the_json_form() -> None:

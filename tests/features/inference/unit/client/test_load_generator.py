@@ -11,18 +11,11 @@ import pytest
 
 from tests.features.inference.fakes import virtual_time
 from toolbox.features.inference.client import load_generator
-from toolbox.features.inference.client.answer_format import (
-    Answer,
-    Case,
-    FaultError,
-    Generation,
-    InvalidRequestError,
-    Limits,
-    ServerError,
-)
+from toolbox.features.inference.client.answer_format import Answer, Case, FaultError, InvalidRequestError, Limits
 from toolbox.features.inference.client.load_generator import Sample, Step, arrival_times
 from toolbox.features.inference.client.load_summary import Summary
 from toolbox.features.inference.client.token_times import Tokens
+from toolbox.ground.kit.server_answers import Generation, ServerError
 
 
 class Samples:

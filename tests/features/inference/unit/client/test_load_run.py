@@ -11,19 +11,13 @@ import pytest
 
 from tests.features.inference.fakes import virtual_time
 from toolbox.features.inference import load_results
-from toolbox.features.inference.client.answer_format import (
-    Answer,
-    Case,
-    FaultError,
-    Generation,
-    Limits,
-    SettingsError,
-)
+from toolbox.features.inference.client.answer_format import Answer, Case, FaultError, Limits, SettingsError
 from toolbox.features.inference.client.key_mask import NO_KEY, KeyMask
 from toolbox.features.inference.client.load_generator import Step
 from toolbox.features.inference.client.load_run import LoadRun
 from toolbox.features.inference.client.load_settings import LoadSettings
 from toolbox.features.inference.client.load_summary import Objectives
+from toolbox.ground.kit.server_answers import Generation
 
 KEY = "sk-very-secret"
 

@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolbox.features.inference.client import openai_bodies
-from toolbox.features.inference.client.answer_format import (
-    FaultError,
-    Generation,
-    ServerError,
-    Token,
-    ToolCall,
-    TopToken,
-    merged,
-)
+from toolbox.features.inference.client.answer_format import FaultError, merged
+from toolbox.ground.kit.server_answers import Generation, ServerError, Token, ToolCall
 
 # As the documentation and the source of each server show their responses.
 VLLM_COMPLETION: dict[str, Any] = {
@@ -127,16 +120,14 @@ def test_a_completion_of_vllm_has_ids_and_input_tokens() -> None:
     generation = only(VLLM_COMPLETION)
     assert generation.text == " world."
     assert (generation.input_token_count, generation.generated_token_count) == (2, 2)
-    assert generation.tokens == [
-        Token(" world", id=995, logprob=-0.1, top=[TopToken(" world", logprob=-0.1), TopToken(" you", logprob=-3.0)]),
-        Token(".", id=13, logprob=-0.5, top=[TopToken(".", logprob=-0.5), TopToken("!", logprob=-1.0)]),
-    ]
-    assert generation.input_tokens == [
+    assert generation.tokens == (
+        Token(" world", id=995, logprob=-0.1, top=(Token(" world", logprob=-0.1), Token(" you", logprob=-3.0))),
+        Token(".", id=13, logprob=-0.5, top=(Token(".", logprob=-0.5), Token("!", logprob=-1.0))),
+    )
+    assert generation.input_tokens == (
         Token("", id=1),
-        Token(
-            "Hello", id=15496, logprob=-5.0, rank=40, top=[TopToken("Hello", 15496, -5.0), TopToken("The", 464, -2.0)]
-        ),
-    ]
+        Token("Hello", id=15496, logprob=-5.0, rank=40, top=(Token("Hello", 15496, -5.0), Token("The", 464, -2.0))),
+    )
 
 
 def test_the_first_entry_of_a_position_is_the_token_of_the_input() -> None:
@@ -146,8 +137,8 @@ def test_the_first_entry_of_a_position_is_the_token_of_the_input() -> None:
 
 
 def test_a_chat_has_the_newer_form_of_logprobs() -> None:
-    top = TopToken("Hi", logprob=-0.25, bytes=[72, 105])
-    assert only(VLLM_CHAT).tokens == [Token("Hi", logprob=-0.25, top=[top], bytes=[72, 105])]
+    top = Token("Hi", logprob=-0.25, bytes=(72, 105))
+    assert only(VLLM_CHAT).tokens == (Token("Hi", logprob=-0.25, top=(top,), bytes=(72, 105)),)
 
 
 def test_a_completion_of_tgi_has_no_tokens() -> None:
@@ -157,8 +148,8 @@ def test_a_completion_of_tgi_has_no_tokens() -> None:
 
 
 def test_a_completion_of_llama_cpp_has_the_form_of_a_chat() -> None:
-    top = TopToken("y", 88, -1.25, bytes=[121])
-    assert only(LLAMA_CPP_COMPLETION).tokens == [Token("x", id=87, logprob=-1.5, top=[top], bytes=[120])]
+    top = Token("y", 88, -1.25, bytes=(121,))
+    assert only(LLAMA_CPP_COMPLETION).tokens == (Token("x", id=87, logprob=-1.5, top=(top,), bytes=(120,)),)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +178,10 @@ def test_a_chat_message_has_its_calls_of_tools() -> None:
     message = {"role": "assistant", "content": None, "reasoning": "because", "refusal": "no", "tool_calls": calls}
     generation = only({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
     assert (generation.role, generation.reasoning_content, generation.refusal) == ("assistant", "because", "no")
-    assert generation.tool_calls == [
+    assert generation.tool_calls == (
         ToolCall(index=0, name="a", arguments="{}", id="call_a"),
         ToolCall(index=1, name="b", arguments="{}", id="call_b"),  # Ollama writes the same index for all calls
-    ]
+    )
 
 
 def test_the_parts_of_calls_of_tools_are_put_together() -> None:
@@ -204,10 +195,10 @@ def test_the_parts_of_calls_of_tools_are_put_together() -> None:
     ]
     generation = merged([only({"choices": [{"delta": delta}]}) for delta in deltas])
     assert generation.reasoning_content == "because"
-    assert generation.tool_calls == [
+    assert generation.tool_calls == (
         ToolCall(index=0, name="get", arguments='{"a": 1}', id="x"),
         ToolCall(index=1, name="stop"),
-    ]
+    )
 
 
 def test_choices_are_in_the_order_of_their_numbers() -> None:

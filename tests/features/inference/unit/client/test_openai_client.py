@@ -28,8 +28,9 @@ from tests.features.inference.servers.inference.http_server import (
     stream_head,
 )
 from tests.servers import certificates
-from toolbox.features.inference.client.answer_format import Answer, Case, FaultError, Limits, SettingsError, ToolCall
+from toolbox.features.inference.client.answer_format import Answer, Case, FaultError, Limits, SettingsError
 from toolbox.features.inference.client.openai_client import OpenAiClient
+from toolbox.ground.kit.server_answers import ToolCall
 
 STREAM = {"prompt": "a", "stream": True}
 WHOLE = {"prompt": "a"}
@@ -78,7 +79,7 @@ def test_calls_of_tools_are_gathered_from_a_stream() -> None:
     chunks = [{"choices": [{"delta": {"content": None, "tool_calls": [part]}}]} for part in parts]
     end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
     (generation,) = ask(answering(stream_head(), *map(event, [*chunks, end]), DONE), STREAM).generations
-    assert generation.tool_calls == [ToolCall(index=0, name="get_weather", arguments="{}")]
+    assert generation.tool_calls == (ToolCall(index=0, name="get_weather", arguments="{}"),)
 
 
 def test_the_chunks_of_a_stream_add_up_to_a_generation() -> None:

@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from toolbox.features.inference.client.answer_format import (
-    Answer,
-    Case,
-    FaultError,
-    InvalidRequestError,
-    Limits,
-    ServerError,
-)
+from toolbox.features.inference.client.answer_format import Answer, Case, FaultError, InvalidRequestError, Limits
 from toolbox.features.inference.client.sending import Sender, streams
+from toolbox.ground.kit.server_answers import ServerError
 
 LIMITS = Limits(seconds=0.05)
 

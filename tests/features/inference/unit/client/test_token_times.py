@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolbox.features.inference.client.answer_format import NOT_FINISHED, FaultError, Generation, Token
+from toolbox.features.inference.client.answer_format import NOT_FINISHED, FaultError
 from toolbox.features.inference.client.token_times import TimedAnswer, Tokens
+from toolbox.ground.kit.server_answers import Generation, Token
 
 END = Generation(stop_reason="EOS_TOKEN")
 
@@ -26,8 +27,8 @@ def answer(parts: Sequence[Generation], raw: Mapping[str, Any] | None = None, in
     ("parts", "expected"),
     [
         ([Generation(), Generation(text="a"), Generation(text="bc")], [(1, 1), (2, 1)]),
-        ([Generation(text="ab", tokens=[Token("a"), Token("b")])], [(0, 2)]),
-        ([Generation(tokens=[Token("a")]), Generation(text="a")], [(0, 1), (1, 1)]),
+        ([Generation(text="ab", tokens=(Token("a"), Token("b")))], [(0, 2)]),
+        ([Generation(tokens=(Token("a"),)), Generation(text="a")], [(0, 1), (1, 1)]),
         ([Generation(text="a"), Generation(text="bcd", generated_token_count=4)], [(0, 1), (1, 3)]),
         ([Generation(text="a"), Generation(generated_token_count=1)], [(0, 1)]),
         ([Generation(text="a", generated_token_count=1)] * 2, [(0, 1)]),
@@ -59,7 +60,7 @@ def test_a_count_at_the_end_is_spread_over_the_later_chunks(chunks: int, total: 
 
 
 def test_listed_tokens_are_not_corrected_by_a_count() -> None:
-    found = answer([Generation(text="a", tokens=[Token("a")]), Generation(generated_token_count=2), END])
+    found = answer([Generation(text="a", tokens=(Token("a"),)), Generation(generated_token_count=2), END])
     found.end_stream()
     assert [tokens.number for tokens in found.tokens] == [1]
 

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from toolbox.ground.extensions import loading
 from toolbox.ground.extensions.protocols import COMPARATORS
-from toolbox.ground.model.generations import Generation, Mismatch, ServerError, Token
+from toolbox.ground.kit.server_answers import Generation, ServerError, Token
+from toolbox.ground.model.model_answers import Mismatch
 
 
 def compare(comparator: str, expected: Generation, actual: Generation, **fields: Any) -> Mismatch | None:
@@ -47,8 +48,7 @@ def test_a_field_that_the_case_does_not_give_is_not_compared() -> None:
 )
 def test_each_field_that_differs_is_named(field: str, value: object, message: str) -> None:
     expected = Generation("a", "MAX_TOKENS", "x", 1, 2, 3)
-    values = {name: getattr(expected, name) for name in expected.__slots__}
-    mismatch = compare("exact", expected, Generation(**{**values, field: value}))
+    mismatch = compare("exact", expected, Generation(**{**vars(expected), field: value}))
     assert mismatch is not None
     assert mismatch.message == message
 

@@ -1,4 +1,4 @@
-"""A text that a server generated or that a case file expects, and the difference between two such texts."""
+"""The differences between two answers of a server, or between an answer and the one that a case file expects."""
 
 from __future__ import annotations
 
@@ -8,127 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toolbox.ground.model.text import truncate
+from toolbox.ground.kit.server_answers import Generation, Token, ToolCall, quoted
 
-COUNTS_AND_REASONS: Final = ("stop_reason", "stop_sequence", "input_token_count", "generated_token_count", "seed")
-"""The fields of a generation that are neither its text nor its tokens."""
-TOKEN_LISTS: Final = ("tokens", "input_tokens")
-"""The fields of a generation that are lists of tokens."""
-MESSAGE_TEXTS: Final = ("role", "reasoning_content", "refusal")
-"""The texts of a chat message besides its content."""
-LISTS: Final = ("token_ids", "offsets")
-"""The fields of a generation that are lists of numbers or of pairs of numbers."""
+_MESSAGE_TEXTS: Final = ("role", "reasoning_content", "refusal")  # of a chat message besides its content
 _CONTEXT: Final = 8  # tokens before and after the first divergence
 _CHARACTERS: Final = 40  # characters before and after the first divergence
-_LONGEST: Final = 60  # characters of a token
 _MOST_TOP: Final = 10  # candidates that the evidence names
 _CALL_TEXTS: Final = ("name", "id", "type")  # of a call of a tool
 _LONGEST_ARGUMENTS: Final = 200  # characters
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token of a text.
-
-    Args:
-        id: the number of the token in the vocabulary; None if unknown.
-        logprob: the natural logarithm of the token's probability; None if unknown, NaN if the server has none.
-        rank: 1 for the most probable token at this position; None if unknown.
-        top: the most probable tokens at this position; empty if unknown.
-        bytes: the bytes of the token; None if unknown.
-    """
-
-    text: str
-    id: int | None = None
-    logprob: float | None = None
-    rank: int | None = None
-    top: tuple[Token, ...] = ()
-    bytes: tuple[int, ...] | None = None
-
-    def __str__(self) -> str:
-        """Return the token for a message: `' time' (id 7, logprob -0.25)`."""
-        parts = [
-            f"{name} {value:.6g}" for name, value in (("id", self.id), ("logprob", self.logprob)) if value is not None
-        ]
-        return f"{quoted(self.text)} ({', '.join(parts)})" if parts else quoted(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call of a tool in a chat message. In an expectation, None is not compared.
-
-    Args:
-        arguments: a JSON text.
-        id: the name of the call, which servers draw at random.
-    """
-
-    name: str | None = None
-    arguments: str | None = None
-    id: str | None = None
-    type: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerError:
-    """An error that a server answered, or that a case file expects. In an expectation, None is not compared.
-
-    Args:
-        code: the name of a gRPC status such as INVALID_ARGUMENT, or the error code of an HTTP body.
-        status: the HTTP status.
-    """
-
-    code: str | None = None
-    message: str | None = None
-    status: int | None = None
-
-    def __str__(self) -> str:
-        parts = [self.code, str(self.status) if self.status is not None else None, self.message]
-        return truncate(": ".join(quoted(part)[1:-1] for part in parts if part)) or "an error"
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """The answer to one request of a batch. In an expectation, None is not compared.
-
-    Args:
-        stop_reason: why the text ended, by the names of TGIS: MAX_TOKENS, EOS_TOKEN, STOP_SEQUENCE ...
-        tokens: the generated tokens.
-        input_tokens: the tokens of the request.
-        error: the error that the server sent instead of a text; None for a text.
-        role: the role of a chat message, like the next three fields.
-        token_ids: the ids of the generated tokens, if the server lists them beside the tokens.
-        offsets: the first character of each input token, and the one after its last character.
-    """
-
-    text: str | None = None
-    stop_reason: str | None = None
-    stop_sequence: str | None = None
-    input_token_count: int | None = None
-    generated_token_count: int | None = None
-    seed: int | None = None
-    tokens: tuple[Token, ...] | None = None
-    input_tokens: tuple[Token, ...] | None = None
-    error: ServerError | None = None
-    role: str | None = None
-    reasoning_content: str | None = None
-    refusal: str | None = None
-    tool_calls: tuple[ToolCall, ...] | None = None
-    token_ids: tuple[int, ...] | None = None
-    offsets: tuple[tuple[int, int], ...] | None = None
-
-
-def from_record(record: Any) -> Generation:
-    """Return the generation that a record of a file describes.
-
-    Args:
-        record: an object with the text, the tokens, the counts and the reasons of a generation. Its tokens have a
-            method `token()`.
-    """
-    fields = {name: getattr(record, name) for name in ("text", *COUNTS_AND_REASONS)}
-    for name in TOKEN_LISTS:
-        tokens = getattr(record, name)
-        fields[name] = tuple(token.token() for token in tokens) if tokens is not None else None
-    return Generation(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +97,7 @@ def text_mismatch(expected: Generation, actual: Generation) -> Mismatch | None:
 
 def message_mismatches(expected: Generation, actual: Generation) -> Iterator[Mismatch]:
     """Yield the differences between two chat messages besides their content. The arguments of tools are JSON values."""
-    for name in MESSAGE_TEXTS:
+    for name in _MESSAGE_TEXTS:
         wanted, given = getattr(expected, name), getattr(actual, name) or ""
         if wanted is not None and wanted != given:
             yield Mismatch(f"{name} is {quoted(given)}, expected {quoted(wanted)}")
@@ -289,11 +176,6 @@ def same_json(expected: Any, actual: Any) -> bool:
     if isinstance(expected, list) and isinstance(actual, list):
         return len(expected) == len(actual) and all(map(same_json, expected, actual))
     return isinstance(expected, bool) is isinstance(actual, bool) and bool(expected == actual)
-
-
-def quoted(text: str, longest: int = _LONGEST) -> str:
-    """Return a text in quotes, with escapes for everything that is not printable, truncated."""
-    return repr(truncate(text, longest))
 
 
 def _at(tokens: Sequence[Token], index: int) -> Token | None:
