@@ -17,7 +17,7 @@ from measure import compare
 from toolbox.ground.model.events import RunFinished, StepKind
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.matrix.axes import expand
-from toolbox.matrix.specification import MatrixBlock
+from toolbox.matrix.matrix_block import MatrixBlock
 from toolbox.records.runs.attribution import MOST_AXES, Case, attribute
 from toolbox.records.runs.run_state import RunState, State, StepState
 from toolbox.reports.forge import github

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from toolbox.ground.model.text import abbreviated, as_text
 from toolbox.matrix.axis_values import canonical, canonical_object, path_of
-from toolbox.matrix.specification import MatrixBlock
+from toolbox.matrix.matrix_block import MatrixBlock
 
 MOST: Final = 100_000  # combinations of one matrix: more are probably a mistake, and would fill the memory
 _LONGEST_LABEL: Final = 40

@@ -29,8 +29,8 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.model.workloads import Handle
 from toolbox.ground.system import filesystem
 from toolbox.matrix.attempt_judgement import verdict, without
+from toolbox.matrix.matrix_block import Xfail
 from toolbox.matrix.plan import Cell
-from toolbox.matrix.specification import Xfail
 from toolbox.records.runs import steps
 from toolbox.records.runs.layout import StepDirectory
 from toolbox.records.runs.run_state import StepState

@@ -18,8 +18,8 @@ from toolbox.ground.model.workloads import Workload
 from toolbox.ground.system import filesystem
 from toolbox.matrix.attempt_judgement import Expectations
 from toolbox.matrix.axes import Combination
+from toolbox.matrix.matrix_block import Quarantine, Retries, Xfail
 from toolbox.matrix.reuse import Reuse
-from toolbox.matrix.specification import Quarantine, Retries, Xfail
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.records.runs.layout import RunDirectory
 

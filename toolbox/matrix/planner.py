@@ -34,11 +34,11 @@ from toolbox.matrix import axes, reuse
 from toolbox.matrix.attempt_judgement import Expectations, NamedCheck, NamedSource
 from toolbox.matrix.axes import Combination
 from toolbox.matrix.axis_values import path_of
+from toolbox.matrix.matrix_block import Excuse, MatrixBlock, Retries, Timeouts, Xfail
 from toolbox.matrix.plan import BLOCK, Cell, Plan, Selection
 from toolbox.matrix.relations import Relations
 from toolbox.matrix.reuse import Reuse
 from toolbox.matrix.sent_files import SentFiles
-from toolbox.matrix.specification import Excuse, MatrixBlock, Retries, Timeouts, Xfail
 from toolbox.matrix.targets import PlannedTarget
 from toolbox.matrix.workload_block import WorkloadBlock
 

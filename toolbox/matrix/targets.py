@@ -17,7 +17,7 @@ from toolbox.ground.model.clusters import Access
 from toolbox.ground.model.errors import ConfigurationError
 from toolbox.ground.model.prices import Price
 from toolbox.ground.model.workloads import CollectLimits, TargetContext, Workload
-from toolbox.matrix.specification import TargetBlock, TargetsBlock
+from toolbox.matrix.matrix_block import TargetBlock, TargetsBlock
 from toolbox.records.runs.layout import RunDirectory
 from toolbox.records.runs.recorder import Recorder
 

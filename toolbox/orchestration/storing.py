@@ -41,11 +41,16 @@ def verify(configuration: Configuration) -> None:
         extras.require(extras.POSTGRES, "the database of `results`")
 
 
+def default_location() -> str:
+    """Return the location of the store that the environment names; a file in the user's state directory if none."""
+    return environ.get(environ.RESULTS_DATABASE) or str(environ.state_directory() / "results.sqlite")
+
+
 def location(configuration: Configuration) -> str:
     """Return the file or the database URL of the store of a project."""
     database = configuration.block(BLOCK, Results).database
     if database is None:
-        return environ.results_database()
+        return default_location()
     text = database.reveal() if isinstance(database, Secret) else str(database)
     if "://" in text:
         return text

@@ -18,8 +18,8 @@ from toolbox.ground.model import null_fields
 from toolbox.ground.model.errors import ConfigurationError
 from toolbox.ground.system import places
 from toolbox.matrix import plan, planner, targets
+from toolbox.matrix.matrix_block import MatrixBlock
 from toolbox.matrix.plan import Selection
-from toolbox.matrix.specification import MatrixBlock
 from toolbox.orchestration import projects
 
 OWN_MEANING = {"request_cpu", "request_memory_gb", "limit_cpu", "limit_memory_gb", "gpu"}

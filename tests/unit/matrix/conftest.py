@@ -12,8 +12,8 @@ from tests.fakes.bench import ALL, Bench
 from toolbox.config.configuration import Configuration, Request
 from toolbox.ground.model.bounds import Bound
 from toolbox.matrix import plan, planner, targets
+from toolbox.matrix.matrix_block import MatrixBlock
 from toolbox.matrix.plan import Plan, Selection
-from toolbox.matrix.specification import MatrixBlock
 from toolbox.matrix.targets import PlannedTarget
 
 TODAY = dt.date(2026, 6, 15)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.matrix.conftest import matrix
 from toolbox.matrix.axes import Combination, expand, matches, unmatched
 from toolbox.matrix.axis_values import canonical
-from toolbox.matrix.specification import MatrixBlock
+from toolbox.matrix.matrix_block import MatrixBlock
 
 DAY = dt.date(2026, 1, 2)
 MIDNIGHT = dt.datetime(2026, 1, 2)  # noqa: DTZ001  # as YAML reads it

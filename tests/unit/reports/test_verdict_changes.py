@@ -11,7 +11,7 @@ from tests.browser.runs import HOSTILE, Run
 from tests.fakes.history import START
 from toolbox.ground.model.verdicts import Verdict
 from toolbox.records.results import since_last_run
-from toolbox.records.results.baseline_findings import FlakyCell, LostMetric, MetricChange
+from toolbox.records.results.flaky_and_moved import FlakyCell, LostMetric, MetricChange
 from toolbox.records.results.since_last_run import Kind, SinceLastRun, VerdictChange
 from toolbox.records.runs.run_state import RunState
 from toolbox.reports import run_page

@@ -24,8 +24,8 @@ from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.nearest import did_you_mean
 from toolbox.matrix import axes, plan, planner
 from toolbox.matrix.axes import Combination
+from toolbox.matrix.matrix_block import MatrixBlock
 from toolbox.matrix.plan import Selection
-from toolbox.matrix.specification import MatrixBlock
 from toolbox.orchestration import projects, request
 from toolbox.orchestration.launch_presets import TARGET
 from toolbox.orchestration.request import RunRequest

@@ -95,11 +95,6 @@ def state_directory() -> Path:
     return base / "topgallant"
 
 
-def results_database() -> str:
-    """Return the location of the store of all runs: `$TOPGALLANT_RESULTS_DATABASE`, or a file in `state_directory`."""
-    return get(RESULTS_DATABASE) or str(state_directory() / "results.sqlite")
-
-
 def home() -> Path:
     """Return the home directory of this user.
 

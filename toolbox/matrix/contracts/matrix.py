@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from toolbox.matrix.specification import MatrixBlock as Contract
+from toolbox.matrix.matrix_block import MatrixBlock as Contract
 
 __all__ = ["Contract"]

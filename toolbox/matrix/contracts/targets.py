@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from toolbox.matrix.specification import TargetsBlock as Contract
+from toolbox.matrix.matrix_block import TargetsBlock as Contract
 
 __all__ = ["Contract"]

@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from toolbox.ground.model.verdicts import UNEXPECTED
 from toolbox.records.results import observations, queries
-from toolbox.records.results.baseline_findings import FlakyCell
 from toolbox.records.results.flakiness import Flakiness
+from toolbox.records.results.flaky_and_moved import FlakyCell
 from toolbox.records.results.queries import Filter
 from toolbox.records.results.records import ResultRow
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from toolbox.ground.model.verdicts import Verdict
-from toolbox.records.results.baseline_findings import LostMetric
 from toolbox.records.results.earlier_results import EarlierRun
+from toolbox.records.results.flaky_and_moved import LostMetric
 from toolbox.records.results.tables import CELLS, RESULTS, RUNS, SAMPLES, SERIES
 
 _MOST_RUNS: Final = 60  # latest runs of the baseline in which values are looked for

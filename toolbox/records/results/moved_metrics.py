@@ -16,9 +16,9 @@ from sqlalchemy import Connection, select
 
 from toolbox.ground.model.bounds import Bound
 from toolbox.records.results import change_points, comparison, histories, queries
-from toolbox.records.results.baseline_findings import MOST_VALUES, MetricChange
 from toolbox.records.results.comparison import FALSE_DISCOVERIES, Change, Comparison
 from toolbox.records.results.earlier_results import EarlierRun
+from toolbox.records.results.flaky_and_moved import MOST_VALUES, MetricChange
 from toolbox.records.results.queries import Filter
 from toolbox.records.results.segmentation import SHORTEST
 from toolbox.records.results.series import Series

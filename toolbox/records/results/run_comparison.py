@@ -14,7 +14,7 @@ from toolbox.ground.model.bounds import Bound
 from toolbox.ground.model.events import StepKind
 from toolbox.ground.model.text import truncate
 from toolbox.records.results import earlier_results, flaky_failures, lost_metrics
-from toolbox.records.results.baseline_findings import LostMetric, MetricChange
+from toolbox.records.results.flaky_and_moved import LostMetric, MetricChange
 from toolbox.records.results.since_last_run import NotCompared, SinceLastRun
 from toolbox.records.results.tables import RESULTS, RUNS, SAMPLES
 

@@ -22,7 +22,7 @@ from toolbox.ground.model.cases import FAIL_ON, CaseOutcome
 from toolbox.ground.model.text import counted, truncate
 from toolbox.ground.model.verdicts import UNEXPECTED, Verdict
 from toolbox.ground.system import filesystem
-from toolbox.records.results.baseline_findings import FlakyCell, LostMetric, MetricChange
+from toolbox.records.results.flaky_and_moved import FlakyCell, LostMetric, MetricChange
 from toolbox.records.runs.layout import RunDirectory
 
 MOST_LISTED: Final = 1000  # changes of cells, and changes of test cases; all are counted

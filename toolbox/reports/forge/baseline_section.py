@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from toolbox.records.results import since_last_run
-from toolbox.records.results.baseline_findings import LostMetric, MetricChange
+from toolbox.records.results.flaky_and_moved import LostMetric, MetricChange
 from toolbox.records.results.since_last_run import Kind, NotCompared, SinceLastRun, VerdictChange
 from toolbox.reports.forge.markup import code, size
 

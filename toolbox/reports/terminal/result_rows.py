@@ -9,12 +9,12 @@ from typing import Any, Final
 from toolbox.ground.model.bounds import Bound, Method
 from toolbox.ground.model.cases import CaseOutcome
 from toolbox.records.results import change_points, comparison
-from toolbox.records.results.baseline_findings import LostMetric
 from toolbox.records.results.bounds_update import Action, Decision
 from toolbox.records.results.change_points import ChangePoint
 from toolbox.records.results.comparison import Comparison
 from toolbox.records.results.cost import Cost, Kind
 from toolbox.records.results.flakiness import Flakiness, State
+from toolbox.records.results.flaky_and_moved import LostMetric
 from toolbox.records.results.forecast import Month
 from toolbox.records.results.records import CaseRow, ResultRow, RunRow
 from toolbox.records.results.series import Series

@@ -19,7 +19,7 @@ from toolbox.ground.model import moments
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.nearest import did_you_mean
 from toolbox.ground.model.text import first_of
-from toolbox.ground.system import environ, places
+from toolbox.ground.system import places
 from toolbox.orchestration import request, storing
 from toolbox.orchestration.request import RunRequest
 from toolbox.records.results import earlier_results, queries
@@ -174,7 +174,7 @@ def location(database: str | None, project: str | None) -> str:
         return database
     if project is not None and project in places.projects():
         return storing.location(request.configure(RunRequest(project))[1])
-    return environ.results_database()
+    return storing.default_location()
 
 
 def side_filter(connection: Connection, text: str, flag: str, run_filter: Filter) -> Filter:

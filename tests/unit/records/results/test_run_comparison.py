@@ -20,7 +20,7 @@ from toolbox.ground.model.bounds import Bound, Method
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.system import places
 from toolbox.records.results import recording, run_comparison, since_last_run
-from toolbox.records.results.baseline_findings import FlakyCell, MetricChange, sparkline
+from toolbox.records.results.flaky_and_moved import FlakyCell, MetricChange, sparkline
 from toolbox.records.results.since_last_run import NotCompared, SinceLastRun
 from toolbox.records.results.store import Store
 

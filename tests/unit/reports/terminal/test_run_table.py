@@ -15,7 +15,7 @@ from toolbox.ground.model.cases import CaseOutcome, CaseReport
 from toolbox.ground.model.events import CheckJudged, RunFinished, StepKind
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.records.results import since_last_run
-from toolbox.records.results.baseline_findings import LostMetric
+from toolbox.records.results.flaky_and_moved import LostMetric
 from toolbox.records.results.since_last_run import SinceLastRun
 from toolbox.records.runs.layout import RunDirectory
 from toolbox.records.runs.run_state import RunState, State, StepState

@@ -12,13 +12,13 @@ from toolbox.config import contract
 from toolbox.config.configuration import Configuration, Request
 from toolbox.ground.model.errors import ConfigurationError
 from toolbox.ground.model.secrets import Secret
-from toolbox.matrix import specification
+from toolbox.matrix import matrix_block
 from toolbox.matrix.axes import expand
 from toolbox.matrix.axis_values import canonical, path_of
-from toolbox.matrix.specification import MatrixBlock, PartialRetries, PartialTimeouts, Retries, TargetsBlock, Timeouts
+from toolbox.matrix.matrix_block import MatrixBlock, PartialRetries, PartialTimeouts, Retries, TargetsBlock, Timeouts
 from toolbox.matrix.workload_block import WorkloadBlock
 
-CONTRACTS = Path(specification.__file__).parent / "contracts"
+CONTRACTS = Path(matrix_block.__file__).parent / "contracts"
 AXES = {"model": ["a", "b"], "batch": [8, 16]}
 
 
