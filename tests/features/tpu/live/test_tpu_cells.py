@@ -18,14 +18,18 @@ from tests.features.tpu.servers.tpu import Fault, Timings
 from toolbox.features.tpu import api_endpoint, deletion, fleet, worker_group
 from toolbox.features.tpu.api import TpuApi
 from toolbox.features.tpu.backends import tpu_vm
-from toolbox.ground.model.errors import FilesLost, StepError
+from toolbox.ground.model.errors import Cancelled, FilesLost, StepError
 from toolbox.ground.model.verdicts import Cause
-from toolbox.ground.model.workloads import AttemptState, EndedBy
+from toolbox.ground.model.workloads import AttemptState, EndedBy, Handle
+from toolbox.ground.system import cancellation
+from toolbox.ground.system.cancellation import CancelScope
 from toolbox.targets import agent_connection, ssh_machine
+from toolbox.targets.host_group import HostGroup
 
 pytestmark = pytest.mark.live
 
 QUOTA = "TPUV5sLitepodPerProjectPerZoneForTPUAPI"
+ENDLESS = 'trap "echo ended; exit" TERM; echo up; sleep 600 & wait'
 PLACE = 'echo "$TOPGALLANT_SLICE_INDEX/$TOPGALLANT_SLICES $TOPGALLANT_HOST_INDEX/$TOPGALLANT_HOSTS"'
 
 
@@ -68,6 +72,12 @@ def paid_seconds(attempt: Attempt) -> float:
 def places(attempt: Attempt, count: int) -> list[str]:
     """Return the logs of the first workers of an attempt."""
     return [attempt.text(f"hosts/{index}/stdout.log" if index else "stdout.log") for index in range(count)]
+
+
+def log_of(handle: Handle) -> str:
+    """Return what a workload has printed; empty if there is no log yet."""
+    log = handle.directory / "stdout.log"
+    return log.read_text() if log.exists() else ""
 
 
 def test_a_cell_runs_on_its_own_node(cells: Callable[..., Cells], server: tpu.Server) -> None:
@@ -333,6 +343,39 @@ def test_a_cell_is_cancelled_while_its_agent_does_not_start(
     assert attempt.cancel().ended_by is EndedBy.CANCELLED
     attempt.collect()
     bench.release(attempt)
+
+
+def test_a_cell_is_cancelled_before_its_start_is_recorded(
+    cells: Callable[..., Cells], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, submit = cells(), HostGroup.submit
+
+    def submit_and_cancel(*arguments: Any) -> Handle:
+        handle = submit(*arguments)
+        wait_for(lambda: log_of(handle) == "up\n", "the trap of the workload")
+        bench.shared.backend.cancel(handle)
+        return handle
+
+    monkeypatch.setattr(HostGroup, "submit", submit_and_cancel)
+    attempt = bench.start("sh", "-c", ENDLESS, run=600)
+    assert attempt.wait().ended_by is EndedBy.CANCELLED
+    assert attempt.text() == "up\nended\n"
+
+
+def test_a_cell_whose_start_is_cancelled_too_late_is_ended(cells: Callable[..., Cells]) -> None:
+    bench = cells(reuse="run")
+    bench.run("true", name="first")  # from now on, a submission waits for the start of its workload
+    handle = bench.handle()
+
+    class LateScope(CancelScope):
+        def wait(self, event: threading.Event, seconds: float) -> None:
+            super().wait(event, seconds)
+            wait_for(lambda: log_of(handle) == "up\n", "the trap of the workload")
+            raise Cancelled("the run ends")
+
+    with cancellation.entered(LateScope()), pytest.raises(Cancelled):
+        bench.start("sh", "-c", ENDLESS, run=600)
+    wait_for(lambda: log_of(handle) == "up\nended\n", "the end of the workload")
 
 
 def test_a_connection_that_is_opened_while_its_tpu_is_deleted_leaves_no_files(

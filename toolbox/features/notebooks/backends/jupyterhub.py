@@ -169,11 +169,12 @@ class Target(BaseModel):
 
 @dataclass(slots=True, eq=False)
 class _ServerAttempt(Attempt):
-    """An attempt of a cell. When its server is ready, its workload starts on this machine, which then has the status.
+    """An attempt of a cell. When its server is ready, its workload starts on this machine.
 
     Args:
         server: the server of the attempt.
         scope: the scope of the request that starts the workload.
+        is_started: whether the workload was started on this machine.
         is_cancelled: whether the run cancelled the attempt.
         stop_following: cancels the coroutine that starts the server.
     """
@@ -181,13 +182,9 @@ class _ServerAttempt(Attempt):
     workload: Workload
     server: ServerRequest
     scope: CancelScope
+    is_started: bool = False
     is_cancelled: bool = False
     stop_following: Callable[[], object] = lambda: None
-
-    @property
-    def is_started(self) -> bool:
-        """Whether the workload was started on this machine."""
-        return self.status.state is AttemptState.RUNNING
 
 
 class _JupyterHub:
@@ -197,7 +194,7 @@ class _JupyterHub:
         self._context = context
         self._target = target
         self._api = HubApi(target.access)
-        self._machine = LocalMachine(context)
+        self._machine = LocalMachine(replace(context, notify=self._workload_changed))
         self._book: AttemptBook[_ServerAttempt] = AttemptBook(context.notify)
         self._scope = CancelScope()
         self._asking = threading.Lock()
@@ -214,7 +211,7 @@ class _JupyterHub:
 
     def poll(self, handles: Iterable[Handle]) -> Mapping[Handle, AttemptStatus]:
         """See `Backend`."""
-        return {handle: self._status(handle) for handle in handles}
+        return {handle: self._book[handle.name].status for handle in handles}
 
     def collect(self, handle: Handle, workload: Workload) -> None:
         """See `Backend`."""
@@ -235,7 +232,7 @@ class _JupyterHub:
     def release(self, handle: Handle) -> None:
         """See `Backend`. Deletes the server, and returns when it no longer exists."""
         attempt = self._book.get(handle.name)
-        if attempt is not None and not self._status(handle).state.is_over:
+        if attempt is not None and not attempt.status.state.is_over:
             raise StepError(f"{self._context.name}: {handle.name} is in use: its workload is still running")
         self._delete(attempt.server if attempt is not None else self._server(Workload(()), handle.name))
         if attempt is not None and attempt.is_started:
@@ -265,10 +262,6 @@ class _JupyterHub:
 
     def _attempt(self, workload: Workload, handle: Handle) -> _ServerAttempt:
         return _ServerAttempt(handle, workload, self._server(workload, handle.name), CancelScope(self._scope))
-
-    def _status(self, handle: Handle) -> AttemptStatus:
-        attempt = self._book[handle.name]
-        return self._machine.poll([handle])[handle] if attempt.is_started else attempt.status
 
     # The server of an attempt
 
@@ -309,7 +302,7 @@ class _JupyterHub:
         """Adopt the workload of an earlier session, and return True. Return False if it was never started."""
         if self._machine.find(workload, handle.name, handle.directory) is None:
             return False
-        self._book.change(self._book.add(self._attempt(workload, handle)), AttemptStatus(AttemptState.RUNNING))
+        self._note_start(self._book.add(self._attempt(workload, handle)))
         return True
 
     def _follow(self, attempt: _ServerAttempt) -> _ServerAttempt:
@@ -361,6 +354,18 @@ class _JupyterHub:
         with cancellation.entered(attempt.scope):
             attempt.scope.check()
             self._machine.submit(workload, attempt.name, attempt.directory)
-        self._book.change(attempt, AttemptStatus(AttemptState.RUNNING))
+        self._note_start(attempt)
         if attempt.is_cancelled:
             self._machine.cancel(attempt.handle)
+
+    def _note_start(self, attempt: _ServerAttempt) -> None:
+        """Record that this machine has the workload. It may have ended before."""
+        with self._book.lock:
+            attempt.is_started |= self._book.change(attempt, AttemptStatus(AttemptState.RUNNING))
+        self._workload_changed(attempt.name)
+
+    def _workload_changed(self, name: str) -> None:
+        """Record the end of a workload whose start is recorded."""
+        attempt = self._book.get(name)
+        if attempt is not None and attempt.is_started:
+            self._book.change(attempt, self._machine.poll([attempt.handle])[attempt.handle])

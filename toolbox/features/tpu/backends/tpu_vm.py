@@ -172,7 +172,7 @@ class _TpuVm:
         try:
             self._await_start(attempt)
         except Cancelled:
-            self._attempts.cancel(attempt)  # the caller gets no handle, so nothing else ends the workload
+            self.cancel(attempt.handle)  # the caller gets no handle, so nothing else ends the workload
             self._book.forget(name)
             raise
         return attempt.handle
@@ -457,12 +457,15 @@ class _TpuVm:
         assert machines.group is not None, "the workers are ready"
         group, handle = machines.group, attempt.handle
         try:
-            is_there = attempt.may_exist and group.find(attempt.workload, handle.name, handle.directory) is not None
-            if attempt.may_exist and not is_there:
-                attempt.is_absent = True
-                attempt.settled.set()
+            if attempt.may_exist:
+                if group.find(attempt.workload, handle.name, handle.directory) is None:
+                    attempt.is_absent = True
+                    attempt.settled.set()
+                    return
+            elif attempt.is_cancelled:
+                self._attempts.conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
                 return
-            if not is_there and not attempt.is_cancelled:
+            else:
                 with cancellation.entered(attempt.starting):
                     group.submit(attempt.workload, handle.name, handle.directory)
         except _EXPECTED as error:
@@ -474,11 +477,8 @@ class _TpuVm:
             return
         finally:
             attempt.starting.close()
-        if attempt.is_cancelled and not is_there:
-            self._attempts.conclude(attempt, WorkloadOutcome(EndedBy.CANCELLED))
-            return
         self._attempts.note_start(attempt)
-        if attempt.is_cancelled:
+        if attempt.is_cancelled:  # `cancel` ends the workload only after the start is recorded
             group.cancel(handle)
         self._group_changed(handle.name)
 

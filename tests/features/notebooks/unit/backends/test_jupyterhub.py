@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
+from tests.conformance.sites import wait_for, workload
+from tests.fakes.ledger import MemoryLedger
+from toolbox.features.notebooks.backends import jupyterhub
 from toolbox.features.notebooks.backends.jupyterhub import ServerFields, Target, WorkloadFields
-from toolbox.features.notebooks.jupyterhub import hub_tokens
+from toolbox.features.notebooks.jupyterhub import hub_tokens, server_starts
 from toolbox.ground.model.errors import ConfigurationError
 from toolbox.ground.model.secrets import Secret
-from toolbox.ground.model.workloads import Timeouts, Workload
+from toolbox.ground.model.workloads import Handle, TargetContext, Timeouts, Workload
+from toolbox.targets.local_machine import LocalMachine
 
 URL = "https://hub.example.org/a"
 
@@ -71,3 +80,31 @@ def test_a_workload_has_options_or_a_reference_to_them() -> None:
     assert WorkloadFields.model_validate({"server": "@cell.server"}).server == "@cell.server"
     with pytest.raises(ValidationError, match="mapping"):
         WorkloadFields.model_validate({"server": "small"})
+
+
+def test_the_run_learns_of_a_workload_that_ends_before_its_start_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, handle = LocalMachine.submit, Handle("cell", tmp_path)
+    known: list[bool] = []  # whether the backend knew the end, for each notification
+
+    def notify(_: str) -> None:
+        known.append(backend.poll([handle])[handle].state.is_over)
+
+    async def start(*_: Any, **__: Any) -> None:
+        await asyncio.sleep(0.2)  # the hub sends no message
+
+    def submit_and_wait(machine: LocalMachine, *arguments: Any) -> None:
+        submit(machine, *arguments)
+        wait_for(lambda: machine.poll([handle])[handle].state.is_over, "the end of the workload")
+        time.sleep(0.2)  # the machine notifies the backend
+
+    monkeypatch.setattr(server_starts, "start", start)
+    monkeypatch.setattr(jupyterhub, "_QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(LocalMachine, "submit", submit_and_wait)
+    context = TargetContext("hub", "run", tmp_path / "mark", {}, list, notify, MemoryLedger())
+    backend = target(user="ann", token="correct-horse-battery").open(context)
+    assert backend.submit(workload("true"), handle.name, handle.directory) == handle
+    wait_for(lambda: True in known, "the notification of the end")
+    backend.close()
+    assert known == [True]
